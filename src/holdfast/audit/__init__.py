@@ -1,0 +1,1 @@
+"""Plan, observe, score, record."""

@@ -1,0 +1,310 @@
+"""The nouns of Holdfast. Read this file first.
+
+    images -> threat -> attack -> encoder -> observations -> tables -> scores -> record -> report
+
+Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is in those pixel units.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, Self
+
+import PIL.Image
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.encoder import Encoder, Geometry, Images, Passes, Reps
+from holdfast.errors import HoldfastError
+from holdfast.rng import Rng
+
+__all__ = [
+    "Attack", "Ball", "Check", "Encoder", "Geometry", "Goal", "HoldfastError", "ImageSource", "Images", "Measure",
+    "Objective", "Observation", "Passes", "PerImage", "Positions", "Reps", "Rng", "Score", "Shard", "Subject",
+    "Table", "Threat", "Trajectory", "Verdict",
+]  # fmt: skip
+
+PerImage = Float[Tensor, "batch"]
+Positions = Int[Tensor, "batch"]
+Table = dict[str, Tensor]
+"""Named columns of equal length, one row per image: what a measure observed."""
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+class ImageSource(ABC):
+    """Where images come from: a numbered collection whose pictures are read when asked for.
+
+    A file that cannot be read raises `HoldfastError` naming it; `holdfast.data.open_images` decides whether
+    such files may be skipped.
+    """
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def id(self, index: int) -> str:
+        """Return a stable, unique name of image `index`: the same in every run, on every machine."""
+
+    @abstractmethod
+    def load(self, index: int) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
+        """Return image `index`: a picture of any size and mode, or pixels in [0, 1]."""
+
+    def label(self, index: int) -> int | None:
+        """Return the class of image `index` where the source knows it (used by probes only)."""
+        return None
+
+
+# --- threats and attacks --------------------------------------------------------------------------
+
+
+class Threat(ABC):
+    """How an image may change. Subclasses are frozen dataclasses; `sample` draws one changed image each."""
+
+    @abstractmethod
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw one disturbed version of every image, inside [0, 1]."""
+
+
+class Ball(Threat):
+    """A threat with a worst case: all images within `radius` of x, in pixels, and inside [0, 1]."""
+
+    radius: float
+
+    @abstractmethod
+    def project(self, delta: Images) -> Images:
+        """Return the point of the ball nearest to each perturbation."""
+
+    @abstractmethod
+    def ascend(self, gradient: Images) -> Images:
+        """Return the step of unit size along which a linear function of this gradient rises fastest."""
+
+    @abstractmethod
+    def size(self, delta: Images) -> PerImage:
+        """Return the norm of each perturbation, in pixels."""
+
+    def around(self, x: Images, moved: Images) -> Images:
+        """Return `moved` brought back into the ball around x and into [0, 1].
+
+        Clamping to [0, 1] moves every pixel towards x, which is inside, so it cannot leave the ball again.
+        """
+        return (x + self.project(moved - x)).clamp_(0, 1)
+
+
+class Objective(ABC):
+    """What an adversary maximises, as a function of representations alone; a frozen dataclass.
+
+    `needs_target` objectives read the representation of another image; `batchwise` ones couple the images of
+    a batch, so their values depend on the batch.
+    """
+
+    needs_target: bool = False
+    batchwise: bool = False
+
+    @abstractmethod
+    def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
+        """Return the value to maximise for every image.
+
+        Args:
+            reps: representations of the disturbed images, [B, D].
+            clean: representations of the same images undisturbed (or of another view of them), [B, D].
+            target: representations of the other images each is compared with, [B, D].
+        """
+
+    def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> "Goal":
+        """Close over an encoder and the reference representations: the function that attacks call."""
+        if self.needs_target and target is None:
+            raise HoldfastError(f"{type(self).__name__} compares each image with another: give target representations")
+
+        def goal(x: Images) -> tuple[PerImage, Reps]:
+            reps = encoder(x)
+            return self(reps, clean, target), reps
+
+        return goal
+
+
+class Goal(Protocol):
+    """An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
+
+    def __call__(self, x: Images, /) -> tuple[PerImage, Reps]: ...
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What an attack found, at each step count that was asked for.
+
+    Attributes:
+        images: the disturbed images at each read-out, step -> [B, C, H, W].
+        reps: their representations, step -> [B, D]; no further encoder pass is needed for them.
+        values: the objective after 0, 1, ... steps, [steps + 1, B] (of what would be read out there).
+        winner: for an ensemble, which member found the strongest image, [B].
+    """
+
+    images: dict[int, Tensor]
+    reps: dict[int, Tensor]
+    values: Float[Tensor, "evaluations batch"]
+    winner: Int[Tensor, "batch"] | None = None
+
+
+class Attack(ABC):
+    """A search for the image in a ball that maximises a goal: the worst case from below; a frozen dataclass."""
+
+    steps: int
+
+    @abstractmethod
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack every image of a batch.
+
+        Args:
+            goal: what to maximise, see `Objective.pursue`.
+            x: clean images in [0, 1].
+            ball: the images the adversary may choose from.
+            rng: random numbers bound to the ids of these images.
+            readouts: step counts to report, each at most `steps`; the last step when empty.
+        """
+
+    @property
+    @abstractmethod
+    def passes(self) -> Passes:
+        """Encoder passes that one image costs."""
+
+
+# --- observing and scoring ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some images of an audit, as an observation sees them.
+
+    Attributes:
+        encoder: the encoder under audit.
+        x: the images, [B, C, H, W].
+        positions: where they stand in the audit's population, [B].
+        rng: random numbers bound to the ids of these images.
+        clean: clean representations of the *whole* population [N, D], once they are known.
+        attacked: how many images, the first ones of the population, the audit attacks.
+    """
+
+    encoder: Encoder
+    x: Images
+    positions: Positions
+    rng: Rng
+    clean: Tensor | None
+    attacked: int
+
+
+class Observation(ABC):
+    """What a measure asks of an encoder; the only place where encoder passes happen. A frozen dataclass.
+
+    Observations that `join` are run once and serve every measure that reads them.
+    """
+
+    @abstractmethod
+    def key(self) -> "Observation":
+        """Return itself without what does not change the encoder passes; equal keys share one run."""
+
+    @abstractmethod
+    def join(self, other: Self) -> Self:
+        """Return one observation that serves both; both have the same key."""
+
+    @abstractmethod
+    def images(self, population: int, attacked: int) -> int:
+        """Return how many images, the first ones of the population, this observation covers."""
+
+    @property
+    @abstractmethod
+    def passes(self) -> Passes:
+        """Encoder passes that one image costs."""
+
+    @abstractmethod
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Observe one shard: named tensors whose first dimension is the image."""
+
+
+class Subject(Protocol):
+    """An encoder that has been observed: what measures and checks read from."""
+
+    @property
+    def encoder(self) -> Encoder: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        """Return what the observation saw, all shards together, one row per image."""
+        ...
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number with its interval.
+
+    Attributes:
+        value: the estimate; None where it is not defined (say why in `note`).
+        low: lower end of the interval.
+        high: upper end of the interval.
+        n: independent units behind it (images, or pairs).
+        interval: what kind of interval it is and what it is conditional on.
+        confidence: its level.
+        note: anything a reader must know, such as rows left out.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    interval: str
+    confidence: float = 0.95
+    note: str = ""
+
+
+class Measure(ABC):
+    """One question about an encoder; a frozen dataclass whose fields are its parameters.
+
+    `observations` names the encoder passes it needs, `observe` maps what they saw to one row per image, and
+    `score` reduces that table; neither of the last two runs the encoder.
+    """
+
+    better: Literal["lower", "higher"]
+    unit: Literal["share", "ratio", "similarity"]
+    reference: str
+    needs_labels: bool = False
+
+    @abstractmethod
+    def observations(self) -> tuple[Observation, ...]:
+        """Return what must be observed first."""
+
+    @abstractmethod
+    def observe(self, subject: Subject) -> Table:
+        """Map: one row per image; no encoder pass."""
+
+    @abstractmethod
+    def score(self, table: Table) -> dict[str, Score]:
+        """Reduce: named scores of a table; the last one is the headline."""
+
+    @abstractmethod
+    def contrast(self, first: Table, second: Table, seed: int) -> Score:
+        """Return the headline of `first` minus that of `second` on the same images, with a paired interval."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a validity check: pass, warn, fail or skip, what was found, and what that means."""
+
+    status: Literal["pass", "warn", "fail", "skip"]
+    finding: str
+    meaning: str
+    details: dict[str, float] = field(default_factory=dict)
+
+
+class Check(ABC):
+    """One way in which an audit could mislead, examined; a frozen dataclass."""
+
+    @abstractmethod
+    def observations(self) -> tuple[Observation, ...]:
+        """Return what must be observed first."""
+
+    @abstractmethod
+    def judge(self, subject: Subject) -> Verdict:
+        """Return the verdict; may run a few extra encoder passes of its own, which are counted."""

@@ -1,0 +1,154 @@
+"""The encoder under audit: a frozen network with its normalisation inside, whose passes are counted."""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from holdfast.errors import HoldfastError
+
+Images = Float[Tensor, "batch channel height width"]
+Reps = Float[Tensor, "batch dim"]
+
+
+@dataclass
+class Passes:
+    """Encoder passes, counted in images: one forward pass of a batch of 64 counts 64."""
+
+    forward: int = 0
+    backward: int = 0
+
+    def __add__(self, other: "Passes") -> "Passes":
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+    def __sub__(self, other: "Passes") -> "Passes":
+        return Passes(self.forward - other.forward, self.backward - other.backward)
+
+    def __mul__(self, images: int) -> "Passes":
+        return Passes(self.forward * images, self.backward * images)
+
+    @property
+    def total(self) -> int:
+        """Forward and backward passes together."""
+        return self.forward + self.backward
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a picture of any size becomes pixels of the encoder's size: the geometric part of preprocessing.
+
+    Attributes:
+        size: (height, width) of the encoder's input, in pixels.
+        channels: 1 (grey) or 3 (RGB).
+        resize: side to which the *shorter* side is scaled before the centre crop, or None to squash the
+            picture to exactly `size` without cropping.
+        interpolation: "nearest", "bilinear", "bicubic" or "lanczos" (all antialiased).
+        source: where these values come from, for example "timm data config".
+    """
+
+    size: tuple[int, int]
+    channels: int
+    resize: int | None
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"]
+    source: str
+
+
+class Encoder(nn.Module):
+    """A frozen network f: [0, 1]^(C x H x W) -> R^D with its normalisation inside.
+
+    f(x) = module((x - mean) / std), in eval mode, no parameter requiring a gradient, so every radius is in
+    pixels. Passes are counted in `passes`.
+
+    Args:
+        module: maps normalised images [B, C, H, W] to representations [B, D].
+        mean: per-channel mean that the module's preprocessing subtracts, in [0, 1] pixels (0 for none).
+        std: per-channel standard deviation that it divides by (1 for none).
+        geometry: how pictures become input pixels; needed for folders of pictures, not for arrays that fit.
+        name: how the encoder is called in tables and reports.
+        origin: facts for the record: source, weights, layer, pooling, where mean and std were taken from.
+
+    Raises:
+        HoldfastError: mean and std that are not finite, not positive (std), or of different lengths.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
+        geometry: Geometry | None = None,
+        name: str = "encoder",
+        origin: Mapping[str, object] | None = None,
+    ):
+        super().__init__()
+        self.module = module.eval().requires_grad_(False)
+        means = [float(m) for m in (mean if isinstance(mean, Sequence) else [mean])]
+        stds = [float(s) for s in (std if isinstance(std, Sequence) else [std])]
+        bad_std = any(s <= 0 or not math.isfinite(s) for s in stds)
+        if len(means) != len(stds) or bad_std or not all(math.isfinite(m) for m in means):
+            raise HoldfastError(
+                f"normalisation of {name!r}: expected as many finite means as positive stds, got mean={means}, "
+                f"std={stds}; give one number, or one per channel, in units of [0, 1] pixels"
+            )
+        self.mean, self.std = means, stds
+        self.register_buffer("_mean", torch.tensor(means).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("_std", torch.tensor(stds).view(1, -1, 1, 1), persistent=False)
+        self._identity = all(m == 0 for m in means) and all(s == 1 for s in stds)
+        self.geometry = geometry
+        self.name = name
+        self.origin = dict(origin or {})
+        self.passes = Passes()
+        self._fingerprint: str | None = None
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in eval mode: an audit must not move BatchNorm statistics or drop units."""
+        return super().train(False)
+
+    def forward(self, x: Images) -> Reps:
+        """Map pixels in [0, 1], [B, C, H, W], to representations [B, D].
+
+        Raises:
+            HoldfastError: channels that do not fit, or an output that is not a real [B, D] tensor.
+        """
+        self._check_input(x)
+        self.passes.forward += x.shape[0]
+        if torch.is_grad_enabled() and x.requires_grad:
+            x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
+            x.register_hook(self._count_backward)
+        reps = self.module(x if self._identity else (x - self._mean) / self._std)
+        if not isinstance(reps, Tensor) or reps.ndim != 2 or not reps.is_floating_point():
+            got = f"{reps.dtype} {list(reps.shape)}" if isinstance(reps, Tensor) else type(reps).__name__
+            raise HoldfastError(
+                f"encoder {self.name!r}: expected a real [batch, dim] output, got {got}; "
+                "choose a layer and a pooling that give one vector per image"
+            )
+        return reps
+
+    def _check_input(self, x: Tensor) -> None:
+        channels = len(self.mean) if len(self.mean) > 1 else (self.geometry.channels if self.geometry else None)
+        if channels is not None and x.shape[1] != channels:
+            raise HoldfastError(
+                f"encoder {self.name!r} takes {channels} channels, the images have {x.shape[1]}; "
+                f"add ?channels={channels} to the data spec to convert them"
+            )
+
+    def _count_backward(self, gradient: Tensor) -> None:
+        self.passes.backward += gradient.shape[0]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (first 16 hex digits) of the weights, buffers and normalisation."""
+        if self._fingerprint is None:
+            digest = hashlib.sha256(repr((self.mean, self.std)).encode())
+            for key, value in sorted(self.module.state_dict().items()):
+                if isinstance(value, Tensor):
+                    digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+                    digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            self._fingerprint = digest.hexdigest()[:16]
+        return self._fingerprint

@@ -1,0 +1,1 @@
+"""Where encoders come from: one file per source, reached by spec strings through `open_encoder`."""

@@ -1,0 +1,1 @@
+"""One question about an encoder per file."""

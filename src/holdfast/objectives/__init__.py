@@ -1,0 +1,1 @@
+"""What an adversary maximises, as functions of representations."""

@@ -1,0 +1,1 @@
+"""What is asked of an encoder: the only place where encoder passes happen."""

@@ -1,0 +1,108 @@
+"""The folder is the registry: `holdfast/attacks/pgd.py` holds one public class, found as ("attacks", "pgd").
+
+Other packages join through entry points: group `holdfast.attacks`, name `pgd`, value `package.module:Class`.
+"""
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from holdfast.errors import HoldfastError, unknown
+
+KINDS = ("threats", "objectives", "attacks", "observations", "measures", "checks")
+"""Kinds of parts, each a folder of `holdfast` and an entry-point group `holdfast.<kind>`."""
+
+
+@cache
+def _outside(kind: str) -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group=f"holdfast.{kind}")}
+
+
+@cache
+def names(kind: str) -> tuple[str, ...]:
+    """Return the names of all parts of a kind, sorted."""
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    package = importlib.import_module(f"holdfast.{kind}")
+    inside = {m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
+    return tuple(sorted(inside | set(_outside(kind))))
+
+
+@cache
+def find(kind: str, name: str) -> type:
+    """Return the class of a part, for example `find("attacks", "pgd")`.
+
+    Raises:
+        HoldfastError: a name that is not known ("did you mean ..."), or a file without exactly one public class.
+    """
+    if name not in names(kind):
+        raise unknown(kind.rstrip("s"), name, names(kind))
+    if name in _outside(kind):
+        return _outside(kind)[name].load()
+    module = importlib.import_module(f"holdfast.{kind}.{name}")
+    public = [
+        value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__ and not key.startswith("_")
+    ]
+    if len(public) != 1:
+        raise HoldfastError(f"{module.__name__} must hold exactly one public class, it holds {len(public)}")
+    return public[0]
+
+
+@cache
+def _name_of(cls: type) -> tuple[str, str]:
+    package, _, name = cls.__module__.rpartition(".")
+    kind = package.rpartition(".")[2]
+    if package == f"holdfast.{kind}" and kind in KINDS:
+        return kind, name
+    for kind in KINDS:
+        for name in _outside(kind):
+            if find(kind, name) is cls:
+                return kind, name
+    raise HoldfastError(f"{cls.__name__} is not a registered part: put it in a folder of holdfast or an entry point")
+
+
+def part_name(part: object) -> str:
+    """Return the name under which a part (or its class) is registered."""
+    return _name_of(part if isinstance(part, type) else type(part))[1]
+
+
+def spec(part: Any) -> Any:
+    """Return a part as plain JSON data: {"kind": "attacks", "name": "pgd", ...its fields}."""
+    if dataclasses.is_dataclass(part) and not isinstance(part, type):
+        kind, name = _name_of(type(part))
+        fields = {f.name: spec(getattr(part, f.name)) for f in dataclasses.fields(part)}
+        return {"kind": kind, "name": name, **fields}
+    if isinstance(part, (tuple, list)):
+        return [spec(item) for item in part]
+    if part is None or isinstance(part, (bool, int, float, str)):
+        return part
+    raise HoldfastError(f"{part!r} has no JSON form: parts hold numbers, names, other parts and tuples of them")
+
+
+def build(data: Any) -> Any:
+    """Return the part that `spec` described; the inverse of `spec`."""
+    if isinstance(data, Mapping):
+        values = dict(data)
+        try:
+            cls = find(values.pop("kind"), values.pop("name"))
+        except KeyError as error:
+            raise HoldfastError(f"a part needs a 'kind' and a 'name', got {dict(data)}") from error
+        return configure(cls, values)
+    if isinstance(data, (list, tuple)):
+        return tuple(build(item) for item in data)
+    return data
+
+
+def configure(cls: type, values: Mapping[str, Any]) -> Any:
+    """Return `cls(**values)`, with an error that names the parameters when one is unknown."""
+    known = [f.name for f in dataclasses.fields(cls)]
+    for key in values:
+        if key not in known:
+            raise unknown(f"parameter of {part_name(cls)}", key, known)
+    return cls(**{key: build(value) for key, value in values.items()})

@@ -1,0 +1,1 @@
+"""The viewer: reads the record and the tables, never an encoder."""

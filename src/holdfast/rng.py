@@ -1,0 +1,47 @@
+"""Random numbers named by seed, part and image, so that results do not depend on batches, shards or order."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Rng:
+    """Random numbers that depend on (seed, path, image id) and on nothing else.
+
+    The draw of one image is the same whatever the batch size, the shard or the order of the images.
+
+    Attributes:
+        seed: the one seed of the run.
+        path: names of the part that draws; extend it with `child`.
+        ids: one stable id per image of the batch; replace them with `at`.
+    """
+
+    seed: int
+    path: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+
+    def child(self, *names: object) -> "Rng":
+        """Return an independent stream named by `names` below this one."""
+        return replace(self, path=self.path + tuple(str(name) for name in names))
+
+    def at(self, ids: Sequence[str]) -> "Rng":
+        """Return the same stream for other images."""
+        return replace(self, ids=tuple(ids))
+
+    def generator(self, image: str = "") -> torch.Generator:
+        """Return the CPU generator of one image (or, without a name, of the stream itself)."""
+        digest = hashlib.sha256(repr((self.seed, self.path, image)).encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big", signed=True))
+
+    def uniform(self, *shape: int) -> Float[Tensor, "batch ..."]:
+        """Draw uniform numbers in [0, 1), of `shape` for every image: [len(ids), *shape]."""
+        return torch.stack([torch.rand(shape, generator=self.generator(i)) for i in self.ids])
+
+    def normal(self, *shape: int) -> Float[Tensor, "batch ..."]:
+        """Draw standard normal numbers, of `shape` for every image: [len(ids), *shape]."""
+        return torch.stack([torch.randn(shape, generator=self.generator(i)) for i in self.ids])

@@ -1,0 +1,1 @@
+"""How images may change: balls with a worst case, and noise."""
