@@ -1,0 +1,158 @@
+"""Which images of a source an audit uses: a permutation of its ids, what is unreadable, and a fingerprint."""
+
+import hashlib
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+
+import numpy as np
+import PIL.Image
+import torch
+from torch import Tensor
+
+from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.data._geometry import standard
+
+_CHUNK = 64
+
+
+class Choice:
+    """Which images of a source an audit uses, shared by the geometries it is rendered in."""
+
+    def __init__(self, source: ImageSource, size: int | None, seed: int, skip_corrupt: bool, pool: ThreadPoolExecutor):
+        if len(source) < 2:
+            raise HoldfastError(
+                f"expected at least 2 images, got {len(source)} in {source}; an audit compares images with each other"
+            )
+        self.source = source
+        self._size = len(source) if size is None else min(size, len(source))
+        self._skip_corrupt = skip_corrupt
+        self._pool = pool
+        rng = Rng(seed).child("images")
+        # only the first word of each stream is used: a number that depends on (seed, id)
+        keys = sorted((rng.generator(name).initial_seed(), name, row) for row, name in enumerate(self._names()))
+        self._order = [row for _, _, row in keys]
+
+    def _names(self) -> list[str]:
+        names = [self.source.id(row) for row in range(len(self.source))]
+        if len(set(names)) < len(names):
+            twice = next(name for name, count in Counter(names).items() if count > 1)
+            raise HoldfastError(f"expected unique image ids, got {twice!r} more than once in {self.source}; rename one")
+        return names
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """Where the chosen images stand in the source."""
+        return self._survey[0] if self._skip_corrupt else self._order[: self._size]
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The ids of the chosen images, in the order of the audit."""
+        return [self.source.id(row) for row in self.rows]
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        """The (id, reason) of every image that was replaced."""
+        return self._survey[2] if self._skip_corrupt else []
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the sorted (id, content) of the chosen images."""
+        whole = hashlib.sha256()
+        rows, digests, _ = self._survey
+        for name, digest in sorted(zip(map(self.source.id, rows), digests, strict=True)):
+            whole.update(f"{name!r} {digest}\n".encode())
+        return whole.hexdigest()
+
+    @cached_property
+    def _survey(self) -> tuple[list[int], list[str], list[tuple[str, str]]]:
+        """Read images in the order of the permutation until enough are good: rows, digests, skipped."""
+        rows: list[int] = []
+        digests: list[str] = []
+        skipped: list[tuple[str, str]] = []
+        position = 0
+        while len(rows) < self._size and position < len(self._order):
+            # never more than are still needed: what is skipped does not depend on the chunk
+            chunk = self._order[position : position + min(_CHUNK, self._size - len(rows))]
+            position += len(chunk)
+            for row, found in zip(chunk, self._pool.map(self._try, chunk), strict=True):
+                if isinstance(found, HoldfastError):
+                    skipped.append((self.source.id(row), str(found)))
+                else:
+                    rows.append(row)
+                    digests.append(found)
+        if len(rows) < 2:
+            reason = f"; the first: {skipped[0][1]}" if skipped else ""
+            raise HoldfastError(f"expected at least 2 readable images, got {len(rows)} in {self.source}{reason}")
+        return rows, digests, skipped
+
+    def _try(self, row: int) -> str | HoldfastError:
+        """Return the digest of one image, or why it cannot be read where such images may be skipped."""
+        if not self._skip_corrupt:
+            return _digest(self.read(row))
+        try:
+            image = self._load(row)
+        except HoldfastError as error:
+            return error
+        self._check_range(row, image)
+        return _digest(image)
+
+    def read(self, row: int) -> PIL.Image.Image | Tensor:
+        """Return one image as a `standard` picture or as pixels in [0, 1].
+
+        Raises:
+            HoldfastError: an image that cannot be read, or is not in [0, 1], by its id.
+        """
+        try:
+            image = self._load(row)
+        except HoldfastError as error:
+            raise HoldfastError(f"{error}; ?skip_corrupt=true in the data spec replaces such images") from error
+        self._check_range(row, image)
+        return image
+
+    def _load(self, row: int) -> PIL.Image.Image | Tensor:
+        name = self.source.id(row)
+        image = self.source.load(row)
+        if isinstance(image, Tensor):
+            if image.ndim != 3 or image.shape[0] not in (1, 3) or not image.is_floating_point():
+                got = f"{image.dtype} {list(image.shape)}"
+                raise HoldfastError(f"image {name!r}: expected float pixels [1 or 3, height, width], got {got}")
+            image = image.detach().to("cpu", torch.float32)
+        else:
+            try:
+                image = standard(image)
+            except HoldfastError as error:
+                raise HoldfastError(f"image {name!r}: {error}") from error
+            except Exception as error:  # Pillow's plug-ins raise anything on broken metadata
+                raise HoldfastError(f"cannot read image {name!r} ({error}); repair or remove it") from error
+        values = _floats(image)
+        if values is not None and not bool(torch.isfinite(values).all()):
+            raise HoldfastError(f"image {name!r} holds NaN or infinite pixels; repair or remove it")
+        return image
+
+    def _check_range(self, row: int, image: PIL.Image.Image | Tensor) -> None:
+        """Raise where values leave [0, 1]; never skipped, since it is a mistake about the whole source."""
+        values = _floats(image)
+        if values is None:
+            return
+        low, high = (float(value) for value in values.aminmax())
+        if low < 0 or high > 1:
+            bytes_like = low >= 0 and high <= 255
+            advice = "divide 0-255 floats by 255, or store them as uint8" if bytes_like else "rescale them"
+            name = self.source.id(row)
+            raise HoldfastError(f"image {name!r}: expected pixels in [0, 1], got {low:g} to {high:g}; {advice}")
+
+
+def _floats(image: PIL.Image.Image | Tensor) -> Tensor | None:
+    """Return the values that could be out of range; None for 8-bit pictures."""
+    if isinstance(image, Tensor):
+        return image
+    return torch.from_numpy(np.array(image)) if image.mode == "F" else None
+
+
+def _digest(image: PIL.Image.Image | Tensor) -> str:
+    if isinstance(image, Tensor):
+        head, body = f"pixels {tuple(image.shape)}", image.contiguous().numpy().tobytes()
+    else:
+        head, body = f"{image.mode} {image.size}", image.tobytes()
+    return hashlib.sha256(head.encode() + body).hexdigest()

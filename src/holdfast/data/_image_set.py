@@ -1,0 +1,147 @@
+"""The images of one audit: a seeded subset of a source, read lazily, the same on every machine."""
+
+import copy
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self
+
+import PIL.Image
+import torch
+
+from holdfast.core import Geometry, HoldfastError, Images, ImageSource
+from holdfast.data._choice import Choice
+from holdfast.data._geometry import Conversion, Pixels, convert, fit
+
+
+class ImageSet:
+    """A seeded subset of a source, rendered for an encoder; images are read when asked for.
+
+    Which images, and in which order, depends on the seed and the ids alone: every id has a random number drawn
+    from (seed, id), and the smallest come first. So neither the order of files on disk nor other files
+    (beyond the one place each may take) change the choice.
+
+    Args:
+        source: where the images come from.
+        size: how many images to use; all where None or where the source has fewer (`available`).
+        seed: the seed of the run.
+        geometry: how pictures become pixels, see `Encoder.geometry`; None keeps them as they are.
+        skip_corrupt: replace images that cannot be read by the next of the permutation instead of failing.
+        workers: threads that read and decode.
+        asked: sizes and channels that the user asked for.
+
+    Raises:
+        HoldfastError: fewer than two images, or ids that are not unique.
+    """
+
+    def __init__(
+        self,
+        source: ImageSource,
+        *,
+        size: int | None = None,
+        seed: int = 0,
+        geometry: Geometry | None = None,
+        skip_corrupt: bool = False,
+        workers: int = 2,
+        asked: Conversion | None = None,
+    ):
+        if size is not None and size < 2:
+            raise HoldfastError(
+                f"expected at least 2 images, got size={size}; an audit compares images with each other"
+            )
+        self.geometry = geometry
+        self.asked = asked or Conversion()
+        self._pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="holdfast-images")
+        self._choice = Choice(source, size, seed, skip_corrupt, self._pool)
+        self._ahead: dict[int, Future[Pixels]] = {}
+        self._shape: tuple[int, int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._choice.rows)
+
+    def __str__(self) -> str:
+        return str(self._choice.source)
+
+    @property
+    def available(self) -> int:
+        """How many images the source has."""
+        return len(self._choice.source)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the images, in the order of the audit."""
+        return self._choice.ids
+
+    @property
+    def labels(self) -> list[int] | None:
+        """The classes of the images, in the same order; None unless the source knows them all."""
+        labels = [self._choice.source.label(row) for row in self._choice.rows]
+        known = [label for label in labels if label is not None]
+        return known if len(known) == len(labels) else None
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the ids and the decoded content of the chosen images; reads all of them once.
+
+        Independent of geometry and order, so that audits of different encoders can be told to be paired.
+        """
+        return self._choice.fingerprint
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        """The (id, reason) of every image that could not be read and was replaced."""
+        return self._choice.skipped
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image; reads the first."""
+        if self._shape is None:
+            channels, height, width = self._pixels(0).shape
+            self._shape = channels, height, width
+        return self._shape
+
+    def with_geometry(self, geometry: Geometry | None) -> Self:
+        """Return the same images for another encoder; choice, fingerprint and skips are shared, not repeated."""
+        other = copy.copy(self)
+        other.geometry, other._ahead, other._shape = geometry, {}, None
+        return other
+
+    def batch(self, start: int, stop: int) -> Images:
+        """Return images start to stop (excluded), [B, C, H, W] in [0, 1]; the next batch is read meanwhile.
+
+        Raises:
+            HoldfastError: an image that cannot be read, is not in [0, 1] or has another shape, by its id.
+        """
+        if not 0 <= start < stop <= len(self):
+            raise HoldfastError(f"expected 0 <= start < stop <= {len(self)}, got start={start}, stop={stop}")
+        futures = [self._submit(place) for place in range(start, stop)]
+        self._ahead = {place: self._submit(place) for place in range(stop, min(2 * stop - start, len(self)))}
+        pixels = [future.result() for future in futures]
+        for place, image in enumerate(pixels, start):
+            if tuple(image.shape) != self.shape:
+                raise HoldfastError(
+                    f"image {self.ids[place]!r}: expected {_times(self.shape)} as in "
+                    f"{self.ids[0]!r}, got {_times(image.shape)}; give every image one shape: "
+                    "add ?channels=3 or ?size=H to the data spec"
+                )
+        return torch.stack(pixels)
+
+    def batches(self, size: int) -> Iterator[Images]:
+        """Yield all images in order, `size` at a time."""
+        for start in range(0, len(self), size):
+            yield self.batch(start, min(start + size, len(self)))
+
+    def _submit(self, place: int) -> "Future[Pixels]":
+        return self._ahead.pop(place, None) or self._pool.submit(self._pixels, place)
+
+    def _pixels(self, place: int) -> Pixels:
+        image = self._choice.read(self._choice.rows[place])
+        try:
+            if isinstance(image, PIL.Image.Image):
+                return fit(image, self.asked, self.geometry)
+            return convert(image, self.asked, self.geometry)
+        except HoldfastError as error:
+            raise HoldfastError(f"image {self.ids[place]!r}: {error}") from error
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "x".join(str(side) for side in shape)
