@@ -8,7 +8,7 @@ Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 import PIL.Image
 from jaxtyping import Float, Int
@@ -127,7 +127,9 @@ class Objective(ABC):
 class Goal(Protocol):
     """An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
 
-    def __call__(self, x: Images, /) -> tuple[PerImage, Reps]: ...
+    def __call__(self, x: Images, /) -> tuple[PerImage, Reps]:
+        """Return the value to maximise for every image, and the representations it came from."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,10 @@ class Attack(ABC):
     def passes(self) -> Passes:
         """Encoder passes that one image costs."""
 
+    def label(self, step: int) -> str:
+        """Return how the read-out at `step` is called in tables."""
+        return f"{step} step{'s' if step != 1 else ''}"
+
 
 # --- observing and scoring ------------------------------------------------------------------------
 
@@ -183,7 +189,6 @@ class Shard:
         positions: where they stand in the audit's population, [B].
         rng: random numbers bound to the ids of these images.
         clean: clean representations of the *whole* population [N, D], once they are known.
-        attacked: how many images, the first ones of the population, the audit attacks.
     """
 
     encoder: Encoder
@@ -191,7 +196,6 @@ class Shard:
     positions: Positions
     rng: Rng
     clean: Tensor | None
-    attacked: int
 
 
 class Observation(ABC):
@@ -205,8 +209,8 @@ class Observation(ABC):
         """Return itself without what does not change the encoder passes; equal keys share one run."""
 
     @abstractmethod
-    def join(self, other: Self) -> Self:
-        """Return one observation that serves both; both have the same key."""
+    def join(self, other: "Observation") -> "Observation":
+        """Return one observation that serves both; `other` has the same key."""
 
     @abstractmethod
     def images(self, population: int, attacked: int) -> int:
@@ -219,17 +223,33 @@ class Observation(ABC):
 
     @abstractmethod
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Observe one shard: named tensors whose first dimension is the image."""
+        """Observe one shard: named tensors whose first dimension is the image.
+
+        Tensors named "gallery.…" hold only some images, worth a picture, with "gallery.position" saying which.
+        """
 
 
 class Subject(Protocol):
     """An encoder that has been observed: what measures and checks read from."""
 
     @property
-    def encoder(self) -> Encoder: ...
+    def encoder(self) -> Encoder:
+        """The encoder."""
+        ...
 
     @property
-    def seed(self) -> int: ...
+    def seed(self) -> int:
+        """The seed of the run."""
+        ...
+
+    @property
+    def attacked(self) -> int:
+        """How many images, the first ones of the population, were attacked."""
+        ...
+
+    def batch(self, start: int, stop: int) -> Images:
+        """Return some images of the population."""
+        ...
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what the observation saw, all shards together, one row per image."""
@@ -264,12 +284,27 @@ class Measure(ABC):
 
     `observations` names the encoder passes it needs, `observe` maps what they saw to one row per image, and
     `score` reduces that table; neither of the last two runs the encoder.
+
+    Attributes:
+        better: which direction is more robust.
+        unit: of the scores.
+        question: what it asks, in one sentence.
+        how_to_read: what its values mean, for somebody who meets it first.
+        reference: where it is defined.
+        needs_labels: whether it reads labels.
     """
 
     better: Literal["lower", "higher"]
     unit: Literal["share", "ratio", "similarity"]
+    question: str
+    how_to_read: str
     reference: str
     needs_labels: bool = False
+
+    @property
+    @abstractmethod
+    def column(self) -> str:
+        """The table's column of per-image values behind the headline."""
 
     @abstractmethod
     def observations(self) -> tuple[Observation, ...]:
@@ -284,8 +319,11 @@ class Measure(ABC):
         """Reduce: named scores of a table; the last one is the headline."""
 
     @abstractmethod
-    def contrast(self, first: Table, second: Table, seed: int) -> Score:
-        """Return the headline of `first` minus that of `second` on the same images, with a paired interval."""
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each independent unit's influence on the headline, up to a factor.
+
+        The correlation of two encoders' influences on the same images is what a paired comparison gains.
+        """
 
 
 @dataclass(frozen=True)

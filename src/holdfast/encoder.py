@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -62,7 +62,7 @@ class Encoder(nn.Module):
     """A frozen network f: [0, 1]^(C x H x W) -> R^D with its normalisation inside.
 
     f(x) = module((x - mean) / std), in eval mode, no parameter requiring a gradient, so every radius is in
-    pixels. Passes are counted in `passes`.
+    pixels. Passes are counted in `passes`; `watch`, where set, is called with every number that is added to them.
 
     Args:
         module: maps normalised images [B, C, H, W] to representations [B, D].
@@ -97,6 +97,8 @@ class Encoder(nn.Module):
                 f"std={stds}; give one number, or one per channel, in units of [0, 1] pixels"
             )
         self.mean, self.std = means, stds
+        self._mean: Tensor
+        self._std: Tensor
         self.register_buffer("_mean", torch.tensor(means).view(1, -1, 1, 1), persistent=False)
         self.register_buffer("_std", torch.tensor(stds).view(1, -1, 1, 1), persistent=False)
         self._identity = all(m == 0 for m in means) and all(s == 1 for s in stds)
@@ -104,6 +106,7 @@ class Encoder(nn.Module):
         self.name = name
         self.origin = dict(origin or {})
         self.passes = Passes()
+        self.watch: Callable[[int], None] | None = None
         self._fingerprint: str | None = None
 
     def train(self, mode: bool = True) -> Self:
@@ -117,7 +120,7 @@ class Encoder(nn.Module):
             HoldfastError: channels that do not fit, or an output that is not a real [B, D] tensor.
         """
         self._check_input(x)
-        self.passes.forward += x.shape[0]
+        self._count(forward=x.shape[0])
         if torch.is_grad_enabled() and x.requires_grad:
             x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
             x.register_hook(self._count_backward)
@@ -139,16 +142,25 @@ class Encoder(nn.Module):
             )
 
     def _count_backward(self, gradient: Tensor) -> None:
-        self.passes.backward += gradient.shape[0]
+        self._count(backward=gradient.shape[0])
+
+    def _count(self, forward: int = 0, backward: int = 0) -> None:
+        self.passes += Passes(forward, backward)
+        if self.watch is not None:
+            self.watch(forward + backward)
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (first 16 hex digits) of the weights, buffers and normalisation."""
+        """SHA-256 (first 16 hex digits) of weights, buffers and normalisation, when first asked for."""
         if self._fingerprint is None:
-            digest = hashlib.sha256(repr((self.mean, self.std)).encode())
-            for key, value in sorted(self.module.state_dict().items()):
-                if isinstance(value, Tensor):
-                    digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-                    digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-            self._fingerprint = digest.hexdigest()[:16]
+            self._fingerprint = self.take_fingerprint()
         return self._fingerprint
+
+    def take_fingerprint(self) -> str:
+        """Return the fingerprint of the weights and buffers as they are now."""
+        digest = hashlib.sha256(repr((self.mean, self.std)).encode())
+        for key, value in sorted(self.module.state_dict().items()):
+            if isinstance(value, Tensor):
+                digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+                digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()[:16]

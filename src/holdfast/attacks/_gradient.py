@@ -1,0 +1,43 @@
+"""The step that all gradient attacks share: value, representation and gradient from one pass."""
+
+import torch
+
+from holdfast.core import Goal, HoldfastError, Images, PerImage, Reps
+
+
+def climb(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
+    """Return the goal's values, the representations and the gradient of the values at x.
+
+    One encoder pass forward and one backward to the pixels; weights get no gradient.
+
+    Raises:
+        HoldfastError: a goal that is not differentiable, or whose value or gradient is not finite.
+    """
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        values, reps = goal(x)
+        if not values.requires_grad:
+            raise HoldfastError(
+                "the objective has no gradient with respect to the pixels (the encoder detaches them or is not "
+                "differentiable); use a gradient-free attack such as square"
+            )
+        (gradient,) = torch.autograd.grad(values.sum(), x)
+    if not (torch.isfinite(gradient).all() and torch.isfinite(values).all()):
+        bad = int((~(torch.isfinite(gradient.flatten(1)).all(1) & torch.isfinite(values))).sum())
+        raise HoldfastError(
+            f"the objective or its gradient is not finite for {bad} of {len(x)} images; "
+            "check the encoder's weights and its precision"
+        )
+    return values.detach(), reps.detach(), gradient
+
+
+@torch.no_grad()
+def look(goal: Goal, x: Images) -> tuple[PerImage, Reps]:
+    """Return the goal's values and the representations at x, without a gradient."""
+    values, reps = goal(x)
+    return values, reps
+
+
+def pick(better: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+    """Return `new` for the images where it is better, `old` for the others."""
+    return torch.where(better.view(-1, *[1] * (new.ndim - 1)), new, old)

@@ -1,0 +1,35 @@
+"""The basic iterative method: projected gradient descent that starts at the image itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.attacks.pgd import Pgd
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
+
+
+@dataclass(frozen=True)
+class Bim(Attack):
+    """PGD from x, whose first gradient is taken at x + η: U-BIM, and L-BIM with a loss.
+
+    Attributes:
+        steps: number of steps.
+        step_size: α in pixels; None: 2.5 · ε / steps.
+
+    Source: Kurakin et al. (2017); "Robustness of unsupervised representation learning without labels", section 4.2.
+    """
+
+    steps: int = 10
+    step_size: float | None = None
+
+    @property
+    def _pgd(self) -> Pgd:
+        return Pgd(self.steps, self.step_size, start="nudge")
+
+    @property
+    def passes(self) -> Passes:
+        """As `Pgd`."""
+        return self._pgd.passes
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`."""
+        return self._pgd(goal, x, ball, rng, readouts)

@@ -1,0 +1,68 @@
+"""Projected gradient descent: repeated steepest-ascent steps, each brought back into the ball."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.attacks._gradient import climb, look
+from holdfast.attacks._readout import Readout, check_readouts
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+
+
+@dataclass(frozen=True)
+class Pgd(Attack):
+    """x_{u+1} = clip(Π_{B(x,ε)}[x_u + α · ascend(∇ goal(x_u))]), from a random point of the ball.
+
+    With `Untargeted` or `Targeted` objectives this is U-PGD, with losses L-PGD and L̄-PGD.
+
+    Attributes:
+        steps: number of steps.
+        step_size: α in pixels (in the ball's norm); None: 2.5 · ε / steps, which lets every start reach every edge.
+        restarts: independent searches, each of `steps` steps; the best of all is reported.
+        start: "random" draws the start from the ball (the untargeted gradient at x itself is zero, so some move is
+            needed); "nudge" starts at x and takes only the first gradient at a small random offset (BIM).
+        keep: "best" reports the best iterate up to a read-out (including the start); "last" the iterate itself, as
+            the authors do.
+
+    Source: Madry et al. (2018); "Robustness of unsupervised representation learning without labels", section 4.2.
+    """
+
+    steps: int = 50
+    step_size: float | None = None
+    restarts: int = 1
+    start: Literal["random", "nudge"] = "random"
+    keep: Literal["best", "last"] = "best"
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.restarts < 1 or (self.step_size is not None and not self.step_size > 0):
+            raise HoldfastError(
+                f"pgd: expected steps >= 1, restarts >= 1 and a positive step size, got steps={self.steps}, "
+                f"restarts={self.restarts}, step_size={self.step_size}"
+            )
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass more than backward: the last iterate is evaluated, not stepped from."""
+        return Passes(forward=self.steps + 1, backward=self.steps) * self.restarts
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`."""
+        wanted = check_readouts(readouts, self.steps)
+        step = self.step_size if self.step_size is not None else 2.5 * ball.radius / self.steps
+        found = Readout(wanted, self.steps, keep_best=self.keep == "best")
+        for restart in range(self.restarts):
+            at, evaluate_at = self._begin(x, ball, rng.child("pgd", restart))
+            found.restart()
+            for count in range(self.steps):
+                values, reps, gradient = climb(goal, evaluate_at)
+                found.see(count, evaluate_at, values, reps)
+                at = evaluate_at = ball.around(x, at + step * ball.ascend(gradient))
+            found.see(self.steps, at, *look(goal, at))
+        return found.trajectory()
+
+    def _begin(self, x: Images, ball: Ball, rng: Rng) -> tuple[Images, Images]:
+        """Return where the first step starts and where its gradient is taken."""
+        start = ball.sample(x, rng)
+        if self.start == "random":
+            return start, start
+        return x, (x + 0.1 * (start - x)).detach()

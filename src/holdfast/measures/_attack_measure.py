@@ -1,0 +1,90 @@
+"""What the measures that read one attack trajectory have in common."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.attacks.ensemble import Ensemble
+from holdfast.attacks.pgd import Pgd
+from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Subject
+from holdfast.divergences import divergence as find_divergence
+from holdfast.objectives.targeted import Targeted
+from holdfast.objectives.untargeted import Untargeted
+from holdfast.observations.attacked import Attacked
+from holdfast.observations.clean import Clean
+from holdfast.threats.linf import Linf
+
+PAPER = "Robustness of unsupervised representation learning without labels"
+
+
+@dataclass(frozen=True)
+class AttackMeasure(Measure):
+    """A measure that compares attacked with clean representations.
+
+    Attributes:
+        attack: how the worst case is searched.
+        ball: where, in pixels of a [0, 1] image.
+        objective: what the adversary maximises; each measure fixes its kind, its divergence is free.
+        divergence: how representations are compared afterwards; it need not be that of the objective.
+        readouts: step counts of the attack at which the measure is reported; the last one is the headline. The last
+            step when empty.
+    """
+
+    attack: Attack = Pgd(25, 0.001, keep="last")
+    ball: Ball = Linf(0.05)
+    objective: Objective = Untargeted()
+    divergence: str = "l2"
+    readouts: tuple[int, ...] = ()
+
+    targeted: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        find_divergence(self.divergence)
+        if isinstance(self.attack, Ensemble) and self.readouts:
+            raise HoldfastError("an ensemble is read out when its members have finished; leave readouts empty")
+        if any(not 0 <= step <= self.attack.steps for step in self.readouts):
+            raise HoldfastError(
+                f"{type(self).__name__}: expected read-outs from 0 to {self.attack.steps} steps of the attack, "
+                f"got {list(self.readouts)}"
+            )
+        wanted = Targeted if self.targeted else Untargeted
+        if not isinstance(self.objective, wanted):
+            raise HoldfastError(
+                f"{type(self).__name__}: expected the objective {wanted.__name__.lower()}, "
+                f"got {type(self.objective).__name__}"
+            )
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The read-outs, in increasing order."""
+        return tuple(sorted(self.readouts)) or (self.attack.steps,)
+
+    @property
+    def trajectories(self) -> tuple[Attacked, ...]:
+        """The trajectories that this measure reads: one, or one for each member of an ensemble."""
+        if isinstance(self.attack, Ensemble):
+            return tuple(Attacked(member, self.ball, self.objective) for member in self.attack.members)
+        return (Attacked(self.attack, self.ball, self.objective, self.steps),)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and the trajectories."""
+        return Clean(), *self.trajectories
+
+    def reps(
+        self, subject: Subject
+    ) -> tuple[Float[Tensor, "population dim"], dict[int, Float[Tensor, "attacked dim"]]]:
+        """Return the clean representations and the attacked ones at every read-out, in float64.
+
+        For an ensemble those of each image's strongest member: the one with the largest final objective.
+        """
+        clean = subject.read(Clean())["reps"].double()
+        if not isinstance(self.attack, Ensemble):
+            seen = subject.read(self.trajectories[0])
+            return clean, {step: seen[f"reps@{step}"].double() for step in self.steps}
+        members = [(part.attack.steps, subject.read(part)) for part in self.trajectories]
+        strongest = torch.stack([seen["values"][:, -1] for _, seen in members]).argmax(0)
+        reps = torch.stack([seen[f"reps@{steps}"] for steps, seen in members])
+        return clean, {self.attack.steps: reps[strongest, torch.arange(len(strongest))].double()}

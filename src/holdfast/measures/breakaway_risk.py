@@ -1,0 +1,59 @@
+"""Breakaway risk: how often an attacked image is nearer to another image than to itself."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast import neighbours, statistics
+from holdfast.core import Score, Subject, Table
+from holdfast.measures._attack_measure import PAPER, AttackMeasure
+
+
+@dataclass(frozen=True)
+class BreakawayRisk(AttackMeasure):
+    """p = 1/(|D'| (|D|-1)) Σ_{x∈D'} Σ_{x'∈D, x'≠x} 1[ d(f(x̂), f(x')) < d(f(x̂), f(x)) ], all pairs, strict.
+
+    Table, one row per image of the population D: `broken@STEP`, the share of the others that are nearer to x̂ than x
+    is (NaN where x was not attacked), and `intrudes@STEP`, the share of the other attacked images that it is nearer
+    to than they are to themselves.
+    """
+
+    better = "lower"
+    unit = "share"
+    question = "After an attack, what share of all other images is nearer to the attacked image than its own original?"
+    how_to_read = (
+        "0 % means that no attack brought any image nearer to another one than to itself; 50 % is chance: the attacked "
+        "image has nothing left of itself."
+    )
+    reference = f"{PAPER}, Eq. 1 and appendix C.7"
+
+    @property
+    def column(self) -> str:
+        """The share of nearer images at the last read-out."""
+        return f"broken@{self.steps[-1]}"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return both roles of every image."""
+        clean, attacked = self.reps(subject)
+        population, table = len(clean), {}
+        for step, reps in attacked.items():
+            nearer, intrusions = neighbours.closer(reps, clean, torch.arange(len(reps)), self.divergence)
+            broken = torch.full((population,), torch.nan, dtype=torch.float64)
+            broken[: len(reps)] = nearer / (population - 1)
+            others = torch.full((population,), float(len(reps)), dtype=torch.float64)
+            others[: len(reps)] -= 1  # an attacked image does not intrude on itself
+            table[f"broken@{step}"], table[f"intrudes@{step}"] = broken, intrusions / others.clamp_min(1)
+        return table
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the risk at every read-out."""
+        return {
+            self.attack.label(step): statistics.pair_mean(table[f"broken@{step}"], table[f"intrudes@{step}"])
+            for step in self.steps
+        }
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the risk, in both of its roles."""
+        return statistics.influence_of_pair_mean(table[self.column], table[f"intrudes@{self.steps[-1]}"])

@@ -1,0 +1,69 @@
+"""Relative quantile: how much of the way to another image's representation is left after a targeted attack."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast import statistics
+from holdfast.attacks.pgd import Pgd
+from holdfast.core import Attack, Objective, Score, Subject, Table
+from holdfast.divergences import divergence
+from holdfast.measures._attack_measure import PAPER, AttackMeasure
+from holdfast.objectives.targeted import Targeted
+from holdfast.observations.attacked import pair_of, partners
+
+
+@dataclass(frozen=True)
+class RelativeQuantile(AttackMeasure):
+    """r(x, t) = d(f(x̂→t), f(t)) / d(f(x), f(t)); the score is the median over images and their partners t.
+
+    The denominator is the clean distance. It is undefined (and left out, counted) where two images have the same
+    representation. Both directions of a pair are rows; the interval counts pairs.
+
+    Table: `ratio@STEP` and `pair`, one row per attacked image.
+    """
+
+    attack: Attack = Pgd(50, 0.001, keep="last")
+    objective: Objective = Targeted()
+    readouts: tuple[int, ...] = (5, 10, 30, 50)
+
+    targeted = True
+    better = "higher"
+    unit = "share"
+    question = (
+        "How much of the distance to another image remains when an attack makes the two look alike to the encoder?"
+    )
+    how_to_read = (
+        "At 100 % the attack has come no closer to the other image's representation; at 0 % it impersonates it "
+        "perfectly."
+    )
+    reference = f"{PAPER}, section 5 (relative quantiles)"
+
+    @property
+    def column(self) -> str:
+        """The ratio at the last read-out."""
+        return f"ratio@{self.steps[-1]}"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the ratio of every attacked image."""
+        clean, attacked = self.reps(subject)
+        positions = torch.arange(subject.attacked)
+        own, target = clean[positions], clean[partners(positions)]
+        before = divergence(self.divergence)(own, target)
+        table: Table = {"pair": pair_of(positions)}
+        for step, reps in attacked.items():
+            ratio = divergence(self.divergence)(reps, target) / before
+            table[f"ratio@{step}"] = torch.where(before > 0, ratio, torch.nan)
+        return table
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the median ratio at every read-out."""
+        return {
+            self.attack.label(step): statistics.median(table[f"ratio@{step}"], table["pair"]) for step in self.steps
+        }
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each pair's influence on the median."""
+        return statistics.by_unit(statistics.influence_of_median(table[self.column]), table["pair"])

@@ -1,0 +1,59 @@
+"""Universal quantile: how far an attack moves a representation, on the scale of the distances between images."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast import neighbours, statistics
+from holdfast.attacks.pgd import Pgd
+from holdfast.core import Attack, Score, Subject, Table
+from holdfast.divergences import divergence
+from holdfast.measures._attack_measure import PAPER, AttackMeasure
+
+
+@dataclass(frozen=True)
+class UniversalQuantile(AttackMeasure):
+    """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= d(f(x̂), f(x)) ]; the score is the median over images.
+
+    The distribution is the exact empirical one of *all* pairs of clean representations of the population.
+
+    Table: `drift@STEP`, d(f(x̂), f(x)), and `quantile@STEP`, one row per attacked image.
+    """
+
+    attack: Attack = Pgd(50, 0.001, keep="last")
+    readouts: tuple[int, ...] = (5, 10, 30, 50)
+
+    better = "lower"
+    unit = "share"
+    question = "How large is the drift that an attack causes, among the distances between different images?"
+    how_to_read = (
+        "At 1 % the attacked image stays closer to itself than 99 % of image pairs are to each other; at 100 % the "
+        "attack moves it farther than any two images are apart."
+    )
+    reference = f"{PAPER}, section 5 (universal quantiles)"
+
+    @property
+    def column(self) -> str:
+        """The quantile at the last read-out."""
+        return f"quantile@{self.steps[-1]}"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return drift and quantile of every attacked image."""
+        clean, attacked = self.reps(subject)
+        table: Table = {}
+        for step, reps in attacked.items():
+            table[f"drift@{step}"] = divergence(self.divergence)(reps, clean[: len(reps)])
+            table[f"quantile@{step}"] = neighbours.share_below(clean, table[f"drift@{step}"], self.divergence)
+        return table
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the median quantile at every read-out."""
+        given = "given the pairs of this population (plug-in)"
+        return {
+            self.attack.label(step): statistics.median(table[f"quantile@{step}"], given=given) for step in self.steps
+        }
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the median."""
+        return statistics.influence_of_median(table[self.column])

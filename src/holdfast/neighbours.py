@@ -1,0 +1,166 @@
+"""Exact comparisons of all pairs of representations, block by block, in bounded memory.
+
+Euclidean distances come from one matrix product per block in float64; the few entries whose order rounding could
+change are computed again from the difference of the two vectors, so strict comparisons are those of brute force.
+"""
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.divergences import divergence, gaussian, unit
+
+Bank = Float[Tensor, "bank dim"]
+Queries = Float[Tensor, "queries dim"]
+
+BLOCK_BYTES = 64 * 2**20
+"""Memory one block of distances may take; a few such blocks live at once."""
+
+_NEAR = 1e-4  # below this share of |a|² + |b|², |a - b|² is taken from the difference: cancellation
+_SLACK = 1e-9  # relative rounding of a distance from the matrix product, generously
+_FLOOR = {"cosine": 1e-12, "kl": 1e-12}  # its absolute rounding where the formula subtracts numbers of size one
+
+
+def _embed(reps: Tensor, name: str) -> Tensor:
+    """Return what the pairwise kernel works on, in float64."""
+    reps = reps.double()
+    return {"cosine": unit, "wasserstein": gaussian}.get(name, lambda r: r)(reps)
+
+
+def _block(a: Tensor, b: Tensor, name: str) -> Tensor:
+    """Return d(a_i, b_j) for embedded representations, [len(a), len(b)]."""
+    if name in ("l1", "linf"):
+        return torch.cdist(a, b, p=1.0 if name == "l1" else torch.inf)
+    if name == "kl":
+        log_a, log_b = F.log_softmax(a, -1), F.log_softmax(b, -1)
+        weight = log_b.exp()
+        return ((weight * log_b).sum(-1) - log_a @ weight.T).clamp_min_(0)
+    if name == "cosine":
+        return (1 - a @ b.T).clamp_min_(0)
+    squared_a, squared_b = a.square().sum(-1, keepdim=True), b.square().sum(-1)
+    squared = torch.addmm(squared_a + squared_b, a, b.T, alpha=-2)
+    near = (squared < _NEAR * (squared_a + squared_b)).nonzero()
+    for part in near.split(_rows(b.shape[1])):
+        squared[part[:, 0], part[:, 1]] = (a[part[:, 0]] - b[part[:, 1]]).square().sum(-1)
+    return squared if name == "squared_l2" else squared.sqrt_()
+
+
+def _rows(columns: int) -> int:
+    return max(1, BLOCK_BYTES // (8 * max(1, columns)))
+
+
+def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield (row offset, column offset, distances) over all pairs."""
+    divergence(name)
+    step = min(2048, _rows(bank.shape[1]))  # bank rows at a time
+    for j in range(0, len(bank), step):
+        columns = _shift(_embed(bank[j : j + step], name), bank, name)
+        rows = _rows(max(len(columns), a.shape[1]))
+        for i in range(0, len(a), rows):
+            yield i, j, _block(_shift(_embed(a[i : i + rows], name), bank, name), columns, name)
+
+
+def _shift(embedded: Tensor, bank: Tensor, name: str) -> Tensor:
+    """Move the origin to a bank member: distances stay, cancellation in the matrix product shrinks."""
+    if name in ("l2", "squared_l2", "wasserstein"):
+        return embedded - _embed(bank[:1], name)
+    return embedded
+
+
+def pairwise(a: Queries, bank: Bank, name: str) -> Float[Tensor, "queries bank"]:
+    """Return all d(a_i, bank_j) in float64; for small cases, the others here never hold the whole matrix."""
+    result = torch.empty(len(a), len(bank), dtype=torch.float64)
+    for i, j, block in _blocks(a, bank, name):
+        result[i : i + block.shape[0], j : j + block.shape[1]] = block
+    return result
+
+
+def closer(
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], name: str = "l2"
+) -> tuple[Int[Tensor, "queries"], Int[Tensor, "bank"]]:
+    """Count bank members strictly nearer to a query than the query's own bank member.
+
+    Args:
+        queries: representations of disturbed images, [M, D].
+        bank: clean representations, [N, D].
+        own: position in the bank of each query's own clean image, [M].
+        name: divergence.
+
+    Returns:
+        How many others are nearer to each query, #{j != own_i : d(q_i, b_j) < d(q_i, b_own_i)}, [M]; and how
+        often each bank member is such a nearer one, [N].
+    """
+    exact = divergence(name)
+    reference = exact(queries.double(), bank[own].double())
+    by_query = torch.zeros(len(queries), dtype=torch.long)
+    by_member = torch.zeros(len(bank), dtype=torch.long)
+    for i, j, block in _blocks(queries, bank, name):
+        rows = slice(i, i + block.shape[0])
+        limit = reference[rows, None]
+        nearer = block < limit
+        doubtful = ((block - limit).abs() <= _SLACK * (block + limit) + _FLOOR.get(name, 0)).nonzero()
+        for part in doubtful.split(_rows(bank.shape[1])):
+            q, b = part[:, 0] + i, part[:, 1] + j
+            nearer[part[:, 0], part[:, 1]] = exact(queries[q].double(), bank[b].double()) < reference[q]
+        _leave_out(nearer, own[rows], j)
+        by_query[rows] += nearer.sum(1)
+        by_member[j : j + block.shape[1]] += nearer.sum(0)
+    return by_query, by_member
+
+
+def _leave_out(block: Bool[Tensor, "rows columns"], own: Int[Tensor, "rows"], offset: int) -> None:
+    inside = (own >= offset) & (own < offset + block.shape[1])
+    block[inside.nonzero().squeeze(1), own[inside] - offset] = False
+
+
+def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -> Float[Tensor, "*shape"]:
+    """Return the exact empirical distribution function of all bank pairs at `values`.
+
+    F(v) = #{i < j : d(b_i, b_j) <= v} / (N (N - 1) / 2), over *all* pairs, none sampled. The Kullback-Leibler
+    divergence is not symmetric, so both orders of a pair count there.
+
+    Args:
+        bank: clean representations, [N, D], N >= 2.
+        values: divergences to place, any shape.
+        name: divergence.
+    """
+    symmetric = name != "kl"
+    wanted, inverse = torch.unique(values.double(), return_inverse=True)
+    counts = torch.zeros(len(wanted) + 1, dtype=torch.long)
+    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
+        distances = block.flatten()
+        if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
+            row = torch.arange(i, i + block.shape[0])[:, None]
+            column = torch.arange(j, j + block.shape[1])[None, :]
+            distances = block[column > row if symmetric else column != row]
+        counts += torch.bincount(torch.searchsorted(wanted, distances), minlength=len(wanted) + 1)
+    pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
+    return (counts.cumsum(0)[:-1].double() / pairs)[inverse].reshape(values.shape)
+
+
+def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield blocks that together hold every pair i < j (and little more)."""
+    step = min(2048, _rows(bank.shape[1]))
+    for j in range(0, len(bank), step):
+        last = min(j + step, len(bank))
+        columns = _shift(_embed(bank[j:last], name), bank, name)
+        for i in range(0, last, step):
+            yield i, j, _block(_shift(_embed(bank[i : min(i + step, last)], name), bank, name), columns, name)
+
+
+def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tensor, "queries k"]:
+    """Return the positions of the k bank members nearest to each query, nearest first (ties: lower position)."""
+    k = min(k, len(bank))
+    best = torch.full((len(queries), k), torch.inf, dtype=torch.float64)
+    where = torch.full((len(queries), k), len(bank), dtype=torch.long)
+    for i, j, block in _blocks(queries, bank, name):
+        rows = slice(i, i + block.shape[0])
+        positions = torch.arange(j, j + block.shape[1]).expand(block.shape[0], -1)
+        values = torch.cat([best[rows], block], 1)
+        indices = torch.cat([where[rows], positions], 1)
+        order = torch.sort(values, dim=1, stable=True).indices[:, :k]
+        best[rows], where[rows] = values.gather(1, order), indices.gather(1, order)
+    return where

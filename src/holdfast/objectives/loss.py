@@ -1,0 +1,39 @@
+"""Any differentiable function of the representations as what the adversary maximises."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Objective, PerImage, Reps
+
+
+@dataclass(frozen=True)
+class Loss(Objective):
+    """Maximise a callable L(f(x'), f(x), f(t)): L-FGSM, L-PGD and L-BIM, or L̄ variants when it couples the batch.
+
+    A loss that needs more than representations (the images, another network) is a plain function from images to
+    (values, representations), which attacks take as it is.
+
+    Attributes:
+        function: maps (reps [B, D], clean [B, D], target [B, D] or None) to one value per image [B].
+
+    Source: "Robustness of unsupervised representation learning without labels", section 4.3.
+    """
+
+    function: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    batchwise = True
+
+    def __call__(self, reps: Reps, clean: Reps, target: Tensor | None = None) -> PerImage:
+        """Return the loss of every image.
+
+        Raises:
+            HoldfastError: a function that does not return one value per image.
+        """
+        values = self.function(reps, clean, target)
+        if values.shape != reps.shape[:1]:
+            raise HoldfastError(
+                f"loss: expected one value per image, {list(reps.shape[:1])}, got {list(values.shape)}; "
+                "return the loss without reduction (a batch-wise loss: its value divided among the images)"
+            )
+        return values

@@ -1,0 +1,93 @@
+"""Attacked representations: one trajectory of an attack, read out at the step counts that measures ask for."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from holdfast.attacks.pgd import Pgd
+from holdfast.core import Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Shard
+from holdfast.objectives.untargeted import Untargeted
+from holdfast.threats.linf import Linf
+
+GALLERY = 8
+"""How many attacked images of a shard, the most successful ones, are kept as pictures."""
+
+
+def partners(positions: Positions) -> Positions:
+    """Return the other half of each image's pair: 0-1, 2-3, 4-5, ...
+
+    The population is in a seeded random order, so neighbours in it are a random matching. Each pair is attacked in
+    both directions by one attack per image; pairs have no image in common, so they are independent of each other.
+    """
+    return positions ^ 1
+
+
+def pair_of(positions: Positions) -> Positions:
+    """Return the number of the pair that each image belongs to; see `partners`."""
+    return positions // 2
+
+
+@dataclass(frozen=True)
+class Attacked(Observation):
+    """f(x') for the images that an attack found in a ball, as `reps@STEP` [M, D] for every read-out.
+
+    Also `values` [M, steps + 1], the objective along the trajectory; for an ensemble `winner` [M]; and as
+    `gallery.image` and `gallery.position` the images where the attack went furthest. Targeted objectives aim at the
+    image's partner, see `partners`.
+
+    Attributes:
+        attack: how to search.
+        ball: where to search.
+        objective: what to maximise.
+        readouts: step counts to report; they cost nothing. The last step when empty.
+        first: attack only the first images; None: all that the audit attacks.
+    """
+
+    attack: Attack = Pgd()
+    ball: Ball = Linf()
+    objective: Objective = Untargeted()
+    readouts: tuple[int, ...] = ()
+    first: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.objective.batchwise:
+            raise HoldfastError(
+                f"{type(self.objective).__name__} couples the images of a batch, so an audit's numbers would depend "
+                "on the batch size; use it in training or call the attack directly"
+            )
+
+    def key(self) -> Observation:
+        """Read-outs and the number of images do not change an image's trajectory."""
+        return replace(self, readouts=(), first=None)
+
+    def join(self, other: Observation) -> Observation:
+        """Read out wherever either does, on as many images as the larger one needs."""
+        assert isinstance(other, Attacked)  # equal keys
+        readouts = tuple(sorted({*(self.readouts or (self.attack.steps,)), *(other.readouts or (self.attack.steps,))}))
+        first = None if self.first is None or other.first is None else max(self.first, other.first)
+        return replace(self, readouts=readouts, first=first)
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them."""
+        return attacked if self.first is None else min(self.first, attacked)
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the attack."""
+        return self.attack.passes
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Attack one shard."""
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean.to(shard.x.device)
+        target = clean[partners(shard.positions)] if self.objective.needs_target else None
+        goal = self.objective.pursue(shard.encoder, clean[shard.positions], target)
+        found = self.attack(goal, shard.x, self.ball, shard.rng, self.readouts)
+        seen = {f"reps@{step}": reps.float() for step, reps in found.reps.items()}
+        seen["values"] = found.values.T.float().contiguous()
+        worst = found.values[-1].topk(min(GALLERY, len(shard.x))).indices
+        seen["gallery.image"] = found.images[max(found.images)][worst].cpu()
+        seen["gallery.position"] = shard.positions[worst.cpu()]
+        if found.winner is not None:
+            seen["winner"] = found.winner
+        return seen

@@ -1,0 +1,219 @@
+"""Intervals: exact where trials are independent, honest about pairs that share an image, never of zero width.
+
+Every function returns a `Score` that says what kind of interval it carries. Values that are NaN are undefined for
+their image; they are left out and counted in the note.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from scipy import stats
+from torch import Tensor
+
+from holdfast.core import Score
+
+REPLICATES = 4000
+"""Bootstrap replicates behind an interval."""
+
+
+def clopper_pearson(successes: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the exact interval of a proportion; both counts may be effective (fractional) ones.
+
+    low = Beta⁻¹(α/2; k, n-k+1), high = Beta⁻¹(1-α/2; k+1, n-k), with low = 0 at k = 0 and high = 1 at k = n.
+
+    Source: Clopper & Pearson (1934).
+    """
+    tail = (1 - confidence) / 2
+    k, n = successes, trials
+    low = 0.0 if k <= 0 else float(stats.beta.ppf(tail, k, n - k + 1))
+    high = 1.0 if k >= n else float(stats.beta.ppf(1 - tail, k + 1, n - k))
+    return low, high
+
+
+def effective_size(hits: Float[Tensor, "rows"], units: Int[Tensor, "rows"], confidence: float = 0.95) -> float:
+    """Return how many independent trials the rows are worth when rows of one unit are correlated.
+
+    n_eff = p(1-p) / v · (t_{n-1} / t_{m-1})², with v the variance of the mean between the m units; m where v = 0.
+    Never more than the number of rows.
+
+    Source: Korn & Graubard (1998), "Confidence intervals for proportions with small expected number of positive
+    counts estimated from survey data".
+    """
+    n, m = len(hits), len(units.unique())
+    p = float(hits.mean())
+    totals = torch.zeros(int(units.max()) + 1, dtype=torch.float64).index_add_(0, units, hits.double() - p)
+    variance = float(totals.square().sum()) * m / max(m - 1, 1) / n**2
+    if m == n or m < 2 or variance <= 0:
+        return float(min(m, n))
+    tail = 0.5 + confidence / 2
+    ratio = float(stats.t.ppf(tail, n - 1) / stats.t.ppf(tail, m - 1))
+    return min(float(n), p * (1 - p) / variance * ratio**2)
+
+
+def _defined(values: Tensor, units: Tensor | None) -> tuple[Tensor, Tensor | None, str]:
+    keep = ~values.isnan()
+    left_out = int((~keep).sum())
+    note = f"{left_out} of {len(values)} rows are undefined and left out" if left_out else ""
+    return values[keep], units[keep] if units is not None else None, note
+
+
+def share(
+    hits: Float[Tensor, "rows"], units: Int[Tensor, "rows"] | None = None, given: str = "", confidence: float = 0.95
+) -> Score:
+    """Return the share of rows that are 1, with an exact (or, with units, design-effect corrected) interval.
+
+    Args:
+        hits: 1 or 0 for every row; NaN where undefined.
+        units: which rows belong together (both directions of a pair); None when rows are independent.
+        given: what the interval is conditional on.
+        confidence: level of the interval.
+    """
+    hits, units, note = _defined(hits, units)
+    kind = "exact binomial (Clopper-Pearson)" if units is None else "binomial with effective size (Korn-Graubard)"
+    kind += f", {given}" if given else ""
+    if not len(hits):
+        return Score(None, None, None, 0, kind, confidence, note)
+    n = float(len(hits)) if units is None else effective_size(hits, units, confidence)
+    value = float(hits.double().mean())
+    low, high = clopper_pearson(value * n, n, confidence)
+    count = len(hits) if units is None else len(units.unique())
+    return Score(value, low, high, count, kind, confidence, note)
+
+
+def median(
+    values: Float[Tensor, "rows"], units: Int[Tensor, "rows"] | None = None, given: str = "", confidence: float = 0.95
+) -> Score:
+    """Return the median with an order-statistic interval.
+
+    Independent rows: the narrowest symmetric pair of order statistics whose binomial coverage is at least the
+    level. With units: the ranks are those of Woodruff (1952), from the interval of the share below the median with
+    Korn-Graubard's effective size.
+
+    Args:
+        values: one number per row; NaN where undefined.
+        units: which rows belong together; None when rows are independent.
+        given: what the interval is conditional on.
+        confidence: level of the interval.
+    """
+    values, units, note = _defined(values, units)
+    kind = "order statistics" if units is None else "order statistics with effective size (Woodruff)"
+    kind += f", {given}" if given else ""
+    n = len(values)
+    if not n:
+        return Score(None, None, None, 0, kind, confidence, note)
+    ordered = values.double().sort().values
+    middle = float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
+    if units is None:
+        rank = int(stats.binom.ppf((1 - confidence) / 2, n, 0.5))
+        while rank > 0 and stats.binom.cdf(rank - 1, n, 0.5) > (1 - confidence) / 2:
+            rank -= 1
+        low_rank, high_rank, count = rank, n - rank + 1, n
+    else:
+        size = effective_size((values <= middle).double(), units, confidence)
+        low_share, high_share = clopper_pearson(size / 2, size, confidence)
+        low_rank, high_rank, count = math.floor(n * low_share), math.ceil(n * high_share) + 1, len(units.unique())
+    low = float(ordered[low_rank - 1]) if low_rank >= 1 else None
+    high = float(ordered[high_rank - 1]) if high_rank <= n else None
+    if low is None or high is None:
+        note = "; ".join(filter(None, [note, f"{count} are too few for a {confidence:.0%} interval of a median"]))
+    return Score(middle, low, high, count, kind, confidence, note)
+
+
+def pair_mean(
+    rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], confidence: float = 0.95, seed: int = 0
+) -> Score:
+    """Return the mean over ordered pairs (i, j) of a 0/1 event, with a bootstrap over images.
+
+    θ* = θ + Σ_i w_i (rows_i - θ) + Σ_j v_j (columns_j - θ): the first-order (Hájek) bootstrap of a two-index mean,
+    which resamples every image in both of its roles. Where no pair shows the event (or all do), resampling cannot
+    widen the interval; the exact limit then is 1 - (α/2)^(1/M), since a mean μ of values in [0, 1] leaves M draws
+    all at zero with probability at most (1-μ)^M.
+
+    Args:
+        rows: share of the event over j for image i; NaN for images that were not attacked, [N].
+        columns: share of the event over i for image j, [N].
+        confidence: level of the interval.
+        seed: of the resampling.
+    """
+    first = ~rows.isnan()
+    m, value = int(first.sum()), float(rows[first].double().mean()) if first.any() else math.nan
+    kind = "bootstrap over images, each in both of its roles"
+    tail = (1 - confidence) / 2
+    if m == 0:
+        return Score(None, None, None, 0, kind, confidence, "no image was attacked")
+    if value in (0.0, 1.0):
+        limit = 1 - tail ** (1 / m)
+        low, high = (0.0, limit) if value == 0 else (1 - limit, 1.0)
+        return Score(value, low, high, m, "exact limit for a sample without exception", confidence)
+    generator = torch.Generator().manual_seed(seed)
+    influence = influence_of_pair_mean(rows, columns)
+    shift = torch.zeros(REPLICATES, dtype=torch.float64)
+    for stratum in (influence[first], influence[~first]):
+        for block in torch.arange(REPLICATES).split(256) if len(stratum) else ():
+            drawn = torch.randint(len(stratum), (len(block), len(stratum)), generator=generator)
+            shift[block] += stratum[drawn].sum(1) - stratum.sum()
+    ends = (value + shift).clamp(0, 1).quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64))
+    return Score(value, float(ends[0]), float(ends[1]), m, kind, confidence)
+
+
+def difference(first: Score, second: Score, correlation: float) -> Score:
+    """Return first - second with an interval recovered from theirs and the correlation of the two estimates.
+
+    L = d - √((θ₁-l₁)² + (u₂-θ₂)² - 2ρ(θ₁-l₁)(u₂-θ₂)), U = d + √((u₁-θ₁)² + (θ₂-l₂)² - 2ρ(u₁-θ₁)(θ₂-l₂)).
+
+    Because the two intervals have positive width, so has this one, even where no image tells the encoders apart.
+
+    Args:
+        first: score of one encoder.
+        second: score of another on the same images.
+        correlation: of their per-image influences, in [-1, 1]; 0 gives the unpaired interval.
+
+    Source: Newcombe (1998), method 10, for shares; Zou & Donner (2008), "MOVER", in general.
+    """
+    n, level = min(first.n, second.n), first.confidence
+    kind = f"paired, recovered from both intervals (MOVER), correlation {correlation:.2f}"
+    if first.value is None or second.value is None:
+        return Score(None, None, None, n, kind, level, "one of the two scores is undefined")
+    gap = first.value - second.value
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return Score(gap, None, None, n, kind, level, "one of the two scores has no interval")
+    below = _combine(first.value - first.low, second.high - second.value, correlation)
+    above = _combine(first.high - first.value, second.value - second.low, correlation)
+    return Score(gap, gap - below, gap + above, n, kind, level)
+
+
+def _combine(a: float, b: float, correlation: float) -> float:
+    return math.sqrt(max(0.0, a * a + b * b - 2 * correlation * a * b))
+
+
+def correlation(a: Float[Tensor, "units"], b: Float[Tensor, "units"]) -> float:
+    """Return the correlation of two influences on the same units; 0 where one of them does not vary."""
+    a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
+    scale = float(a.norm() * b.norm())
+    return max(-1.0, min(1.0, float(a @ b) / scale)) if scale > 0 else 0.0
+
+
+def influence_of_median(values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
+    """Return each row's influence on the median, up to a factor: sign(value - median); 0 where undefined."""
+    return (values - values.nanmedian()).sign().nan_to_num(0.0)
+
+
+def influence_of_mean(values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
+    """Return each row's influence on the mean, up to a factor: value - mean; 0 where undefined."""
+    return (values - values.nanmean()).nan_to_num(0.0)
+
+
+def influence_of_pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"]) -> Float[Tensor, "images"]:
+    """Return each image's influence on the mean over pairs, in both of its roles; see `pair_mean`."""
+    first = ~rows.isnan()
+    value = rows[first].double().mean()
+    influence = (columns.double() - value) / len(columns)
+    influence[first] += (rows[first].double() - value) / first.sum()
+    return influence
+
+
+def by_unit(rows: Float[Tensor, "rows"], units: Int[Tensor, "rows"]) -> Float[Tensor, "units"]:
+    """Return the sum of rows within each unit."""
+    size = int(units.max()) + 1 if len(units) else 0
+    return torch.zeros(size, dtype=torch.float64).index_add_(0, units, rows.double())

@@ -1,0 +1,39 @@
+"""The ℓ∞ ball: every pixel may change by up to ε."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+
+
+@dataclass(frozen=True)
+class Linf(Ball):
+    """All images with max |x' - x| <= radius, inside [0, 1].
+
+    Attributes:
+        radius: ε in pixels of a [0, 1] image, in (0, 1].
+
+    Source: Madry et al. (2018).
+    """
+
+    radius: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 < self.radius <= 1:
+            raise HoldfastError(f"linf radius: expected pixels of a [0, 1] image, in (0, 1], got {self.radius}")
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw uniformly from the cube around each image, clamped to [0, 1]."""
+        noise = rng.uniform(*x.shape[1:]).to(x) * (2 * self.radius) - self.radius
+        return (x + noise).clamp_(0, 1)
+
+    def project(self, delta: Images) -> Images:
+        """Clamp every pixel to [-radius, radius]."""
+        return delta.clamp(-self.radius, self.radius)
+
+    def ascend(self, gradient: Images) -> Images:
+        """Return sign(gradient)."""
+        return gradient.sign()
+
+    def size(self, delta: Images) -> PerImage:
+        """Return max |delta| of each image."""
+        return delta.flatten(1).abs().amax(1)
