@@ -1,0 +1,89 @@
+"""Weights: seeded random ones, safetensors files, and downloads that may fail."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from holdfast.errors import HoldfastError
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Build a network inside: its random weights depend on `seed` alone, torch's global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # the CPU generator only; torch.manual_seed would move GPUs too
+        yield
+
+
+def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return (tensors by name, metadata) of a safetensors file.
+
+    Raises:
+        HoldfastError: no such file, or a file of another format.
+    """
+    if not Path(path).is_file():
+        raise HoldfastError(f"weights file {str(path)!r} does not exist; give the path of a .safetensors file")
+    try:
+        with safe_open(path, "pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except SafetensorError as error:
+        raise HoldfastError(
+            f"{str(path)!r} is not a safetensors file ({error}); convert checkpoints of other formats with "
+            "safetensors.torch.save_file(state_dict, path)"
+        ) from error
+
+
+def misfits(network: nn.Module, state: Mapping[str, Tensor]) -> list[str]:
+    """Return why a state dict does not fit a network, one phrase per tensor: missing, extra, or of another shape."""
+    own = network.state_dict()
+    missing = [f"{key} is missing" for key in own if key not in state and not key.endswith("num_batches_tracked")]
+    extra = [f"{key} is extra" for key in state if key not in own]
+    shape = [
+        f"{key} is {list(state[key].shape)} where {list(own[key].shape)} is expected"
+        for key in own
+        if key in state and own[key].shape != state[key].shape
+    ]
+    return missing + shape + extra
+
+
+def fill(network: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
+    """Load a state dict that must fit exactly (BatchNorm's batch counters aside: eval mode has no use for them).
+
+    Raises:
+        HoldfastError: it does not fit; names the first tensors that differ.
+    """
+    if bad := misfits(network, state):
+        more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+        raise HoldfastError(f"{what} does not fit the network: {'; '.join(bad[:3])}{more}")
+    network.load_state_dict(dict(state), strict=False)
+
+
+def load(network: nn.Module, path: str) -> dict[str, str]:
+    """Fill a network from a safetensors file and return the file's metadata."""
+    state, metadata = read_safetensors(path)
+    fill(network, state, f"weights file {path!r}")
+    return metadata
+
+
+@contextmanager
+def fetching(what: str) -> Iterator[None]:
+    """Turn a failed look-up or download inside into one line that says what to do instead.
+
+    Hubs raise OSError (transformers, urllib, requests) or errors of their own client packages.
+    """
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__module__.split(".")[0] not in {"httpx", "huggingface_hub"}:
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise HoldfastError(
+            f"weights of {what} could not be fetched ({reason}); check the name and the network, or use "
+            "?weights=random or a local path"
+        ) from error
