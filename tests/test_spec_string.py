@@ -46,7 +46,7 @@ def test_options_are_taken_with_their_type_and_leftovers_are_named():
     assert take(options, "flag", boolean, False) is True
     assert take(options, "part", one_of("train", "test"), "test") == "train"
     assert take(options, "workers", int, 2) == 2
-    with pytest.raises(HoldfastError, match="unknown option of .* 'wrokers'; did you mean 'workers'"):
+    with pytest.raises(HoldfastError, match=r"unknown option of .* 'wrokers'; did you mean 'workers'"):
         finish(options)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Rng
 from holdfast.data._geometry import standard
+from holdfast.data._range import check_range
 
 _CHUNK = 64
 
@@ -133,14 +134,9 @@ class Choice:
     def _check_range(self, row: int, image: PIL.Image.Image | Tensor) -> None:
         """Raise where values leave [0, 1]; never skipped, since it is a mistake about the whole source."""
         values = _floats(image)
-        if values is None:
-            return
-        low, high = (float(value) for value in values.aminmax())
-        if low < 0 or high > 1:
-            bytes_like = low >= 0 and high <= 255
-            advice = "divide 0-255 floats by 255, or store them as uint8" if bytes_like else "rescale them"
-            name = self.source.id(row)
-            raise HoldfastError(f"image {name!r}: expected pixels in [0, 1], got {low:g} to {high:g}; {advice}")
+        if values is not None:
+            low, high = values.aminmax()
+            check_range(float(low), float(high), f"image {self.source.id(row)!r}")
 
 
 def _floats(image: PIL.Image.Image | Tensor) -> Tensor | None:

@@ -32,11 +32,15 @@ class Digits(ImageSource):
         parts = {"heldout": slice(_TRAIN, None), "train": slice(0, _TRAIN), "all": slice(None)}
         if part not in parts:
             raise HoldfastError(f"digits: expected part=heldout, train or all, got {part!r}")
+        self.part = part
         self._images, self._labels = _digits()
         self._rows = _order()[parts[part]]
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def __str__(self) -> str:
+        return f"scikit-learn's digits ({self.part}): {len(self)} images"
 
     def id(self, index: int) -> str:
         """Return for example "digit-0012", the thirteenth image in scikit-learn's order."""

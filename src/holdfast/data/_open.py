@@ -1,0 +1,153 @@
+"""From a spec string, a path or an array to the images of an audit."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from holdfast.core import Geometry, ImageSource
+from holdfast.data._geometry import Conversion
+from holdfast.data._image_set import ImageSet
+from holdfast.data.arrays import Arrays
+from holdfast.data.digits import Digits
+from holdfast.data.folder import Folder
+from holdfast.data.huggingface import HuggingFace
+from holdfast.data.torchvision import Torchvision
+from holdfast.data.webdataset import WebDataset
+from holdfast.errors import HoldfastError, unknown
+from holdfast.spec_string import Options, boolean, finish, one_of, parse, take
+
+SOURCES: dict[str, tuple[str, str | None]] = {
+    "digits": ("scikit-learn's handwritten digits, the held-out 600; ?part=heldout|train|all", None),
+    "folder": ("pictures below a folder, flat or one folder per class; the path alone will do", None),
+    "arrays": (".npz and .npy files; ?key= layout=NHW|NHWC|NCHW; the path alone will do", None),
+    "torchvision": ("torchvision.datasets, torchvision:CIFAR10?root=FOLDER&split=test&download=true", "torchvision"),
+    "hf": ("Hugging Face datasets, hf:org/name?split=&config=&column=&label=&revision=, or a folder", "datasets"),
+    "webdataset": ("WebDataset shards, webdataset:path/{000..010}.tar?column=jpg; one .tar alone will do", None),
+}
+"""Prefix of a data spec -> (what it reads and its options, extra to install)."""
+
+
+def open_images(
+    spec: str | os.PathLike[str] | ImageSource | np.ndarray | Tensor,
+    *,
+    geometry: Geometry | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    skip_corrupt: bool = False,
+    workers: int = 2,
+) -> ImageSet:
+    """Open the images of an audit.
+
+    Args:
+        spec: "digits", a path, "source:name?key=value&...", an array [N, ...], or a source. Every spec string takes
+            size=H or size=HxW and channels=1|3 (see `Conversion`), and skip_corrupt=true.
+        geometry: how pictures become pixels, from the encoder.
+        size: how many images; all where None.
+        seed: which images.
+        skip_corrupt: replace unreadable images by others, named in `ImageSet.skipped`, instead of failing.
+        workers: threads that read.
+
+    Raises:
+        HoldfastError: an unknown source or option, or images that are not there.
+    """
+    asked = Conversion()
+    if isinstance(spec, (np.ndarray, Tensor)):
+        spec = Arrays(spec)
+    elif isinstance(spec, os.PathLike):
+        spec = _local(Path(spec), Options())
+    elif isinstance(spec, str):
+        spec, asked, skips = _source(spec)
+        skip_corrupt = skip_corrupt or skips
+    return ImageSet(
+        spec, size=size, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers, asked=asked
+    )
+
+
+def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
+    """Open the source that a spec string names; also what all sources' options ask for."""
+    prefix, name, options = parse(spec)
+    asked = Conversion(take(options, "size", _size, None), take(options, "channels", _channels, None))
+    skip_corrupt = take(options, "skip_corrupt", boolean, False)
+    whole = spec.strip().partition("?")[0]
+    if prefix is None or (prefix not in SOURCES and Path(whole).exists()):
+        source = _named(whole, options)
+    elif prefix in SOURCES:
+        source = _prefixed(prefix, name, options)
+    else:
+        raise unknown("data source", prefix, SOURCES)
+    return source, asked, skip_corrupt
+
+
+def _named(name: str, options: Options) -> ImageSource:
+    path = Path(name).expanduser()
+    if name == "digits":
+        return _prefixed("digits", name, options)
+    if path.exists() or path.suffix in (".npy", ".npz", ".tar") or os.sep in name:
+        return _local(path, options)
+    raise unknown("data source (nor is it a file or folder)", name, SOURCES)
+
+
+def _local(path: Path, options: Options) -> ImageSource:
+    if path.is_dir():
+        return _prefixed("folder", str(path), options)
+    if path.suffix in (".npy", ".npz"):
+        return _prefixed("arrays", str(path), options)
+    if path.suffix == ".tar":
+        return _prefixed("webdataset", str(path), options)
+    if path.exists():
+        raise HoldfastError(f"expected a folder, .npz, .npy or .tar, got the file {str(path)!r}; give its folder")
+    raise HoldfastError(f"no file or folder {str(path)!r}; check the path, or see: holdfast list data")
+
+
+def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
+    def text(option: str) -> str | None:
+        return take(options, option, str, None)
+
+    make: Callable[[], ImageSource]
+    match prefix:
+        case "digits":
+            if name != "digits":
+                raise HoldfastError(f"expected digits or digits?part=train, got digits:{name}")
+            make = partial(Digits, take(options, "part", one_of("heldout", "train", "all"), "heldout"))
+        case "folder":
+            make = partial(Folder, name)
+        case "arrays":
+            make = partial(Arrays.open, name, key=text("key"), layout=text("layout"))
+        case "webdataset":
+            make = partial(WebDataset, name, column=text("column"))
+        case "hf":
+            wanted = {option: text(option) for option in ("split", "config", "column", "label", "revision")}
+            make = partial(HuggingFace, name, **wanted)
+        case _:
+            root, split, download = text("root"), text("split"), take(options, "download", boolean, False)
+            others = {key: _plain(options.pop(key)) for key in list(options)}  # checked against the class's signature
+            make = partial(Torchvision, name, root=root, split=split, download=download, arguments=others)
+    finish(options)
+    return make()
+
+
+def _size(value: str) -> int | tuple[int, int]:
+    sides = [int(side) for side in value.lower().split("x") if side.isdecimal()]
+    if len(sides) != value.lower().count("x") + 1 or len(sides) > 2 or min(sides) < 1:
+        raise ValueError("expected H or HxW in pixels, such as size=32 or size=32x48")
+    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+
+
+def _channels(value: str) -> int:
+    if value not in ("1", "3"):
+        raise ValueError("expected 1 (grey) or 3 (RGB)")
+    return int(value)
+
+
+def _plain(value: str) -> object:
+    """Return an option that torchvision takes as what it looks like: bool, int, tuple of ints or text."""
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    numbers = value.split(",")
+    if all(number.removeprefix("-").isdecimal() for number in numbers):
+        return int(value) if len(numbers) == 1 else tuple(int(number) for number in numbers)
+    return value
