@@ -1,0 +1,148 @@
+"""The scorecard as data: one card per measure, one row per encoder, all rows of a card on one axis."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.report._folder import nice_ticks
+from holdfast.report._format import finite, interval, number, part, score
+from holdfast.report._verdict import titles
+
+
+@dataclass(frozen=True)
+class Row:
+    """One encoder on one measure: text, and positions on the card's axis in percent (None: nothing to draw)."""
+
+    name: str
+    series: int
+    value: str
+    interval: str
+    note: str
+    best: bool
+    error: str | None
+    at: float | None
+    start: float | None
+    end: float | None
+
+
+@dataclass(frozen=True)
+class Card:
+    """One measure of the scorecard.
+
+    Attributes:
+        rows: one per encoder that was asked.
+        ticks: (position in percent, label) of the axis.
+        readouts: names of all scores; `table` holds one list of texts per encoder in that order.
+        pairs: paired differences (first, second, text, what it says).
+    """
+
+    key: str
+    title: str
+    question: str
+    how_to_read: str
+    formula: str
+    reference: str
+    better: str
+    unit: str
+    headline: str
+    spec: str
+    interval_kind: str
+    rows: list[Row]
+    ticks: list[tuple[float, str]]
+    readouts: list[str]
+    table: list[tuple[str, list[str]]]
+    pairs: list[tuple[str, str, str, str]]
+
+
+def cards(record: Mapping[str, Any]) -> list[Card]:
+    """Return one card per measure that any encoder of the record was asked."""
+    return [_card(record, key) for key in titles(record)]
+
+
+def _card(record: Mapping[str, Any], key: str) -> Card:
+    asked = [
+        (i, e["name"], e["measures"][key]) for i, e in enumerate(record["encoders"]) if key in e.get("measures", {})
+    ]
+    # The description comes from a measure that worked, where there is one: it knows its headline.
+    about = next((m for _, _, m in asked if not m.get("error")), asked[0][2])
+    unit, headline = about["unit"], about.get("headline") or ""
+    scores = [m["scores"].get(headline, {}) for _, _, m in asked]
+    ends = [s.get(k) for s in scores for k in ("value", "low", "high") if finite(s.get(k))]
+    ticks = _axis(ends, unit)
+    best = record["comparison"].get(key, {}).get("best")
+    rows = [_row(i, name, m, s, unit, ticks, best) for (i, name, m), s in zip(asked, scores, strict=True)]
+    readouts = list(dict.fromkeys(name for _, _, m in asked for name in m["scores"]))
+    table = [
+        (name, [score(m["scores"][r], unit) if r in m["scores"] else "–" for r in readouts])
+        for _, name, m in asked
+        if m["scores"]
+    ]
+    kinds = dict.fromkeys(s["interval"] for _, _, m in asked for s in m["scores"].values() if s.get("interval"))
+    return Card(
+        key=key, title=about["title"], question=about.get("question", ""), how_to_read=about.get("how_to_read", ""),
+        formula=about.get("formula", ""), reference=about.get("reference", ""), better=about["better"], unit=unit,
+        headline=headline, spec=part(about.get("part", {})), interval_kind="; ".join(kinds), rows=rows,
+        ticks=[(_place(t, ticks) or 0.0, _tick(t, unit, ticks)) for t in ticks], readouts=readouts, table=table,
+        pairs=_pairs(record, key, about["better"], unit),
+    )  # fmt: skip
+
+
+def _axis(ends: list[int | float], unit: str) -> list[int | float]:
+    """Return ticks that enclose every interval, from zero where zero is near."""
+    if not ends:
+        return []
+    low, high = min(ends), max(ends)
+    if low >= 0 and low < 0.5 * high:
+        low = 0.0
+    if unit == "share" and low >= 0:
+        high = min(high, 1.0)
+    if unit == "share" and high - low < 1e-9:
+        low, high = (0.0, 0.01) if high < 0.5 else (low - 0.01, high)
+    ticks = nice_ticks(low, high)
+    return [t for t in ticks if t <= 1 + 1e-9] if unit == "share" and 0 <= low <= high <= 1 else ticks
+
+
+def _place(value: int | float | None, ticks: list[int | float]) -> float | None:
+    if not finite(value) or len(ticks) < 2:
+        return None
+    return round(100 * min(1.0, max(0.0, (value - ticks[0]) / (ticks[-1] - ticks[0]))), 2)
+
+
+def _tick(value: int | float, unit: str, ticks: list[int | float]) -> str:
+    scale = 100 if unit == "share" else 1
+    return f"{value * scale:.6g}".replace("-", "−") + (" %" if unit == "share" and value == ticks[-1] else "")
+
+
+def _row(
+    series: int,
+    name: str,
+    m: Mapping[str, Any],
+    s: Mapping[str, Any],
+    unit: str,
+    ticks: list[int | float],
+    best: str | None,
+) -> Row:
+    error = m.get("error") or (None if s else "no score at this read-out")
+    return Row(
+        name=name, series=series, value=number(s.get("value"), unit, s.get("low"), s.get("high")),
+        interval=interval(s, unit), note=s.get("note") or "", best=name == best, error=error,
+        at=_place(s.get("value"), ticks), start=_place(s.get("low"), ticks), end=_place(s.get("high"), ticks),
+    )  # fmt: skip
+
+
+def _pairs(record: Mapping[str, Any], key: str, better: str, unit: str) -> list[tuple[str, str, str, str]]:
+    found = []
+    for pair in record["comparison"].get(key, {}).get("pairs", []):
+        difference = pair["difference"]
+        found.append((pair["first"], pair["second"], score(difference, unit), favours(pair, better)))
+    return found
+
+
+def favours(pair: Mapping[str, Any], better: str) -> str:
+    """Return which encoder a paired difference (first minus second) favours; open where its interval holds zero."""
+    low, high = pair["difference"].get("low"), pair["difference"].get("high")
+    if not finite(low) or not finite(high):
+        return "undefined"
+    if low <= 0 <= high:
+        return "no clear difference"
+    return f"favours {pair['first'] if (low > 0) == (better == 'higher') else pair['second']}"

@@ -1,0 +1,164 @@
+"""The parts of the report that need files or drawing: charts and the gallery of worst images, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.report import plots
+from holdfast.report._folder import Picture, finite_part, read_column, read_picture
+from holdfast.report._format import finite, number, plural, steps_of
+from holdfast.report._verdict import titles
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart: heading, SVG, what it says to those who cannot see it, and which encoders are in it."""
+
+    title: str
+    svg: str
+    alt: str
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture of the gallery; `picture` is None where the file is missing, `problem` says so."""
+
+    caption: str
+    alt: str
+    picture: Picture | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Worst:
+    """One attacked image: the three pictures of it and its clean neighbours before and after."""
+
+    id: str
+    text: str
+    shots: list[Shot]
+    before: list[Shot]
+    after: list[Shot]
+
+
+def score_charts(record: Mapping[str, Any]) -> list[Chart]:
+    """Return one chart per measure that was read out at two or more step counts."""
+    charts = []
+    for i, (key, title) in enumerate(titles(record).items()):
+        curves, unit = [], "ratio"
+        for series, encoder in enumerate(record["encoders"]):
+            m = encoder.get("measures", {}).get(key)
+            if not m or not (points := _readouts(m)):
+                continue
+            unit = m["unit"]
+            columns = [[_nan(s.get(k)) for _, s in points] for k in ("value", "low", "high")]
+            curves.append(plots.Curve(series, [step for step, _ in points], *columns))
+        if curves:
+            svg = plots.lines(f"score{i}", curves, unit=unit, label="")
+            alt = (
+                f"{title} against attack steps for {plural(len(curves), 'encoder')}; the numbers are in the scorecard."
+            )
+            charts.append(Chart(title, svg, alt))
+    return charts
+
+
+def _readouts(m: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return (steps, score) of the read-outs that belong to the headline, at least two with a value."""
+    headline = steps_of(m.get("headline") or "")
+    found = [(steps_of(name), s) for name, s in m["scores"].items()]
+    points = sorted(
+        ((at[1], s) for at, s in found if at and headline and at[0] == headline[0]), key=lambda point: point[0]
+    )
+    return points if sum(finite(s.get("value")) for _, s in points) >= 2 else []
+
+
+def _nan(value: Any) -> float:
+    return float(value) if finite(value) else float("nan")
+
+
+def objective_charts(record: Mapping[str, Any]) -> list[Chart]:
+    """Return one chart per attack: what the adversary maximised against its steps, 10/50/90 % over images."""
+    by_title: dict[str, list[plots.Curve]] = {}
+    for series, encoder in enumerate(record["encoders"]):
+        for c in encoder.get("curves") or []:
+            low, median, high = ([_nan(v) for v in c[k]] for k in ("low", "median", "high"))
+            by_title.setdefault(c["title"], []).append(plots.Curve(series, c["steps"], median, low, high))
+    return [
+        Chart(
+            title,
+            plots.lines(f"objective{i}", curves, unit="ratio", label="objective", markers=False),
+            f"Attack objective against steps, {title}: median and 10 to 90 % of the images "
+            f"for {plural(len(curves), 'encoder')}.",
+        )
+        for i, (title, curves) in enumerate(by_title.items())
+    ]
+
+
+def histograms(record: Mapping[str, Any], folder: Path) -> list[Chart]:
+    """Return one chart per measure with a headline column; a table that cannot be read is named in its notes."""
+    charts = []
+    for i, (key, title) in enumerate(titles(record).items()):
+        values, notes, label = [], [], ""
+        for series, encoder in enumerate(record["encoders"]):
+            m = encoder.get("measures", {}).get(key)
+            if not m or m.get("error") or not m.get("column") or not m.get("table"):
+                continue
+            label = f"{m['column']} per image"
+            try:
+                column = read_column(folder, m["table"], m["column"])
+            except HoldfastError as error:
+                notes.append(f"{encoder['name']}: {error}")
+                continue
+            shown = finite_part(column)
+            if len(shown) < len(column):
+                notes.append(f"{encoder['name']}: {plural(len(column) - len(shown), 'undefined value')} not drawn.")
+            if len(shown):
+                values.append((series, shown))
+        if values and all(np.isin(v, (0, 1)).all() for _, v in values):
+            values = []  # yes or no per image: the score says all there is
+        if values:
+            medians = ", ".join(f"{record['encoders'][s]['name']} {number(float(np.median(v)))}" for s, v in values)
+            alt = f"Histogram of {label}, {title}. Medians: {medians}."
+            charts.append(Chart(title, plots.histogram(f"histogram{i}", values, label=label), alt, notes))
+        elif notes:
+            charts.append(Chart(title, "", "", notes))
+    return charts
+
+
+def gallery(encoder: Mapping[str, Any], folder: Path) -> list[Worst]:
+    """Return the worst images of one encoder with their pictures embedded."""
+    return [_worst(entry, folder) for entry in encoder.get("gallery") or []]
+
+
+def _worst(entry: Mapping[str, Any], folder: Path) -> Worst:
+    name = entry["id"]
+    shots = [
+        _shot(folder, entry[kind], caption, f"{name}: {alt}")
+        for kind, caption, alt in (
+            ("clean", "clean", "clean image"),
+            ("attacked", "attacked", "attacked twin"),
+            ("difference", "difference", "difference of the two, amplified"),
+        )
+    ]
+    sides = [
+        [
+            _shot(folder, n["picture"], n["id"], f"clean image {n['id']}, neighbour {side} the attack")
+            for n in entry[side]
+        ]
+        for side in ("before", "after")
+    ]
+    text = f"drift {number(entry.get('drift'))}"
+    if finite(entry.get("quantile")):
+        text += f", beyond {number(entry['quantile'], 'share')} of the distances between clean images"
+    return Worst(name, text, shots, *sides)
+
+
+def _shot(folder: Path, relative: str, caption: str, alt: str) -> Shot:
+    try:
+        return Shot(caption, alt, read_picture(folder, relative))
+    except HoldfastError as error:
+        return Shot(caption, alt, None, str(error))

@@ -1,0 +1,130 @@
+"""The summary in the terminal: encoders side by side, the best one marked only where the record says so."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.report._format import BETTER, duration, interval, listing, number, plural
+from holdfast.report._verdict import titles
+
+_ARROW = {key: text[0] for key, text in BETTER.items()}
+_STATUS = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
+_CELL = 22
+"""Columns that "12.3 % [9.1, 15.2] *" takes, roughly; decides which way round the table fits."""
+
+
+def print_record(record: Mapping[str, Any], console: Console, report: Path | None = None) -> None:
+    """Print headline scores with intervals, the validity panel, failures, and where the report lies.
+
+    Colours follow the console: none when the output is piped.
+
+    Args:
+        record: a record of schema 1.
+        console: where to print.
+        report: the HTML report, named in the last line.
+    """
+    encoders = [e for e in record["encoders"] if not e.get("error")]
+    if encoders and titles(record):
+        wide = 24 + _CELL * len(encoders) <= console.width
+        console.print(_side_by_side(record, encoders) if wide else _stacked(record, encoders))
+        if any(entry.get("best") for entry in record["comparison"].values()):
+            console.print(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
+    for line in _validity(encoders):
+        console.print(line)
+    for line in _problems(record):
+        console.print(Text(line, style="bold red"))
+    data, run = record["data"], record["run"]
+    summary = (
+        f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']} attacked, {duration(run['seconds'])}"
+    )
+    console.print(Text(summary, style="dim"))
+    if report is not None:
+        # One unbroken line: a path cut by a line break cannot be copied or clicked.
+        console.print(Text.assemble("Report: ", (str(report), "bold")), soft_wrap=True)
+
+
+def _side_by_side(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) -> Table:
+    """Return measures down, encoders across."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measure")
+    for encoder in encoders:
+        table.add_column(Text(encoder["name"]), justify="right")
+    for key in titles(record):
+        table.add_row(_title(record, key), *(_cell(record, encoder, key) for encoder in encoders))
+    return table
+
+
+def _stacked(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) -> Table:
+    """Return one block per measure with a line per encoder: fits any number of encoders."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measure / encoder", overflow="fold")
+    table.add_column("value", justify="right")
+    for key in titles(record):
+        table.add_row(_title(record, key), "")
+        for encoder in encoders:
+            table.add_row(Text("  " + encoder["name"]), _cell(record, encoder, key))
+    return table
+
+
+def _title(record: Mapping[str, Any], key: str) -> Text:
+    m = next(e["measures"][key] for e in record["encoders"] if key in e.get("measures", {}))
+    return Text.assemble((m["title"], "bold"), f" {_ARROW[m['better']]}")
+
+
+def _cell(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Text:
+    m = encoder["measures"].get(key)
+    if m is None:
+        return Text("not measured", style="dim")
+    if m.get("error"):
+        return Text("failed", style="bold red")
+    score = m["scores"].get(m.get("headline"), {})
+    value = number(score.get("value"), m["unit"], score.get("low"), score.get("high"))
+    best = record["comparison"].get(key, {}).get("best") == encoder["name"]
+    style = "bold green" if best else "" if score.get("value") is not None else "yellow"
+    return Text.assemble((value, style), " ", (interval(score, m["unit"]), "dim"), (" *" if best else "  ", style))
+
+
+def _validity(encoders: list[Mapping[str, Any]]) -> list[Text]:
+    """Return one line per outcome: whose checks passed, and which did not; encoders with one outcome share it."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for encoder in encoders:
+        groups.setdefault(tuple(_outcome(list(encoder["checks"].values()))), []).append(encoder["name"])
+    lines = []
+    for outcome, names in groups.items():
+        line = Text.assemble((listing(names), "bold"), ": ")
+        for i, (text, style) in enumerate(outcome):
+            line.append(", " if i else "").append(text, style=style)
+        lines.append(line)
+    return lines
+
+
+def _outcome(checks: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    if not checks:
+        return [("no validity check was run", "yellow")]
+    groups = {status: [c["title"].lower() for c in checks if c["status"] == status] for status in _STATUS}
+    found = [(f"{plural(len(groups['pass']), 'check')} passed", _STATUS["pass"])] if groups["pass"] else []
+    words = {"warn": "warns", "fail": "FAILED", "skip": "skipped"}
+    return found + [(f"{words[s]}: {listing(groups[s], 6)}", _STATUS[s]) for s in words if groups[s]]
+
+
+def _problems(record: Mapping[str, Any]) -> list[str]:
+    """Return every failure once: the record's own list, and errors of parts that it does not mention."""
+    failures = [str(text) for text in record["failures"]]
+    lines = [
+        (e["error"], f"{e['name']} could not be audited: {e['error']}") for e in record["encoders"] if e.get("error")
+    ]
+    lines += [
+        (m["error"], f"{m['title']} failed for {e['name']}: {m['error']}")
+        for e in record["encoders"]
+        for m in e.get("measures", {}).values()
+        if m.get("error")
+    ]
+    failures += [line for error, line in lines if not any(error in text for text in failures)]
+    if skipped := record["data"].get("skipped"):
+        failures.append(f"left out {plural(len(skipped), 'file')}: {listing([name for name, _ in skipped], 4)}")
+    return failures

@@ -1,0 +1,122 @@
+"""The report in a real browser: no error, no request, both themes, phone width."""
+
+import shutil
+
+import pytest
+
+from holdfast.report.html import write_report
+from report_fixture import make_run, write_record
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and chromedriver")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in FLAGS.split():
+        options.add_argument(flag)
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.chrome.service.Service(DRIVER)
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    make_run(folder)
+    return write_report(folder)
+
+
+def show(browser, path, width=1280, scheme="light"):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.get(path.as_uri())
+    browser.execute_script("try { localStorage.clear() } catch {}")
+    browser.get(path.as_uri())
+
+
+def ground(browser) -> str:
+    return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+
+LIGHT, DARK = "rgb(250, 249, 246)", "rgb(18, 21, 24)"
+
+
+def test_no_error_and_no_request(browser, report):
+    browser.get_log("browser")
+    show(browser, report)
+    assert browser.get_log("browser") == []
+    asked = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [name for name in asked if not name.startswith("data:")] == []
+
+
+def test_all_images_are_loaded(browser, report):
+    show(browser, report)
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    loaded = browser.execute_script("return [...document.images].map(i => i.complete && i.naturalWidth > 0)")
+    assert len(loaded) == 108
+    assert all(loaded)
+
+
+def test_the_page_follows_the_system_and_the_button(browser, report):
+    for scheme, first, second in (("light", LIGHT, DARK), ("dark", DARK, LIGHT)):
+        show(browser, report, scheme=scheme)
+        assert ground(browser) == first
+        button = browser.find_element("id", "theme")
+        assert button.is_displayed()
+        button.click()
+        assert ground(browser) == second
+        browser.refresh()
+        assert ground(browser) == second  # the choice is remembered
+        browser.find_element("id", "theme").click()
+        assert ground(browser) == first
+
+
+def test_charts_change_with_the_theme(browser, report):
+    stroke = "return getComputedStyle(document.querySelector('.chart [style*=\"--s0\"]')).stroke"
+    show(browser, report, scheme="light")
+    light = browser.execute_script(stroke)
+    show(browser, report, scheme="dark")
+    assert {light, browser.execute_script(stroke)} == {"rgb(0, 103, 165)", "rgb(90, 180, 240)"}
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+@pytest.mark.parametrize("encoders", [1, 3, 20])
+def test_the_page_never_scrolls_sideways(browser, tmp_path, width, encoders):
+    record = make_run(tmp_path, encoders)
+    record["encoders"][0]["name"] = "py:a_package_with_a_long_name.and_a_module:" + "x" * 60
+    record["plan"]["command"] = "holdfast audit " + "y" * 200
+    write_record(tmp_path, record)
+    show(browser, write_report(tmp_path), width=width)
+    browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    inner, page = browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]")
+    assert (inner, page <= width) == (width, True)
+
+
+def test_small_pictures_show_their_pixels(browser, report):
+    show(browser, report)
+    script = "return [...new Set([...document.images].map(i => getComputedStyle(i).imageRendering))]"
+    assert browser.execute_script(script) == ["pixelated"]
+
+
+def test_printing_unfolds_everything(browser, report):
+    show(browser, report)
+    folded = "return document.querySelectorAll('details:not([open])').length"
+    assert browser.execute_script(folded) > 0
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert browser.execute_script(folded) == 0
+    browser.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert browser.execute_script(folded) > 0

@@ -1,0 +1,77 @@
+"""Numbers in the report: the digits follow the interval, undefined stays undefined."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.report import _format as f
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.0012, 0.0005, 0.0031, "0.12 % [0.05, 0.31]"),
+        (0.123, 0.091, 0.152, "12.3 % [9.1, 15.2]"),
+        (0.37, 0.25, 0.5, "37 % [25, 50]"),
+        (0.0, 0.0, 0.0183, "0.0 % [0.0, 1.8]"),
+        (0.9997, 0.98, 1.0, "99.97 % [98.00, 100.00]"),
+        (1.0, 1.0, 1.0, "100 % [100, 100]"),
+        (None, None, None, "undefined"),
+        (float("nan"), None, None, "undefined"),
+        (0.0012, None, None, "0.12 %"),
+        (0.5, float("nan"), 0.6, "50 %"),
+    ],
+)
+def test_shares_are_percent_with_the_digits_their_interval_supports(value, low, high, text):
+    assert f.score({"value": value, "low": low, "high": high}, "share") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.0523, 0.0497, 0.0550, "0.0523 [0.0497, 0.0550]"),
+        (-0.1234, -0.2, -0.05, "−0.12 [−0.20, −0.05]"),
+        (-0.00001, -0.02, 0.02, "−0.00001 [−0.02000, 0.02000]"),
+        (1.5, None, None, "1.50"),
+        (2e-9, None, None, "2e-09"),
+    ],
+)
+def test_ratios(value, low, high, text):
+    assert f.score({"value": value, "low": low, "high": high}, "ratio") == text
+
+
+@given(st.floats(1e-5, 1 - 1e-5), st.floats(0, 0.3), st.floats(0, 0.3))
+def test_no_share_is_rounded_to_nothing_or_to_everything(value, below, above):
+    text = f.number(value, "share", max(0.0, value - below), min(1.0, value + above)).removesuffix(" %")
+    assert 0 < float(text) < 100
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-4, 10))
+def test_rounding_stays_well_inside_the_interval(value, half):
+    text = f.number(value, "ratio", value - half, value + half).replace("−", "-")
+    assert abs(float(text) - value) <= half / 2
+
+
+def test_durations():
+    assert [f.duration(s) for s in (0.25, 52.3, 192, 3840, None)] == ["0.2 s", "52 s", "3 min 12 s", "1 h 4 min", "-"]
+    assert f.duration(math.inf) == "-"
+
+
+def test_parts_read_like_calls():
+    spec = {"kind": "attacks", "name": "pgd", "steps": 50, "inner": [{"kind": "threats", "name": "l2", "radius": 0.5}]}
+    assert f.part(spec) == "pgd(steps=50, inner=[l2(radius=0.5)])"
+
+
+def test_listings_are_cut():
+    assert f.listing(["a"]) == "a"
+    assert f.listing(["a", "b", "c"]) == "a, b and c"
+    assert f.listing([*"abcdefg"], limit=3) == "a, b and 5 more"
+
+
+def test_read_outs_are_recognised():
+    assert f.steps_of("50 steps") == ("", 50)
+    assert f.steps_of("1 step") == ("", 1)
+    assert f.steps_of("median, 10 steps") == ("median, ", 10)
+    assert f.steps_of("all") is None

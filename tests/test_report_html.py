@@ -1,0 +1,305 @@
+"""The report as a file: complete, escaped, honest, deterministic, and readable when pieces are missing."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from holdfast.errors import HoldfastError
+from holdfast.report._scorecard import favours
+from holdfast.report.html import write_report
+from holdfast.report.plots import COLOURS, MARKERS
+from report_fixture import MEASURES, NAMES, NO_TARGETS, make_run, write_record
+
+VOID = {"meta", "link", "img", "br", "col", "wbr", "input"}
+
+
+class Page(HTMLParser):
+    """Every element with its attributes, every text; fails where tags do not nest."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.texts))
+
+    def all(self, tag: str) -> list[dict]:
+        return [attrs for name, attrs in self.elements if name == tag]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def record(folder):
+    return make_run(folder)
+
+
+def page(folder) -> Page:
+    return Page(write_report(folder).read_text(encoding="utf-8"))
+
+
+def rewritten(folder, record) -> Page:
+    write_record(folder, record)
+    return page(folder)
+
+
+@pytest.mark.parametrize("encoders", [1, 2, 20])
+def test_any_number_of_encoders(folder, encoders):
+    record = make_run(folder, encoders)
+    found = page(folder)
+    assert all(encoder["name"] in found.text for encoder in record["encoders"])
+    assert all(title in found.text for title, *_ in MEASURES.values())
+
+
+def test_one_self_contained_file(folder, record):
+    path = write_report(folder)
+    assert path == folder / "report.html"
+    found = page(folder)
+    links = [attrs.get("src") or attrs.get("href") or attrs.get("xlink:href") for _, attrs in found.elements]
+    assert {link[:1] if link[0] == "#" else link[:5] for link in links if link} == {"#", "data:"}
+    assert not re.search(r"url\((?!#)|@import", path.read_text(encoding="utf-8"))
+    assert sorted(p.name for p in folder.iterdir()) == ["pictures", "record.json", "report.html", "tables"]
+
+
+def test_same_run_same_bytes(folder, record):
+    assert write_report(folder).read_bytes() == write_report(folder).read_bytes()
+
+
+def test_ids_are_unique_and_references_resolve(folder, record):
+    found = page(folder)
+    ids = [attrs["id"] for _, attrs in found.elements if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert set(re.findall(r'href="#([^"]+)"', text)) | set(re.findall(r"url\(#([^)]+)\)", text)) <= set(ids)
+
+
+def test_every_colour_of_a_chart_follows_the_theme(folder, record):
+    write_report(folder)
+    charts = re.findall(r'<div role="img".*?</svg>', (folder / "report.html").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(charts) == 7 + 2 + 5  # read-outs, objectives, histograms of what is not yes or no
+    assert not re.search(r"(?:fill|stroke): *#", "".join(charts))
+    assert "var(--s0)" in charts[0]
+    assert "var(--muted)" in charts[0]
+
+
+@pytest.mark.parametrize(
+    "hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }} $x$ &amp;"]
+)
+def test_texts_of_the_record_are_escaped(folder, record, hostile):
+    data, encoder = record["data"], record["encoders"][0]
+    encoder.update(name=hostile, fingerprint=hostile, origin={hostile: hostile})
+    record["plan"]["command"] = hostile
+    data.update(spec=hostile, description=hostile, skipped=[[hostile, hostile]])
+    record["failures"] = [hostile]
+    record["comparison"]["overlap_risk"]["best"] = hostile
+    encoder["curves"][0]["title"] = hostile
+    encoder["gallery"][0]["id"] = encoder["gallery"][0]["before"][0]["id"] = hostile
+    encoder["measures"]["overlap_risk"].update(title=hostile, how_to_read=hostile, reference=hostile, question=hostile)
+    encoder["measures"]["overlap_risk"]["scores"]["50 steps"].update(note=hostile, interval=hostile)
+    encoder["checks"]["masking"].update(title=hostile, finding=hostile, meaning=hostile, details={hostile: 1.0})
+    found = rewritten(folder, record)
+    assert len(found.all("script")) == 1
+    assert all(image["src"].startswith("data:image/png;base64,") for image in found.all("img"))
+    assert found.text.count(hostile) >= 15
+    assert not any(key.startswith("on") for _, attrs in found.elements for key in attrs)
+
+
+def test_the_verdict_says_what_the_record_says(folder, record):
+    text = page(folder).text
+    assert "3 encoders were audited on 600 images of digits, 200 of them attacked." in text
+    assert f"{NAMES[2]} is best on all 7 measures" in text
+    assert "On relative quantile and adversarial margin, best means best among the encoders that have a number." in text
+    assert f"The check “masking” failed for {NAMES[0]}" in text
+    assert "Every validity check passed" not in text
+
+
+def test_the_verdict_names_no_winner_that_the_comparison_does_not_name(folder, record):
+    record["comparison"]["overlap_risk"]["best"] = None
+    assert "No encoder is clearly best on overlap risk." in rewritten(folder, record).text
+    for entry in record["comparison"].values():
+        entry["best"] = None
+    found = rewritten(folder, record)
+    assert "No encoder is clearly best on any measure" in found.text
+    assert " is best on" not in found.text
+    assert [attrs for _, attrs in found.elements if attrs.get("class") == "won"] == []
+
+
+def test_best_stands_in_the_row_of_the_best(folder, record):
+    found = page(folder)
+    rows = re.findall(r'<tr class="won">.*?</tr>', (folder / "report.html").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(rows) == 7
+    assert all(NAMES[2] in row.replace("<wbr>", "") for row in rows)
+    assert found.text.count("favours") == 5 * 3 + 2  # all pairs; two measures have one, for want of numbers
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "better", "says"),
+    [
+        (0.1, 0.2, "higher", "favours a"),
+        (0.1, 0.2, "lower", "favours b"),
+        (-0.2, -0.1, "higher", "favours b"),
+        (-0.2, -0.1, "lower", "favours a"),
+        (-0.1, 0.2, "lower", "no clear difference"),
+        (0, 0.2, "lower", "no clear difference"),
+        (None, None, "lower", "undefined"),
+    ],
+)
+def test_a_paired_difference_favours_one_only_when_its_interval_leaves_out_zero(low, high, better, says):
+    pair = {"first": "a", "second": "b", "difference": {"value": 0.1, "low": low, "high": high}}
+    assert favours(pair, better) == says
+
+
+def test_failed_undefined_and_left_out_are_told(folder, record):
+    text = page(folder).text
+    assert NO_TARGETS in text
+    assert "undefined: 3 pairs had a distance of zero" in text
+    assert "scans/bad.jpg" in text
+    assert "differs" not in text
+    record["encoders"][0]["observations"][0]["passes"]["forward"] += 1
+    assert "differs" in rewritten(folder, record).text
+
+
+def test_everything_to_reproduce_is_there(folder, record):
+    text = page(folder).text
+    encoder = record["encoders"][0]
+    wanted = [record["plan"]["command"], record["data"]["fingerprint"], encoder["fingerprint"], "2.13.0", "2e7f5b8"]
+    wanted += [f"{encoder['passes']['alone']['forward']:,}", "scikit-learn", "2026-03-02T10:11:12", "1.0.31"]
+    assert [word for word in wanted if word not in text] == []
+
+
+def test_without_gallery_curves_tables_and_checks(folder, record):
+    for encoder in record["encoders"]:
+        encoder.update(gallery=[], curves=[], checks={}, geometry=None)
+        for measure in encoder["measures"].values():
+            measure["column"] = None
+    record["holdfast"]["git"] = None
+    text = rewritten(folder, record).text
+    assert "Worst images" not in text
+    assert "No check was run." in text
+
+
+def test_when_every_measure_failed(folder, record):
+    for encoder in record["encoders"]:
+        for measure in encoder["measures"].values():
+            measure.update(error="out of memory", scores={}, headline=None, table=None, column=None)
+    record["comparison"] = {}
+    text = rewritten(folder, record).text
+    assert text.count("out of memory") == 21
+    assert "Overlap risk failed for" in text
+
+
+def test_when_no_encoder_could_be_audited(folder, record):
+    record["encoders"] = [{"name": "timm:nothing", "slug": "timm-nothing", "error": "no such model"}]
+    record["comparison"] = {}
+    text = rewritten(folder, record).text
+    assert "No encoder could be audited" in text
+    assert "timm:nothing could not be audited (no such model)." in text
+
+
+def test_missing_files_are_named_in_the_report(folder, record):
+    table, picture = (
+        record["encoders"][0]["measures"]["cosine_similarity"]["table"],
+        record["encoders"][0]["gallery"][0]["clean"],
+    )
+    (folder / table).unlink()
+    (folder / picture).write_text("not a picture")
+    text = page(folder).text
+    assert f"expected a Parquet table at {table}" in text
+    assert f"expected a PNG picture at {picture}" in text
+
+
+def test_nothing_outside_the_folder_is_read(folder, record):
+    secret = folder.parent / "secret.png"
+    secret.write_bytes((folder / record["encoders"][0]["gallery"][0]["clean"]).read_bytes())
+    before = len(page(folder).all("img"))
+    record["encoders"][0]["gallery"][0]["clean"] = "../secret.png"
+    found = rewritten(folder, record)
+    assert len(found.all("img")) == before - 1
+    assert "expected a path inside the run folder" in found.text
+
+
+def test_undefined_values_of_a_table_are_counted(folder, record):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    measure = record["encoders"][1]["measures"]["cosine_similarity"]
+    table = pq.read_table(folder / measure["table"])
+    values = table["cosine"].to_pylist()
+    values[:3] = [None, float("nan"), float("inf")]
+    pq.write_table(table.set_column(1, "cosine", pa.array(values)), folder / measure["table"])
+    assert "3 undefined values not drawn" in page(folder).text
+
+
+def test_every_picture_and_chart_has_words(folder, record):
+    found = page(folder)
+    assert len(found.all("img")) == 3 * 4 * 9
+    assert all(image["alt"] for image in found.all("img"))
+    assert all(attrs["aria-label"] for _, attrs in found.elements if attrs.get("role") in ("img", "region"))
+    assert all("scope" in header for header in found.all("th"))
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first: str, second: str) -> float:
+    dark, light = sorted((luminance(first), luminance(second)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_contrast_in_both_themes(folder, record, theme):
+    write_report(folder)
+    style = (folder / "report.html").read_text(encoding="utf-8")
+    colours = {m[0]: m[1 + theme] for m in re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", style)}
+    for ground in (colours["page"], colours["card"]):
+        assert all(contrast(colours[name], ground) >= 4.5 for name in ("ink", "muted", "accent", "good", "warn", "bad"))
+        assert all(contrast(colours[f"s{i}"], ground) >= 3 for i in range(COLOURS))
+
+
+def test_encoders_look_different():
+    looks = {(i % COLOURS, i % len(MARKERS)) for i in range(56)}
+    assert len(looks) == 56
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "expected a run folder"), ("{", "expected JSON"), ('{"schema": 2}', "schema 1"), ("[]", "schema 1")],
+)
+def test_folders_without_a_record_that_can_be_read(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "record.json").write_text(content)
+    with pytest.raises(HoldfastError, match=message):
+        write_report(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written(folder, record):
+    (folder / "report.html").mkdir()
+    with pytest.raises(HoldfastError, match="expected a folder where the report can be written"):
+        write_report(folder)

@@ -1,0 +1,92 @@
+"""The summary in the terminal: aligned, marked only where the record says so, plain when piped."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from holdfast.report.terminal import print_record
+from report_fixture import NAMES, NO_TARGETS, make_run
+
+
+def printed(record, width=140, report=None, colour=False) -> str:
+    out = io.StringIO()
+    print_record(record, Console(file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else "auto"), report)
+    return out.getvalue()
+
+
+@pytest.fixture
+def record(tmp_path):
+    return make_run(tmp_path)
+
+
+def line(text: str, *words: str) -> str:
+    return next(row for row in text.splitlines() if all(word in row for word in words))
+
+
+def test_encoders_stand_side_by_side_with_intervals(record):
+    text = printed(record)
+    head = line(text, "measure")
+    assert all(name in head for name in NAMES)
+    score = record["encoders"][2]["measures"]["overlap_risk"]["scores"]["50 steps"]
+    assert f"{100 * score['value']:.1f} % [{100 * score['low']:.1f}, {100 * score['high']:.1f}] *" in line(
+        text, "Overlap risk ↓"
+    )
+
+
+def test_best_is_marked_only_where_the_comparison_says_so(record):
+    marked = line(printed(record), "Breakaway risk")
+    assert marked.count("*") == 1
+    assert marked.rstrip().endswith("*")
+    record["comparison"]["breakaway_risk"]["best"] = NAMES[0]
+    assert line(printed(record), "Breakaway risk").index("*") < line(printed(record), "Breakaway risk").rindex("[")
+    for entry in record["comparison"].values():
+        entry["best"] = None
+    assert "*" not in printed(record)
+
+
+def test_failures_undefined_and_checks_are_named(record):
+    text = printed(record)
+    assert "failed" in line(text, "Adversarial margin")
+    assert "undefined" in line(text, "Relative quantile")
+    assert "FAILED: masking" in line(text, NAMES[0] + ": 7 checks passed")
+    assert "warns: steps enough" in line(text, NAMES[1] + ": 6 checks passed")
+    assert text.replace("\n", " ").count(NO_TARGETS) == 1  # the record's failure and the measure's error are one
+    assert "scans/bad.jpg" in text
+
+
+def test_an_encoder_that_could_not_be_audited_is_named(record):
+    record["encoders"][1] = {"name": "timm:nothing", "slug": "timm-nothing", "error": "no such model", "measures": {}}
+    text = printed(record)
+    assert "timm:nothing could not be audited: no such model" in text
+    assert "timm:nothing" not in line(text, "measure")
+
+
+def test_only_failures_still_print(record):
+    for encoder in record["encoders"]:
+        encoder.update(error="out of memory", measures={}, checks={})
+    record["comparison"] = {}
+    assert printed(record).count("out of memory") == 3
+
+
+def test_many_encoders_and_narrow_terminals_stack(tmp_path):
+    text = printed(make_run(tmp_path, 20), width=80)
+    assert max(len(row) for row in text.splitlines()) <= 80
+    assert text.count("  timm:vit_tiny_patch16_224/run-19") == 7
+    assert "…" not in text
+
+
+def test_colours_only_in_a_terminal(record):
+    assert "\x1b[" not in printed(record)
+    assert "\x1b[1;31m" in printed(record, colour=True)  # failures in bold red
+
+
+def test_markup_in_names_is_text(record):
+    record["encoders"][0]["name"] = "py:[bold red]x[/nothing]"
+    assert "py:[bold red]x[/nothing]" in printed(record, width=200)
+
+
+def test_the_path_of_the_report_is_not_broken(record):
+    path = Path("/a/rather/long/folder/name/for/a/narrow/terminal/window/report.html")
+    assert f"Report: {path}\n" in printed(record, width=40, report=path)
