@@ -171,6 +171,14 @@ class Attack(ABC):
     def passes(self) -> Passes:
         """Encoder passes that one image costs."""
 
+    def root(self) -> "Attack":
+        """Return what attacks whose trajectories begin alike have in common; equal roots share one run."""
+        return self
+
+    def until(self, steps: int) -> "Attack":
+        """Return the attack whose whole trajectory is the first `steps` of this one; itself where there is none."""
+        return self
+
     def label(self, step: int) -> str:
         """Return how the read-out at `step` is called in tables."""
         return f"{step} step{'s' if step != 1 else ''}"
@@ -240,6 +248,11 @@ class Subject(Protocol):
     @property
     def seed(self) -> int:
         """The seed of the run."""
+        ...
+
+    @property
+    def population(self) -> int:
+        """How many images there are."""
         ...
 
     @property
@@ -343,6 +356,11 @@ class Check(ABC):
     def observations(self) -> tuple[Observation, ...]:
         """Return what must be observed first."""
 
+    @property
+    def passes(self) -> Passes:
+        """Encoder passes that `judge` makes itself, for each image it examines."""
+        return Passes()
+
     @abstractmethod
     def judge(self, subject: Subject) -> Verdict:
-        """Return the verdict; may run a few extra encoder passes of its own, which are counted."""
+        """Return the verdict."""

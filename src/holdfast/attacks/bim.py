@@ -1,7 +1,7 @@
 """The basic iterative method: projected gradient descent that starts at the image itself."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
@@ -24,6 +24,14 @@ class Bim(Attack):
     @property
     def _pgd(self) -> Pgd:
         return Pgd(self.steps, self.step_size, start="nudge")
+
+    def root(self) -> Attack:
+        """With a given step size the number of steps only says where the trajectory ends."""
+        return self if self.step_size is None else replace(self, steps=1)
+
+    def until(self, steps: int) -> Attack:
+        """Return the first `steps` steps, where the step size does not depend on their number."""
+        return self if self.step_size is None else replace(self, steps=max(1, steps))
 
     @property
     def passes(self) -> Passes:

@@ -1,7 +1,7 @@
 """Projected gradient descent: repeated steepest-ascent steps, each brought back into the ball."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from holdfast.attacks._gradient import climb, look
@@ -39,6 +39,14 @@ class Pgd(Attack):
                 f"pgd: expected steps >= 1, restarts >= 1 and a positive step size, got steps={self.steps}, "
                 f"restarts={self.restarts}, step_size={self.step_size}"
             )
+
+    def root(self) -> Attack:
+        """With a given step size the number of steps only says where the trajectory ends."""
+        return self if self.step_size is None else replace(self, steps=1)
+
+    def until(self, steps: int) -> Attack:
+        """Return the first `steps` steps, where the step size does not depend on their number."""
+        return self if self.step_size is None else replace(self, steps=max(1, steps))
 
     @property
     def passes(self) -> Passes:

@@ -57,15 +57,21 @@ class Attacked(Observation):
             )
 
     def key(self) -> Observation:
-        """Read-outs and the number of images do not change an image's trajectory."""
-        return replace(self, readouts=(), first=None)
+        """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
+        return replace(self, attack=self.attack.root(), readouts=(), first=None)
 
     def join(self, other: Observation) -> Observation:
         """Read out wherever either does, on as many images as the larger one needs."""
         assert isinstance(other, Attacked)  # equal keys
-        readouts = tuple(sorted({*(self.readouts or (self.attack.steps,)), *(other.readouts or (self.attack.steps,))}))
+        attack = max(self.attack, other.attack, key=lambda attack: attack.steps)
+        readouts = tuple(sorted({*self.steps, *other.steps}))
         first = None if self.first is None or other.first is None else max(self.first, other.first)
-        return replace(self, readouts=readouts, first=first)
+        return replace(self, attack=attack, readouts=readouts, first=first)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The read-outs, the last step when none are asked for."""
+        return self.readouts or (self.attack.steps,)
 
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them."""
@@ -73,8 +79,8 @@ class Attacked(Observation):
 
     @property
     def passes(self) -> Passes:
-        """Those of the attack."""
-        return self.attack.passes
+        """Those of the attack, up to the last read-out."""
+        return self.attack.until(max(self.steps)).passes
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack one shard."""
@@ -82,7 +88,8 @@ class Attacked(Observation):
         clean = shard.clean.to(shard.x.device)
         target = clean[partners(shard.positions)] if self.objective.needs_target else None
         goal = self.objective.pursue(shard.encoder, clean[shard.positions], target)
-        found = self.attack(goal, shard.x, self.ball, shard.rng, self.readouts)
+        attack = self.attack.until(max(self.steps))
+        found = attack(goal, shard.x, self.ball, shard.rng, self.steps)
         seen = {f"reps@{step}": reps.float() for step, reps in found.reps.items()}
         seen["values"] = found.values.T.float().contiguous()
         worst = found.values[-1].topk(min(GALLERY, len(shard.x))).indices

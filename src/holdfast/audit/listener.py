@@ -1,0 +1,32 @@
+"""Who is told what an audit is doing; the command line draws progress bars from it."""
+
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Told what an audit is doing."""
+
+    def begin(self, encoder: str, passes: int) -> None:
+        """Hear that an encoder's observations begin, and how many passes they will take."""
+        ...
+
+    def advance(self, passes: int) -> None:
+        """Hear that so many passes have been made, or were found stored."""
+        ...
+
+    def stage(self, text: str) -> None:
+        """Hear what is being done now."""
+        ...
+
+
+class Silent:
+    """A listener that says nothing."""
+
+    def begin(self, encoder: str, passes: int) -> None:
+        """Say nothing."""
+
+    def advance(self, passes: int) -> None:
+        """Say nothing."""
+
+    def stage(self, text: str) -> None:
+        """Say nothing."""

@@ -1,0 +1,228 @@
+"""The audit of one encoder: its observations, its scores, its checks, its entry in the record."""
+
+import time
+import traceback
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from holdfast import registry
+from holdfast.audit import record as entries
+from holdfast.audit.listener import Listener
+from holdfast.audit.pictures import write_gallery
+from holdfast.audit.plan import Plan, merge, named
+from holdfast.audit.store import Store, StoreError
+from holdfast.audit.subject import AuditSubject
+from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
+from holdfast.data import ImageSet
+from holdfast.encoders import open_encoder
+from holdfast.observations.attacked import Attacked
+from holdfast.observations.clean import Clean
+
+
+class EncoderAudit:
+    """Audits one encoder of a plan.
+
+    Attributes:
+        failures: one sentence for everything that failed.
+        scored: tables and headline scores of the measures that succeeded, for the comparison.
+        resumed: how many shards an earlier run had stored.
+    """
+
+    def __init__(self, plan: Plan, name: str, slug: str, store: Store, listener: Listener):
+        self._plan, self._name, self._slug, self._store, self._listener = plan, name, slug, store, listener
+        self._reasons: dict[Observation, str] = {}
+        self.failures: list[str] = []
+        self.scored: dict[str, tuple[Table, Score]] = {}
+        self.resumed = 0
+
+    def run(self, encoder: Encoder | str, images: ImageSet, attacked: int) -> dict[str, Any]:
+        """Return the encoder's entry in the record."""
+        self._listener.begin(self._name, self._plan.predict(len(images)).total)
+        entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
+        entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": []}
+        try:
+            subject = self._open(encoder, images, attacked)
+            entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
+            entry["input"] = list(subject.images.shape)
+            subject.observe(Clean())
+            entry["dim"] = subject.read(Clean())["reps"].shape[1]
+        except StoreError:
+            raise
+        except Exception as error:
+            entry["error"] = self._fail(self._name, error)
+            return entry
+        self._observe(subject)
+        entry["observations"] = [self._observation(subject, o, readers) for o, readers in self._readers(subject)]
+        entry["passes"] = self._passes(subject)
+        for name, measure in named(self._plan.measures).items():
+            entry["measures"][name] = self._measure(name, measure, subject)
+        for name, check in named(self._plan.checks).items():
+            entry["checks"][name] = self._check(check, subject)
+        entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
+        entry["gallery"] = write_gallery(self._store, subject, self._slug)
+        self.resumed = sum(cost.stored for cost in subject.costs.values())
+        return entry
+
+    def _open(self, encoder: Encoder | str, images: ImageSet, attacked: int) -> AuditSubject:
+        self._listener.stage("opening the encoder")
+        encoder = (open_encoder(encoder) if isinstance(encoder, str) else encoder).to(self._plan.device)
+        return AuditSubject(
+            encoder,
+            images.with_geometry(encoder.geometry),
+            attacked=attacked,
+            seed=self._plan.seed,
+            batch_size=self._plan.batch_size,
+            device=self._plan.device,
+            store=self._store,
+            progress=self._listener.advance,
+        )
+
+    def _observe(self, subject: AuditSubject) -> None:
+        for observation in self._plan.observations():
+            if isinstance(observation, Clean):
+                continue
+            self._listener.stage(describe(observation))
+            try:
+                subject.observe(observation)
+            except StoreError:
+                raise
+            except Exception as error:
+                self._reasons[observation.key()] = self._fail(f"{self._name}, {describe(observation)}", error)
+
+    def _readers(self, subject: AuditSubject) -> list[tuple[Observation, tuple[str, ...]]]:
+        return [(o, readers) for o, readers in self._plan.observations().items() if o in subject.costs]
+
+    def _observation(self, subject: AuditSubject, observation: Observation, readers: tuple[str, ...]) -> dict[str, Any]:
+        cost = subject.costs[observation]
+        return {
+            "part": registry.spec(observation),
+            "title": describe(observation),
+            "passes": entries.passes_entry(cost.passes),
+            "predicted": entries.passes_entry(cost.predicted),
+            "serves": list(readers),
+            "seconds": round(cost.seconds, 3),
+        }
+
+    def _passes(self, subject: AuditSubject) -> dict[str, Any]:
+        """Return what the measures' observations cost, what they would have cost alone, and what the checks add."""
+        run = list(subject.costs.values())
+        measures = set(named(self._plan.measures))
+        shared = [subject.costs[o] for o, readers in self._readers(subject) if measures & set(readers)]
+        spent = sum((cost.passes for cost in run), Passes())
+        useful = sum((cost.passes for cost in shared), Passes())
+        alone = sum((_alone(m, subject) for m in self._plan.measures), Passes())
+        return {
+            **entries.passes_entry(spent),
+            "predicted": entries.passes_entry(self._plan.predict(len(subject.images))),
+            "measures": entries.passes_entry(useful),
+            "alone": entries.passes_entry(alone),
+            "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
+        }
+
+    def _measure(self, name: str, measure: Measure, subject: AuditSubject) -> dict[str, Any]:
+        self._listener.stage(f"scoring {name}")
+        entry: dict[str, Any] = {
+            "part": registry.spec(measure),
+            "title": title(name),
+            "question": measure.question,
+            "how_to_read": measure.how_to_read,
+            "better": measure.better,
+            "unit": measure.unit,
+            "reference": measure.reference,
+            "passes_alone": entries.passes_entry(_alone(measure, subject)),
+            "scores": {},
+            "headline": None,
+            "column": None,
+            "table": None,
+            "seconds": 0.0,
+            "error": None,
+        }
+        began = time.perf_counter()
+        for observation in measure.observations():
+            if reason := self._reasons.get(observation.key()):
+                return entry | {"error": reason}
+        try:
+            table = measure.observe(subject)
+            scores = measure.score(table)
+            path = f"tables/{self._slug}/{name}.parquet"
+            self._store.write_table(path, subject.images.ids[: len(next(iter(table.values())))], table)
+        except StoreError:
+            raise
+        except Exception as error:
+            return entry | {"error": self._fail(f"{self._name}, {name}", error)}
+        headline = list(scores)[-1]
+        self.scored[name] = table, scores[headline]
+        entry |= {"scores": {key: asdict(score) for key, score in scores.items()}, "headline": headline}
+        return entry | {"column": measure.column, "table": path, "seconds": round(time.perf_counter() - began, 3)}
+
+    def _check(self, check: Check, subject: AuditSubject) -> dict[str, Any]:
+        name = registry.part_name(check)
+        self._listener.stage(f"checking {name}")
+        for observation in check.observations():
+            if reason := self._reasons.get(observation.key()):
+                return {"title": title(name), **_skipped(reason)}
+        before = subject.encoder.passes
+        try:
+            verdict = asdict(check.judge(subject))
+        except Exception as error:
+            verdict = _skipped(self._fail(f"{self._name}, check {name}", error))
+        return {"title": title(name), **verdict, "passes": entries.passes_entry(subject.encoder.passes - before)}
+
+    def _fail(self, where: str, error: Exception) -> str:
+        """Note a failure in one sentence; what is not a plain request that fails keeps its traceback in a file."""
+        if isinstance(error, HoldfastError):
+            sentence = str(error)
+        else:
+            first = (str(error).strip() or "no message").splitlines()[0]
+            sentence = f"{type(error).__name__}: {first}"
+            trace = "".join(traceback.format_exception(error))
+            log = self._store.folder / "failures.log"
+            text = (log.read_text(encoding="utf-8") if log.exists() else "") + f"--- {where}\n{trace}\n"
+            self._store.write("failures.log", lambda path: path.write_text(text, encoding="utf-8"))
+        self.failures.append(f"{where}: {sentence}")
+        return sentence
+
+
+def _skipped(reason: str) -> dict[str, Any]:
+    return {
+        "status": "skip",
+        "finding": f"not examined: {reason}",
+        "meaning": "This check could not be made.",
+        "details": {},
+    }
+
+
+def _alone(measure: Measure, subject: AuditSubject) -> Passes:
+    """Return what a measure would cost if it shared nothing with others."""
+    union = merge([("", measure.observations())])
+    population, attacked = len(subject.images), subject.attacked
+    return sum((o.passes * o.images(population, attacked) for o in union), Passes())
+
+
+def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
+    values = subject.read(observation)["values"].double()
+    ends = values.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
+    return {
+        "title": describe(observation),
+        "steps": list(range(values.shape[1])),
+        **{name: row.tolist() for name, row in zip(("low", "median", "high"), ends, strict=True)},
+    }
+
+
+def title(name: str) -> str:
+    """Return a part's name for people: "breakaway_risk" is "Breakaway risk"."""
+    return name[:1].upper() + name[1:].replace("_", " ").replace("nearest neighbour", "nearest-neighbour")
+
+
+def describe(observation: Observation) -> str:
+    """Return an observation in a few words."""
+    if not isinstance(observation, Attacked):
+        return "clean representations"
+    objective, attack, ball = observation.objective, observation.attack, observation.ball
+    words = f"{registry.part_name(objective)} {getattr(objective, 'divergence', '')}".strip()
+    some = f", first {observation.first}" if observation.first is not None else ""
+    return (
+        f"{words}: {registry.part_name(attack)}, {attack.steps} steps, {registry.part_name(ball)} {ball.radius:g}{some}"
+    )

@@ -1,0 +1,108 @@
+"""The plan of an audit: which encoders, images, measures and checks; known before any encoder runs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast import registry
+from holdfast.core import Check, HoldfastError, Measure, Observation, Passes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides an audit's numbers, and how it is run.
+
+    Attributes:
+        encoders: encoder specs, see `holdfast.encoders`.
+        data: data spec, see `holdfast.data`.
+        measures: the questions.
+        checks: the validity panel.
+        images: size of the population, the images that are compared with each other; None: all.
+        attacked: how many of them, the first ones, are attacked; None: all. Rounded down to whole pairs.
+        seed: the one seed of the run.
+        batch_size: images per encoder pass, and the unit in which a killed audit resumes.
+        device: where the encoder runs, as torch names it.
+        skip_corrupt: leave out files that cannot be read, instead of stopping.
+        profile: name of the profile that the measures come from, for the record.
+    """
+
+    encoders: tuple[str, ...]
+    data: str
+    measures: tuple[Measure, ...]
+    checks: tuple[Check, ...] = ()
+    images: int | None = None
+    attacked: int | None = None
+    seed: int = 0
+    batch_size: int = 64
+    device: str = "cpu"
+    skip_corrupt: bool = False
+    profile: str = "custom"
+
+    def __post_init__(self) -> None:
+        for name in ("images", "attacked"):
+            value = getattr(self, name)
+            if value is not None and value < 2:
+                raise HoldfastError(f"{name}: expected at least 2 (images are compared in pairs), got {value}")
+        if self.batch_size < 1:
+            raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
+        if not self.measures:
+            raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
+
+    def observations(self) -> dict[Observation, tuple[str, ...]]:
+        """Return what must be observed, each trajectory once, and the names of the measures and checks it serves."""
+        wanted = [(name, m.observations()) for name, m in named(self.measures).items()]
+        wanted += [(f"check {name}", c.observations()) for name, c in named(self.checks).items()]
+        return merge(wanted)
+
+    def predict(self, population: int) -> Passes:
+        """Return the encoder passes of all observations, for one encoder."""
+        attacked = pairs(self.attacked, population)
+        costs = (o.passes * o.images(population, attacked) for o in self.observations())
+        return sum(costs, Passes())
+
+
+def pairs(attacked: int | None, population: int) -> int:
+    """Return how many images are attacked: an even number, so that each has a partner."""
+    return min(attacked or population, population) // 2 * 2
+
+
+def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:
+    """Return the union of observations, those with one key joined, each with the names of its readers."""
+    joined: dict[Observation, Observation] = {}
+    readers: dict[Observation, list[str]] = {}
+    for name, observations in wanted:
+        for observation in observations:
+            key = observation.key()
+            joined[key] = joined[key].join(observation) if key in joined else observation
+            readers.setdefault(key, []).append(name)
+    return {observation: tuple(dict.fromkeys(readers[key])) for key, observation in joined.items()}
+
+
+def named(parts: Iterable[Any]) -> dict[str, Any]:
+    """Return parts by name; parts of one kind are told apart by the parameters in which they differ."""
+    parts = list(parts)
+    by_name: dict[str, list[Any]] = {}
+    for part in parts:
+        by_name.setdefault(registry.part_name(part), []).append(part)
+    result: dict[str, Any] = {}
+    for part in parts:
+        name, twins = registry.part_name(part), by_name[registry.part_name(part)]
+        flats = [flatten(registry.spec(twin)) for twin in twins]
+        mine = flatten(registry.spec(part))
+        differing = [key for key in mine if any(flat.get(key) != mine[key] for flat in flats)]
+        label = ",".join(f"{key}={mine[key]}" for key in differing)
+        result[f"{name}[{label}]" if label else name] = part
+    return result
+
+
+def flatten(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested specs as dotted parameters: {"attack.steps": 50, ...}; the kinds of parts are left out."""
+    if not isinstance(data, Mapping):
+        return {prefix: tuple(data) if isinstance(data, list) else data}
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if key == "kind" or (key == "name" and not prefix):
+            continue
+        path = prefix if key == "name" else f"{prefix}.{key}" if prefix else key
+        flat |= flatten(value, path)
+    return flat

@@ -1,0 +1,160 @@
+"""Ready-made plans: quick, standard, and the published one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.attacks.apgd import Apgd
+from holdfast.attacks.ensemble import Ensemble
+from holdfast.attacks.pgd import Pgd
+from holdfast.attacks.square import Square
+from holdfast.checks.batch_independence import BatchIndependence
+from holdfast.checks.collapse import Collapse
+from holdfast.checks.enough_images import EnoughImages
+from holdfast.checks.frozen import Frozen
+from holdfast.checks.gradient_health import GradientHealth
+from holdfast.checks.input_range import InputRange
+from holdfast.checks.large_radius import LargeRadius
+from holdfast.checks.masking import Masking
+from holdfast.checks.preprocessing import Preprocessing
+from holdfast.checks.steps_converged import StepsConverged
+from holdfast.checks.stronger_attack import StrongerAttack
+from holdfast.core import Attack, Ball, Check, Measure
+from holdfast.errors import unknown
+from holdfast.measures.adversarial_margin import AdversarialMargin
+from holdfast.measures.breakaway_risk import BreakawayRisk
+from holdfast.measures.cosine_to_self import CosineToSelf
+from holdfast.measures.cosine_to_target import CosineToTarget
+from holdfast.measures.nearest_neighbour_accuracy import NearestNeighbourAccuracy
+from holdfast.measures.overlap_risk import OverlapRisk
+from holdfast.measures.relative_quantile import RelativeQuantile
+from holdfast.measures.universal_quantile import UniversalQuantile
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a profile fixes: the measures, the checks, and how many images.
+
+    Attributes:
+        description: one line for the command line's help.
+        measures: the questions.
+        checks: the validity panel.
+        images: size of the population at most.
+        attacked: how many of them are attacked at most.
+    """
+
+    description: str
+    measures: tuple[Measure, ...]
+    checks: tuple[Check, ...]
+    images: int
+    attacked: int
+
+
+def checks(attack: Attack, ball: Ball, examined: int, queries: int) -> tuple[Check, ...]:
+    """Return the validity panel for the attack that the measures rely on.
+
+    Args:
+        attack: that attack, untargeted.
+        ball: its ball.
+        examined: images on which the checks that cost passes are made.
+        queries: budget of the gradient-free attack.
+    """
+    return (
+        InputRange(),
+        Preprocessing(),
+        Frozen(),
+        BatchIndependence(),
+        Collapse(),
+        EnoughImages(),
+        GradientHealth(),
+        StepsConverged(attack, ball),
+        StrongerAttack(attack, Apgd(2 * attack.steps, restarts=2), ball, examined),
+        Masking(attack, Square(queries), ball, examined),
+        LargeRadius(examined=examined),
+    )
+
+
+def quick(ball: Ball) -> Profile:
+    """A first look: one attack of 20 steps in each direction."""
+    attack, reads = Pgd(20), (5, 10, 20)
+    return Profile(
+        "a first look: PGD of 20 steps, 128 images attacked in a population of 512",
+        (
+            UniversalQuantile(attack, ball, readouts=reads),
+            CosineToSelf(attack, ball, readouts=reads),
+            BreakawayRisk(attack, ball),
+            NearestNeighbourAccuracy(attack, ball),
+            RelativeQuantile(attack, ball, readouts=reads),
+            CosineToTarget(attack, ball, readouts=reads),
+            OverlapRisk(attack, ball),
+            AdversarialMargin(attack, ball),
+        ),
+        checks(attack, ball, examined=16, queries=200),
+        images=512,
+        attacked=128,
+    )
+
+
+def standard(ball: Ball) -> Profile:
+    """The default for a decision: parameter-free attacks, and the strongest of three where it matters."""
+    attack, reads = Apgd(50), (5, 10, 30, 50)
+    strongest = Ensemble((Apgd(50), Pgd(50), Square(200)))
+    return Profile(
+        "for a decision: APGD of 50 steps, risks by the strongest of three attacks, 500 of 2,000 images attacked",
+        (
+            UniversalQuantile(attack, ball, readouts=reads),
+            CosineToSelf(attack, ball, readouts=reads),
+            BreakawayRisk(strongest, ball),
+            NearestNeighbourAccuracy(strongest, ball),
+            RelativeQuantile(attack, ball, readouts=reads),
+            CosineToTarget(attack, ball, readouts=reads),
+            OverlapRisk(attack, ball),
+            AdversarialMargin(attack, ball),
+        ),
+        checks(attack, ball, examined=32, queries=500),
+        images=2000,
+        attacked=500,
+    )
+
+
+def paper(ball: Ball) -> Profile:
+    """The label-free rows of Table 5: U-PGD with α .001 at both radii, ℓ2, ℓ∞ and cosine, the last iterate."""
+    reads = (5, 10, 30, 50)
+    long, short, middle = (Pgd(steps, 0.001, keep="last") for steps in (50, 10, 25))
+    twice = type(ball)(2 * ball.radius)  # pyright: ignore[reportCallIssue]
+    measures: list[Measure] = []
+    for where in (ball, twice):
+        for divergence in ("l2", "linf"):
+            measures.append(UniversalQuantile(long, where, divergence=divergence, readouts=reads))
+            measures.append(RelativeQuantile(long, where, divergence=divergence, readouts=reads))
+        measures.append(CosineToSelf(long, where, readouts=reads))
+        measures.append(CosineToTarget(long, where, readouts=reads))
+    measures += [
+        BreakawayRisk(middle, ball),
+        NearestNeighbourAccuracy(middle, ball),
+        OverlapRisk(short, ball),
+        AdversarialMargin(short, ball),
+    ]
+    return Profile(
+        "Table 5 of the paper: ε .05 and .10, α .001, 5/10/30/50 steps, 1,000 of 10,000 images attacked",
+        tuple(measures),
+        checks(long, ball, examined=32, queries=500),
+        images=10_000,
+        attacked=1000,
+    )
+
+
+DEFAULT_BALL = Linf(0.05)
+
+PROFILES: dict[str, Callable[[Ball], Profile]] = {f.__name__: f for f in (quick, standard, paper)}
+
+
+def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:
+    """Return a profile by name, in another ball than the paper's where one is given.
+
+    Raises:
+        HoldfastError: a name that is not known.
+    """
+    if name not in PROFILES:
+        raise unknown("profile", name, PROFILES)
+    return PROFILES[name](ball)

@@ -1,0 +1,98 @@
+"""The record: one JSON file that says what was asked, what was found, what it cost and how to do it again."""
+
+import importlib.metadata
+import platform
+import re
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import holdfast
+from holdfast import registry
+from holdfast.audit.plan import Plan, named
+from holdfast.core import Encoder, Passes
+
+SCHEMA = 1
+"""Version of the record's layout."""
+
+PACKAGES = (
+    "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx2torch",
+)  # fmt: skip
+
+
+def plan_entry(plan: Plan, images: int, attacked: int, command: str) -> dict[str, Any]:
+    """Return the plan as JSON data, with the numbers of images as they turned out."""
+    return {
+        "profile": plan.profile,
+        "seed": plan.seed,
+        "images": images,
+        "attacked": attacked,
+        "batch_size": plan.batch_size,
+        "device": plan.device,
+        "data": plan.data,
+        "encoders": list(plan.encoders),
+        "measures": {name: registry.spec(measure) for name, measure in named(plan.measures).items()},
+        "checks": {name: registry.spec(check) for name, check in named(plan.checks).items()},
+        "skip_corrupt": plan.skip_corrupt,
+        "command": command,
+    }
+
+
+def encoder_entry(encoder: Encoder, slug: str) -> dict[str, Any]:
+    """Return who the encoder is: weights, normalisation, preprocessing."""
+    return {
+        "name": encoder.name,
+        "slug": slug,
+        "fingerprint": encoder.fingerprint,
+        "parameters": sum(p.numel() for p in encoder.module.parameters()),
+        "mean": encoder.mean,
+        "std": encoder.std,
+        "origin": {key: str(value) for key, value in encoder.origin.items()},
+        "geometry": asdict(encoder.geometry) if encoder.geometry else None,
+        "error": None,
+    }
+
+
+def passes_entry(passes: Passes) -> dict[str, int]:
+    """Return passes as JSON data."""
+    return {"forward": passes.forward, "backward": passes.backward}
+
+
+def environment() -> dict[str, Any]:
+    """Return versions of what computed the numbers."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "packages": versions,
+    }
+
+
+def software() -> dict[str, str | None]:
+    """Return the version of Holdfast and, in a checkout, its git revision."""
+    folder = Path(holdfast.__file__).parent
+    try:
+        asked = ["git", "-C", str(folder), "log", "-1", "--format=%h", "--", str(folder)]
+        revision = subprocess.run(asked, capture_output=True, text=True, timeout=5).stdout.strip() or None
+    except (OSError, subprocess.TimeoutExpired):
+        revision = None
+    return {"version": importlib.metadata.version("holdfast"), "git": revision}
+
+
+def slugs(names: list[str]) -> list[str]:
+    """Return a file name for each encoder, all different."""
+    result: list[str] = []
+    for name in names:
+        slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[-60:] or "encoder"
+        number = sum(slug == other or re.fullmatch(rf"{re.escape(slug)}-\d+", other) is not None for other in result)
+        result.append(f"{slug}-{number + 1}" if number else slug)
+    return result

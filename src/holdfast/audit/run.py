@@ -1,0 +1,107 @@
+"""Run a plan: observe (encoder passes), score (none), record. Everything stored on the way is used again."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holdfast.audit import record as entries
+from holdfast.audit.compare import compare
+from holdfast.audit.listener import Listener, Silent
+from holdfast.audit.one_encoder import EncoderAudit
+from holdfast.audit.plan import Plan, named, pairs
+from holdfast.audit.store import Store
+from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
+from holdfast.data import ImageSet, open_images
+from holdfast.spec_string import parse
+
+
+def run_audit(
+    plan: Plan,
+    folder: Path,
+    *,
+    encoders: Mapping[str, Encoder] | None = None,
+    source: ImageSource | None = None,
+    listener: Listener | None = None,
+    command: str = "",
+) -> dict[str, Any]:
+    """Run an audit and return its record, which is also written to `folder/record.json`.
+
+    A part that fails is recorded with its error and the audit goes on; a killed audit, run again, continues.
+
+    Args:
+        plan: what to do.
+        folder: the run folder.
+        encoders: encoders that are open already, by the names that the plan uses for them.
+        source: images that are open already, instead of the plan's data spec.
+        listener: told about progress.
+        command: how to do it again, for the record.
+
+    Raises:
+        HoldfastError: images that cannot be used at all, or a folder that cannot be written.
+    """
+    started, began = datetime.now(UTC), time.perf_counter()
+    names = [spec if spec in (encoders or {}) else label(spec) for spec in plan.encoders]
+    if len(set(names)) != len(names):
+        raise HoldfastError("two encoders have one name; give one of them another with ?label=")
+    _check_device(plan.device)
+    images, store = _images(plan, source), Store(folder)
+    attacked = pairs(plan.attacked, len(images))
+    failures: list[str] = []
+    found: dict[str, dict[str, tuple[Table, Score]]] = {}
+    rows, resumed = [], 0
+    for spec, name, slug in zip(plan.encoders, names, entries.slugs(names), strict=True):
+        audit = EncoderAudit(plan, name, slug, store, listener or Silent())
+        rows.append(audit.run((encoders or {}).get(spec, spec), images, attacked))
+        failures += audit.failures
+        resumed += audit.resumed
+        for measure, pair in audit.scored.items():
+            found.setdefault(measure, {})[name] = pair
+    measures = named(plan.measures)
+    record: dict[str, Any] = {
+        "schema": entries.SCHEMA,
+        "holdfast": entries.software(),
+        "plan": entries.plan_entry(plan, len(images), attacked, command),
+        "data": {
+            "spec": plan.data,
+            "description": str(images),
+            "available": images.available,
+            "images": len(images),
+            "attacked": attacked,
+            "fingerprint": images.fingerprint,
+            "skipped": [list(item) for item in images.skipped],
+        },
+        "encoders": rows,
+        "comparison": {name: compare(measures[name], pair) for name, pair in found.items() if len(pair) > 1},
+        "environment": entries.environment(),
+        "failures": failures,
+        "run": {
+            "started": started.isoformat(timespec="seconds"),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - began, 3),
+            "resumed_shards": resumed,
+        },
+    }
+    store.write_json("record.json", record)
+    return record
+
+
+def label(spec: str) -> str:
+    """Return how an encoder is called in the record: its label, or its spec."""
+    return parse(spec)[2].get("label", spec)
+
+
+def _check_device(name: str) -> None:
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise HoldfastError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+
+
+def _images(plan: Plan, source: ImageSource | None) -> ImageSet:
+    if source is None:
+        return open_images(plan.data, size=plan.images, seed=plan.seed, skip_corrupt=plan.skip_corrupt)
+    return ImageSet(source, size=plan.images, seed=plan.seed, skip_corrupt=plan.skip_corrupt)

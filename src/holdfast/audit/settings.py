@@ -1,0 +1,61 @@
+"""Changing one parameter of a plan's measures: `--set breakaway_risk.ball.radius=0.1`."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast import registry
+from holdfast.core import HoldfastError, Measure
+from holdfast.errors import unknown
+
+
+def set_parameters(measures: Iterable[Measure], settings: Iterable[str]) -> tuple[Measure, ...]:
+    """Return the measures with settings such as "universal_quantile.attack.steps=20" applied.
+
+    "*" as the measure means all of them. A part is replaced by its name ("breakaway_risk.attack=apgd"), which
+    keeps its defaults, or by a JSON object.
+
+    Raises:
+        HoldfastError: a setting that is not of this form, or names no measure or no parameter.
+    """
+    specs = [registry.spec(measure) for measure in measures]
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        measure, dot, parameter = path.strip().partition(".")
+        if not equals or not dot or not parameter:
+            raise HoldfastError(f"--set: expected measure.parameter=value, got {setting!r}")
+        chosen = [spec for spec in specs if measure in ("*", spec["name"])]
+        if not chosen:
+            raise unknown("measure of this plan", measure, {spec["name"] for spec in specs})
+        for spec in chosen:
+            _assign(spec, parameter.split("."), _value(text.strip()), setting)
+    return tuple(registry.build(spec) for spec in specs)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _assign(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> None:
+    *parents, last = path
+    for name in parents:
+        if not isinstance(spec.get(name), Mapping):
+            parts = [key for key, inner in spec.items() if isinstance(inner, Mapping)]
+            raise unknown(f"part in {setting!r}", name, parts)
+        spec = spec[name]
+    if last not in spec or last in ("kind", "name"):
+        raise unknown(f"parameter in {setting!r}", last, [key for key in spec if key not in ("kind", "name")])
+    old = spec[last]
+    if isinstance(old, Mapping) and isinstance(value, str):
+        value = registry.spec(registry.configure(registry.find(old["kind"], value), {}))
+    elif isinstance(old, bool) != isinstance(value, bool) or isinstance(old, str) != isinstance(value, str):
+        if old is not None:
+            raise HoldfastError(f"--set: {setting!r}: expected a {type(old).__name__} like {old!r}")
+    elif isinstance(old, list) and not isinstance(value, list):
+        value = [value]
+    elif isinstance(old, int) and isinstance(value, float):
+        raise HoldfastError(f"--set: {setting!r}: expected a whole number like {old!r}")
+    spec[last] = value

@@ -1,0 +1,92 @@
+"""The run folder: every file is written beside its place and renamed into it, so a kill leaves no half file."""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import safetensors.torch
+from safetensors import safe_open
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Table
+
+
+class StoreError(HoldfastError):
+    """The run folder cannot be written or read; ends an audit, keeping what is already stored."""
+
+
+def digest(value: Any) -> str:
+    """Return the first 16 hex digits of the SHA-256 of JSON data."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Store:
+    """A run folder.
+
+    Args:
+        folder: created where it is missing.
+
+    Raises:
+        StoreError: a folder that cannot be created or written.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot create the folder {str(folder)!r}: {error.strerror}; choose another --out"
+            ) from error
+        self.write("plan.probe", lambda path: path.write_text(""))
+        (folder / "plan.probe").unlink()
+
+    def write(self, name: str, put: Callable[[Path], object]) -> None:
+        """Write a file through `put`, which gets a path beside the final one.
+
+        Raises:
+            StoreError: no permission, a full disk, or any other fault of the file system.
+        """
+        path = self.folder / name
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            put(part)
+            os.replace(part, path)
+        except (OSError, safetensors.SafetensorError) as error:
+            part.unlink(missing_ok=True)
+            full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+            hint = "the disk is full; free some room and run the same command again" if full else "check the folder"
+            reason = getattr(error, "strerror", None) or error
+            raise StoreError(f"cannot write {str(path)!r}: {reason}; {hint}; what is already stored is kept") from error
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write JSON; not-a-number is refused."""
+        text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+        self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def write_table(self, name: str, ids: list[str], table: Table) -> None:
+        """Write a table as Parquet, with the image ids as its first column."""
+        columns: dict[str, Any] = {"id": ids}
+        columns |= {key: pa.array(value.cpu().numpy()) for key, value in table.items()}
+        self.write(name, lambda path: pq.write_table(pa.table(columns), path))
+
+    def write_tensors(self, name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
+        """Write tensors with facts about them."""
+        ready = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        self.write(name, lambda path: safetensors.torch.save_file(ready, path, dict(facts)))
+
+    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+        """Return tensors and facts; None where the file is missing or damaged (it is then made again)."""
+        path = self.folder / name
+        try:
+            with safe_open(path, "pt") as file:
+                return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+        except (OSError, safetensors.SafetensorError):
+            return None

@@ -1,0 +1,152 @@
+"""An encoder being observed: runs observations shard by shard, stores them, and hands them to measures."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast import registry
+from holdfast.audit.store import Store, digest
+from holdfast.core import Encoder, Images, Observation, Passes, Rng, Shard
+from holdfast.data import ImageSet
+from holdfast.observations.clean import Clean
+
+LAYOUT = 1
+"""Version of what shard files hold; part of their key."""
+
+Progress = Callable[[int], None]
+"""Told how many encoder passes have been made (or were found stored)."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one observation cost.
+
+    Attributes:
+        passes: encoder passes that were made, whether now or in an earlier run.
+        predicted: what the plan had predicted.
+        seconds: time they took.
+        stored: how many shards were found stored.
+    """
+
+    passes: Passes
+    predicted: Passes
+    seconds: float
+    stored: int
+
+
+class AuditSubject:
+    """One encoder with the images of an audit; see `holdfast.core.Subject`.
+
+    Args:
+        encoder: the encoder, on its device.
+        images: the population, rendered for this encoder.
+        attacked: how many images, the first ones, are attacked.
+        seed: the seed of the run.
+        batch_size: images per encoder pass and per shard file.
+        device: where the encoder runs.
+        store: where shards are kept; shards that are there already are not run again.
+        progress: see `Progress`.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        images: ImageSet,
+        *,
+        attacked: int,
+        seed: int,
+        batch_size: int,
+        device: str,
+        store: Store,
+        progress: Progress = lambda passes: None,
+    ):
+        self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
+        self._batch_size, self._device, self._store, self._progress = batch_size, device, store, progress
+        self._seen: dict[Observation, dict[str, Tensor]] = {}
+        self.costs: dict[Observation, Cost] = {}
+        self._identity = [
+            LAYOUT,
+            encoder.fingerprint,
+            _described(encoder),
+            images.fingerprint,
+            seed,
+            batch_size,
+            attacked,
+        ]
+
+    @property
+    def population(self) -> int:
+        """How many images there are."""
+        return len(self.images)
+
+    def batch(self, start: int, stop: int) -> Images:
+        """Return images of the population on the encoder's device."""
+        return self.images.batch(start, stop).to(self._device)
+
+    def observe(self, observation: Observation) -> None:
+        """Run an observation on all its images, or read what an earlier run stored."""
+        total = observation.images(len(self.images), self.attacked)
+        folder = f"cache/{digest([self._identity, registry.spec(observation)])}"
+        shards: list[dict[str, Tensor]] = []
+        passes, seconds, stored = Passes(), 0.0, 0
+        for start in range(0, total, self._batch_size):
+            stop = min(start + self._batch_size, total)
+            name = f"{folder}/{start:07d}-{stop:07d}.safetensors"
+            found = self._store.read_tensors(name)
+            if found is None:
+                self._run(observation, start, stop, name)
+                found = self._store.read_tensors(name)
+                assert found is not None
+            else:
+                stored += 1
+                self._progress((observation.passes * (stop - start)).total)
+            shards.append(found[0])
+            passes += Passes(int(found[1]["forward"]), int(found[1]["backward"]))
+            seconds += float(found[1]["seconds"])
+        self._seen[observation.key()] = {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
+        self.costs[observation] = Cost(passes, observation.passes * total, seconds, stored)
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        """Return what an observation saw, all shards together; only its own number of images."""
+        seen = self._seen[observation.key()]
+        rows = observation.images(len(self.images), self.attacked)
+        return {key: value if key.startswith("gallery.") else value[:rows] for key, value in seen.items()}
+
+    def _run(self, observation: Observation, start: int, stop: int, name: str) -> None:
+        began, before = time.perf_counter(), self.encoder.passes
+        self.encoder.watch = self._progress
+        try:
+            seen = self._halving(observation, start, stop)
+        finally:
+            self.encoder.watch = None
+        passes = self.encoder.passes - before
+        facts = {key: str(value) for key, value in asdict(passes).items()}
+        self._store.write_tensors(name, seen, facts | {"seconds": f"{time.perf_counter() - began:.3f}"})
+
+    def _halving(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
+        """Run one shard; where the device runs out of memory, in two halves (whose passes alone are counted)."""
+        before = self.encoder.passes
+        try:
+            return observation.run(self._shard(start, stop))
+        except torch.OutOfMemoryError:
+            if stop - start < 2:
+                raise
+            self.encoder.passes = before
+            middle = (start + stop) // 2
+        first, second = self._halving(observation, start, middle), self._halving(observation, middle, stop)
+        return {key: torch.cat([first[key], second[key]]) for key in first}
+
+    def _shard(self, start: int, stop: int) -> Shard:
+        clean = self._seen.get(Clean(), {}).get("reps")
+        positions = torch.arange(start, stop)
+        rng = Rng(self.seed, ids=tuple(self.images.ids[start:stop]))
+        return Shard(self.encoder, self.batch(start, stop), positions, rng, clean)
+
+
+def _described(encoder: Encoder) -> list[str]:
+    """Return what, beside the weights, decides the representation."""
+    facts = {key: str(value) for key, value in encoder.origin.items()}
+    return [str(encoder.module), str(encoder.geometry), *(f"{key}={facts[key]}" for key in sorted(facts))]

@@ -1,0 +1,40 @@
+"""Does the encoder tell images apart at all?"""
+
+from dataclasses import dataclass
+
+from holdfast import neighbours
+from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.observations.clean import Clean
+
+
+@dataclass(frozen=True)
+class Collapse(Check):
+    """Fails where representations are (nearly) constant: such an encoder looks perfectly robust and is useless.
+
+    Attributes:
+        warn: share of identical pairs above which the panel warns.
+        flat: spread relative to the norm below which representations count as constant.
+    """
+
+    warn: float = 0.001
+    flat: float = 1e-6
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations."""
+        return (Clean(),)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Measure the spread, and the share of pairs with the same representation."""
+        clean = subject.read(Clean())["reps"].double()
+        spread = float((clean - clean.mean(0)).norm(dim=1).mean())
+        scale = float(clean.norm(dim=1).mean())
+        same = float(neighbours.share_below(clean, clean.new_zeros(1))[0])
+        details = {"spread": spread, "norm": scale, "identical pairs": same}
+        if spread <= self.flat * scale:
+            meaning = "The representation is constant: every robustness number is meaningless, however good it looks."
+            return Verdict("fail", "all images have the same representation", meaning, details)
+        if same > self.warn:
+            meaning = "Duplicate images, or images the encoder cannot tell apart, distort every neighbour measure."
+            return Verdict("warn", f"{same:.2%} of the pairs have identical representations", meaning, details)
+        finding = f"spread {spread:.3g} around the mean, {same:.2%} identical pairs"
+        return Verdict("pass", finding, "The encoder tells the images apart.", details)

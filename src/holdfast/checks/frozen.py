@@ -1,0 +1,50 @@
+"""Did the encoder stay the same during the audit, and does it give the same answer twice?"""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Check, Observation, Passes, Subject, Verdict
+
+
+@dataclass(frozen=True)
+class Frozen(Check):
+    """Fails for an encoder in train mode, with changed weights or buffers, or with a random forward pass.
+
+    Attributes:
+        examined: images that are represented twice.
+    """
+
+    examined: int = 8
+
+    def observations(self) -> tuple[Observation, ...]:
+        """None: it makes two passes of its own."""
+        return ()
+
+    @property
+    def passes(self) -> Passes:
+        """Two forward passes of a few images."""
+        return Passes(forward=2)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Compare fingerprints before and after, and two forward passes."""
+        encoder = subject.encoder
+        training = [name for name, module in encoder.module.named_modules() if module.training]
+        if training:
+            meaning = "Dropout and BatchNorm behave differently in training; the numbers are not those of deployment."
+            return Verdict("fail", f"{len(training)} modules are in train mode, first {training[0]!r}", meaning)
+        if encoder.take_fingerprint() != encoder.fingerprint:
+            meaning = "The forward pass changes the network, so the order of the images decides the numbers."
+            return Verdict("fail", "weights or buffers changed during the audit", meaning)
+        x = subject.batch(0, min(self.examined, subject.population))
+        with torch.no_grad():
+            first, second = encoder(x), encoder(x)
+        if not torch.equal(first, second):
+            gap = float((first - second).norm(dim=1).max() / first.norm(dim=1).max().clamp_min(1e-30))
+            meaning = (
+                "The forward pass is random (dropout, masking, sampling?); attacks and distances then chase noise."
+            )
+            return Verdict("fail", f"two passes of the same images differ by {gap:.1e}", meaning, {"difference": gap})
+        return Verdict(
+            "pass", "eval mode, weights and buffers unchanged, two passes agree to the bit", "The encoder is frozen."
+        )

@@ -1,0 +1,61 @@
+"""Do gradients reach the pixels?"""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Check, Observation, Passes, Rng, Subject, Verdict
+
+
+@dataclass(frozen=True)
+class GradientHealth(Check):
+    """Probes the gradient of random projections of f at random points near the images.
+
+    A projection is used because sums of normalised outputs have no gradient, and random points because the drift
+    itself has none at the image.
+
+    Attributes:
+        examined: images that are probed.
+        radius: half the side of the cube around an image from which the points are drawn, in pixels.
+    """
+
+    examined: int = 8
+    radius: float = 0.03
+
+    def observations(self) -> tuple[Observation, ...]:
+        """None: it makes a pass of its own."""
+        return ()
+
+    @property
+    def passes(self) -> Passes:
+        """One forward and one backward pass of a few images."""
+        return Passes(forward=1, backward=1)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Take the gradient of a random projection."""
+        count = min(self.examined, subject.population)
+        x = subject.batch(0, count)
+        rng = Rng(subject.seed, ("gradient health",), tuple(str(i) for i in range(count)))
+        points = (x + (2 * rng.uniform(*x.shape[1:]).to(x) - 1) * self.radius).clamp(0, 1).requires_grad_()
+        reps = subject.encoder(points)
+        if not reps.requires_grad:
+            meaning = "The encoder is not differentiable; only gradient-free attacks (square) say anything about it."
+            return Verdict("fail", "the representation has no gradient with respect to the pixels", meaning)
+        direction = rng.child("direction").normal(reps.shape[1]).to(reps)
+        (gradient,) = torch.autograd.grad((reps * direction).sum(), points)
+        finite = float(torch.isfinite(gradient).double().mean())
+        reached = float((gradient != 0).double().mean())
+        details = {"finite": finite, "nonzero": reached}
+        if finite < 1:
+            meaning = "Gradient attacks fail here, so robustness is overestimated."
+            return Verdict("fail", f"{1 - finite:.1%} of the gradient is NaN or infinite", meaning, details)
+        dead = int((gradient.flatten(1).abs().amax(1) == 0).sum())
+        if dead:
+            meaning = "Where the gradient vanishes, gradient attacks do nothing and robustness is overestimated."
+            return Verdict("fail", f"no gradient at all for {dead} of {count} images", meaning, details)
+        if reached < 0.5:
+            meaning = "Most pixels do not influence the representation here; make sure that this is intended."
+            return Verdict("warn", f"only {reached:.0%} of the pixels have a gradient", meaning, details)
+        return Verdict(
+            "pass", f"finite everywhere, nonzero at {reached:.0%} of the pixels", "Gradients reach the pixels.", details
+        )

@@ -1,0 +1,33 @@
+"""Do the pixels look like pixels of a [0, 1] image?"""
+
+from dataclasses import dataclass
+
+from holdfast.core import Check, Observation, Subject, Verdict
+
+
+@dataclass(frozen=True)
+class InputRange(Check):
+    """Warns when the images use almost none of [0, 1]: ε then means something else than it seems.
+
+    Attributes:
+        examined: images that are read.
+    """
+
+    examined: int = 64
+
+    def observations(self) -> tuple[Observation, ...]:
+        """None: it reads images only."""
+        return ()
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Look at the smallest and the largest pixel."""
+        x = subject.batch(0, min(self.examined, subject.population))
+        low, high = float(x.min()), float(x.max())
+        details = {"min": low, "max": high, "mean": float(x.mean())}
+        if high <= 4 / 255:
+            meaning = "The images are almost black: were pixels in [0, 1] divided by 255 once more?"
+            return Verdict("fail", f"the largest pixel is {high:.4f}", meaning, details)
+        if high - low < 0.25:
+            meaning = "The images use little of the range, so ε is larger for them than it looks."
+            return Verdict("warn", f"pixels span {low:.3f} to {high:.3f}", meaning, details)
+        return Verdict("pass", f"pixels span {low:.3f} to {high:.3f}", "ε is in pixels of a [0, 1] image.", details)
