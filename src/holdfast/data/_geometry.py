@@ -59,10 +59,10 @@ def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
     if picture.mode == "F":
         return picture
     grey = picture.mode in ("1", "L", "LA", "La")
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        picture = PIL.Image.alpha_composite(PIL.Image.new("RGBA", picture.size, "white"), picture)
     try:
+        if picture.has_transparency_data:
+            picture = picture.convert("RGBA")
+            picture = PIL.Image.alpha_composite(PIL.Image.new("RGBA", picture.size, "white"), picture)
         return picture.convert("L" if grey else "RGB")
     except ValueError as error:
         raise HoldfastError(f"mode {picture.mode} has no conversion to RGB; convert the file to RGB") from error
@@ -94,7 +94,7 @@ def fit(picture: PIL.Image.Image, asked: Conversion, geometry: Geometry | None) 
     return pixels.expand(3, -1, -1).contiguous() if (channels, pixels.shape[0]) == (3, 1) else pixels
 
 
-def convert(pixels: Pixels, asked: Conversion, geometry: Geometry | None) -> Pixels:
+def convert(pixels: Pixels, asked: Conversion, geometry: Geometry | None) -> Float[Tensor, "c h w"]:
     """Return pixels that came as an array, converted only as far as the user asked.
 
     Raises:

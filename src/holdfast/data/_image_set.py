@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self
 
 import PIL.Image
 import torch
@@ -99,7 +98,7 @@ class ImageSet:
             self._shape = channels, height, width
         return self._shape
 
-    def with_geometry(self, geometry: Geometry | None) -> Self:
+    def with_geometry(self, geometry: Geometry | None) -> "ImageSet":
         """Return the same images for another encoder; choice, fingerprint and skips are shared, not repeated."""
         other = copy.copy(self)
         other.geometry, other._ahead, other._shape = geometry, {}, None

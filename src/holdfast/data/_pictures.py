@@ -1,7 +1,7 @@
 """Decoding picture files, with one error for everything that can be wrong with them."""
 
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 
 import PIL.Image
 
@@ -14,7 +14,7 @@ EXTENSIONS = (
 """What counts as a picture file, by its lower-case extension."""
 
 
-def decode(file: Path | BinaryIO, name: str) -> PIL.Image.Image:
+def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
     """Return the fully decoded picture of a file, called `name` in errors.
 
     Raises:

@@ -1,7 +1,6 @@
 """scikit-learn's handwritten digits: 1,797 real 8x8 grey images that need no download."""
 
 from functools import cache
-from typing import Literal
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ class Digits(ImageSource):
         HoldfastError: another part.
     """
 
-    def __init__(self, part: Literal["heldout", "train", "all"] = "heldout"):
+    def __init__(self, part: str = "heldout"):
         parts = {"heldout": slice(_TRAIN, None), "train": slice(0, _TRAIN), "all": slice(None)}
         if part not in parts:
             raise HoldfastError(f"digits: expected part=heldout, train or all, got {part!r}")
