@@ -86,11 +86,11 @@ def test_the_page_follows_the_system_and_the_button(browser, report):
 
 
 def test_charts_change_with_the_theme(browser, report):
-    stroke = "return getComputedStyle(document.querySelector('.chart [style*=\"--s0\"]')).stroke"
+    fill = "return getComputedStyle(document.querySelector('.chart [style*=\"fill: var(--s0)\"]')).fill"
     show(browser, report, scheme="light")
-    light = browser.execute_script(stroke)
+    light = browser.execute_script(fill)
     show(browser, report, scheme="dark")
-    assert {light, browser.execute_script(stroke)} == {"rgb(0, 103, 165)", "rgb(90, 180, 240)"}
+    assert {light, browser.execute_script(fill)} == {"rgb(0, 103, 165)", "rgb(90, 180, 240)"}
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
@@ -104,6 +104,15 @@ def test_the_page_never_scrolls_sideways(browser, tmp_path, width, encoders):
     browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     inner, page = browser.execute_script("return [innerWidth, document.documentElement.scrollWidth]")
     assert (inner, page <= width) == (width, True)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_scorecard_gives_names_and_strips_room(browser, report, width):
+    show(browser, report, width=width)
+    sizes = "return [...document.querySelectorAll('.strips {}')].map(e => e.getBoundingClientRect().{})"
+    assert min(browser.execute_script(sizes.format(".name", "width"))) >= 90
+    assert max(browser.execute_script(sizes.format(".name", "height"))) <= 60
+    assert min(browser.execute_script(sizes.format(".strip", "width"))) >= 150
 
 
 def test_small_pictures_show_their_pixels(browser, report):
