@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from holdfast.encoder import Encoder, Geometry
 from holdfast.encoders._layer import Tap
 from holdfast.encoders._options import Common
+from holdfast.encoders._weights import first_line
 from holdfast.errors import HoldfastError
 
 
@@ -90,6 +92,18 @@ def assemble(
     return encoder
 
 
+def interpolation(name: str) -> Literal["nearest", "bilinear", "bicubic", "lanczos"]:
+    """Return the name of a filter that `Geometry` knows.
+
+    Raises:
+        HoldfastError: another one, such as timm's "random".
+    """
+    match name:
+        case "nearest" | "bilinear" | "bicubic" | "lanczos":
+            return name
+    raise HoldfastError(f"interpolation {name!r} is none of nearest, bilinear, bicubic, lanczos")
+
+
 def _resized(geometry: Geometry | None, size: tuple[int, int]) -> Geometry | None:
     if geometry is None:
         return None
@@ -105,6 +119,5 @@ def _try_once(encoder: Encoder, shape: tuple[int, int, int]) -> None:
     except HoldfastError:
         raise
     except Exception as error:  # whatever a foreign network raises, the user wants to know which and for what input
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise HoldfastError(f"encoder {encoder.name!r} fails on images {list(shape)}: {reason}") from error
+        raise HoldfastError(f"encoder {encoder.name!r} fails on images {list(shape)}: {first_line(error)}") from error
     encoder.passes.forward = 0

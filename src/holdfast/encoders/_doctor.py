@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import torch
 
+from holdfast.encoders._weights import first_line
 from holdfast.torchvision_guard import guard_torchvision
 
 _PACKAGES = {  # module -> (distribution, extra)
@@ -40,8 +41,7 @@ def _examine(name: str) -> tuple[str, str, str]:
                 )
             importlib.import_module(name)
     except Exception as error:  # a broken package may raise anything, and naming it is the point
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return name, "broken", f"{reason}; try: pip install --force-reinstall 'holdfast[{extra}]'"
+        return name, "broken", f"{first_line(error)}; try: pip install --force-reinstall 'holdfast[{extra}]'"
     try:
         return name, "ok", version(distribution) + guarded
     except PackageNotFoundError:

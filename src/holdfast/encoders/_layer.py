@@ -5,6 +5,7 @@ from typing import Any
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from holdfast.encoders._nearest import nearest
 from holdfast.errors import HoldfastError, unknown
 
 POOLS = {
@@ -70,7 +71,7 @@ class Tap(nn.Module):
         elif layer.removesuffix(".input") in modules:
             modules[layer.removesuffix(".input")].register_forward_pre_hook(_stop_with_input, with_kwargs=True)
         else:
-            raise unknown("layer", layer, modules)
+            raise nearest("layer", layer, modules)
 
     def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch dim"]:
         """Map normalised images to representations."""

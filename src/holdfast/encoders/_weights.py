@@ -1,5 +1,8 @@
 """Weights: seeded random ones, safetensors files, and downloads that may fail."""
 
+import logging
+import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,19 +74,47 @@ def load(network: nn.Module, path: str) -> dict[str, str]:
 
 @contextmanager
 def fetching(what: str) -> Iterator[None]:
-    """Turn a failed look-up or download inside into one line that says what to do instead.
+    """Build a foreign model inside, quietly; a failed look-up or download becomes one line that says what to do.
 
-    Hubs raise OSError (transformers, urllib, requests) or errors of their own client packages.
+    Hubs raise OSError (transformers, urllib, requests) or errors of their own client packages; names that a
+    package does not know come as RuntimeError (timm, open_clip), ValueError or KeyError. Their log lines repeat
+    what the error says, and their warnings are not about what the user wrote: both are held back.
     """
+    level = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     except HoldfastError:
         raise
     except Exception as error:
-        if not isinstance(error, OSError) and type(error).__module__.split(".")[0] not in {"httpx", "huggingface_hub"}:
+        known = isinstance(error, (OSError, RuntimeError, ValueError, KeyError))
+        if not known and type(error).__module__.split(".")[0] not in {"httpx", "huggingface_hub"}:
             raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise HoldfastError(
-            f"weights of {what} could not be fetched ({reason}); check the name and the network, or use "
-            "?weights=random or a local path"
+            f"{what}: the model or its weights could not be fetched ({first_line(error)}); check the name and the "
+            "network, or use ?weights=random or a local path"
         ) from error
+    finally:
+        logging.disable(level)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its type where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def no_pickle() -> Iterator[None]:
+    """Make every `torch.load` inside refuse pickled code, also where a package calls it with weights_only=False."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,63 @@
+"""`py:` an encoder that your own Python code builds."""
+
+import importlib
+import sys
+from pathlib import Path
+
+from torch import nn
+
+from holdfast.encoder import Encoder
+from holdfast.encoders._layer import Tap
+from holdfast.encoders._nearest import nearest
+from holdfast.encoders._options import read
+from holdfast.encoders._weights import first_line, load, seeded
+from holdfast.errors import HoldfastError
+from holdfast.spec_string import Options
+
+
+def open(name: str, options: Options) -> Encoder:
+    """Open `py:package.module:factory`: calls `factory()`; modules are also looked for in the current folder.
+
+    The factory returns an `Encoder` (whose own mean, std and geometry hold), or any `nn.Module` that maps
+    normalised images to [B, D], and then `?mean=...&std=...` are required. It is called with torch's generator seeded
+    by `seed=`.
+
+    Raises:
+        HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous.
+    """
+    common = read(options)
+    module_name, _, factory = name.partition(":")
+    if not factory:
+        raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+        if not hasattr(module, factory):
+            raise nearest(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
+        with seeded(common.seed):
+            made = getattr(module, factory)()
+    except HoldfastError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise HoldfastError(f"{options.spec}: {type(error).__name__}: {first_line(error)}") from error
+    if common.weights not in ("default", "random") and isinstance(made, nn.Module):
+        load(made.module if isinstance(made, Encoder) else made, common.weights)
+    origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
+    if isinstance(made, Encoder):
+        if common.layer or common.pool or common.mean or common.size:
+            raise HoldfastError(
+                f"{options.spec}: the factory returns an Encoder, which has its own layer, mean, std and size; "
+                "leave out layer, pool, mean, std and size, or return the bare module"
+            )
+        made.name = common.name
+        made.origin = {**origin, "normalisation": "the factory's Encoder", **made.origin}
+        return made
+    if not isinstance(made, nn.Module):
+        raise HoldfastError(f"{options.spec}: expected an Encoder or an nn.Module, got {type(made).__name__}")
+    if common.mean is None or common.std is None:
+        raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
+    origin["normalisation"] = "given in the spec"
+    return Encoder(
+        Tap(made, common.layer, common.pool), mean=common.mean, std=common.std, name=common.name, origin=origin
+    )
