@@ -1,6 +1,8 @@
 """The report as a file: complete, escaped, honest, deterministic, and readable when pieces are missing."""
 
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -303,3 +305,8 @@ def test_a_folder_that_cannot_be_written(folder, record):
     (folder / "report.html").mkdir()
     with pytest.raises(HoldfastError, match="expected a folder where the report can be written"):
         write_report(folder)
+
+
+def test_the_report_needs_no_torch():
+    code = "import sys, holdfast.report.html, holdfast.report.terminal; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,7 +12,11 @@ from report_fixture import NAMES, NO_TARGETS, make_run
 
 def printed(record, width=140, report=None, colour=False) -> str:
     out = io.StringIO()
-    print_record(record, Console(file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else "auto"), report)
+    print_record(
+        record,
+        Console(file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else "auto"),
+        report,
+    )
     return out.getvalue()
 
 
