@@ -252,7 +252,7 @@ def test_impossible_shapes_say_what_was_expected(shape):
 def test_impossible_layouts():
     with pytest.raises(HoldfastError, match="NCHW"):
         Arrays(BYTES, layout="NCHW")
-    with pytest.raises(HoldfastError, match="did you mean 'NHWC'"):
+    with pytest.raises(HoldfastError, match="known: NCHW, NHW, NHWC"):
         Arrays(BYTES, layout="NHWD")
 
 
@@ -396,12 +396,26 @@ def test_torchvision_mnist_from_disk(tmp_path):
         open_images(f"torchvision:MNIST?root={tmp_path}&split=val")
 
 
+def test_torchvision_downloads_only_if_asked(tmp_path, monkeypatch):
+    from torchvision import datasets
+
+    asked = []
+    for cls in (datasets.CIFAR10, datasets.SEMEION):  # SEMEION downloads unless told not to
+        monkeypatch.setattr(cls, "download", lambda self: asked.append(type(self).__name__))
+    for name in ("CIFAR10", "SEMEION"):
+        for option in ("", "&download=true"):
+            with pytest.raises(HoldfastError, match="cannot be opened"):
+                open_images(f"torchvision:{name}?root={tmp_path}{option}")
+    assert asked == ["CIFAR10", "SEMEION"]
+    with pytest.raises(HoldfastError, match="not downloaded by torchvision"):
+        open_images("torchvision:FakeData?download=true")
+
+
 def test_torchvision_errors(tmp_path):
     with pytest.raises(HoldfastError, match="did you mean 'CIFAR10'"):
         open_images("torchvision:CIFAR11")
     with pytest.raises(HoldfastError, match="download=true"):
         open_images(f"torchvision:CIFAR10?root={tmp_path}")
-    assert list(tmp_path.iterdir()) == [], "nothing is downloaded or written unless asked"
     with pytest.raises(HoldfastError, match="has no splits"):
         open_images("torchvision:FakeData?split=test")
     with pytest.raises(HoldfastError, match=r"unknown argument .* did you mean 'num_classes'"):
