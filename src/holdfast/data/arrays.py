@@ -119,7 +119,7 @@ class Arrays(ImageSource):
         return column
 
 
-def _key(held: Mapping[str, np.ndarray], key: str | None, name: str) -> str:
+def _key(held: Mapping[str, Any], key: str | None, name: str) -> str:
     if key is not None:
         if key not in held:
             raise unknown(f"key of {name}", key, held)
