@@ -11,7 +11,7 @@ from holdfast import registry
 from holdfast.audit import record as entries
 from holdfast.audit.listener import Listener
 from holdfast.audit.pictures import write_gallery
-from holdfast.audit.plan import Plan, merge, named
+from holdfast.audit.plan import Plan, batch_size_for, merge, named
 from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
@@ -45,7 +45,7 @@ class EncoderAudit:
         try:
             subject = self._open(encoder, images, attacked)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
-            entry["input"] = list(subject.images.shape)
+            entry |= {"input": list(subject.images.shape), "batch_size": subject.batch_size}
             subject.observe(Clean())
             entry["dim"] = subject.read(Clean())["reps"].shape[1]
         except StoreError:
@@ -68,12 +68,13 @@ class EncoderAudit:
     def _open(self, encoder: Encoder | str, images: ImageSet, attacked: int) -> AuditSubject:
         self._listener.stage("opening the encoder")
         encoder = (open_encoder(encoder) if isinstance(encoder, str) else encoder).to(self._plan.device)
+        images = images.with_geometry(encoder.geometry)
         return AuditSubject(
             encoder,
-            images.with_geometry(encoder.geometry),
+            images,
             attacked=attacked,
             seed=self._plan.seed,
-            batch_size=self._plan.batch_size,
+            batch_size=self._plan.batch_size or batch_size_for(images.shape, self._plan.device),
             device=self._plan.device,
             store=self._store,
             progress=self._listener.advance,

@@ -12,7 +12,7 @@ import torch
 
 import holdfast
 from holdfast import registry
-from holdfast.audit.plan import Plan, named
+from holdfast.audit.plan import Plan
 from holdfast.core import Encoder, Passes
 
 SCHEMA = 1
@@ -23,7 +23,7 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def plan_entry(plan: Plan, images: int, attacked: int, command: str) -> dict[str, Any]:
+def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
     """Return the plan as JSON data, with the numbers of images as they turned out."""
     return {
         "profile": plan.profile,
@@ -34,10 +34,9 @@ def plan_entry(plan: Plan, images: int, attacked: int, command: str) -> dict[str
         "device": plan.device,
         "data": plan.data,
         "encoders": list(plan.encoders),
-        "measures": {name: registry.spec(measure) for name, measure in named(plan.measures).items()},
-        "checks": {name: registry.spec(check) for name, check in named(plan.checks).items()},
+        "measures": [registry.spec(measure) for measure in plan.measures],
+        "checks": [registry.spec(check) for check in plan.checks],
         "skip_corrupt": plan.skip_corrupt,
-        "command": command,
     }
 
 

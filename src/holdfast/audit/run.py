@@ -1,5 +1,6 @@
 """Run a plan: observe (encoder passes), score (none), record. Everything stored on the way is used again."""
 
+import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ def run_audit(
     source: ImageSource | None = None,
     listener: Listener | None = None,
     command: str = "",
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Run an audit and return its record, which is also written to `folder/record.json`.
 
@@ -39,9 +41,11 @@ def run_audit(
         source: images that are open already, instead of the plan's data spec.
         listener: told about progress.
         command: how to do it again, for the record.
+        overwrite: replace the record of another audit in the same folder.
 
     Raises:
-        HoldfastError: images that cannot be used at all, or a folder that cannot be written.
+        HoldfastError: images that cannot be used at all, a folder that cannot be written, or one that holds the
+            record of another audit.
     """
     started, began = datetime.now(UTC), time.perf_counter()
     names = [spec if spec in (encoders or {}) else label(spec) for spec in plan.encoders]
@@ -50,6 +54,8 @@ def run_audit(
     _check_device(plan.device)
     images, store = _images(plan, source), Store(folder)
     attacked = pairs(plan.attacked, len(images))
+    asked = entries.plan_entry(plan, len(images), attacked)
+    _claim(store, asked, images.fingerprint, overwrite)
     failures: list[str] = []
     found: dict[str, dict[str, tuple[Table, Score]]] = {}
     rows, resumed = [], 0
@@ -64,7 +70,7 @@ def run_audit(
     record: dict[str, Any] = {
         "schema": entries.SCHEMA,
         "holdfast": entries.software(),
-        "plan": entries.plan_entry(plan, len(images), attacked, command),
+        "plan": asked | {"command": command},
         "data": {
             "spec": plan.data,
             "description": str(images),
@@ -87,6 +93,23 @@ def run_audit(
     }
     store.write_json("record.json", record)
     return record
+
+
+def _claim(store: Store, asked: dict[str, Any], fingerprint: str, overwrite: bool) -> None:
+    """Refuse a folder that holds another audit; leave the plan there, so that this one can resume."""
+    mine = json.loads(json.dumps({"plan": asked, "data": fingerprint}))
+    path = store.folder / "plan.json"
+    if path.exists() and not overwrite:
+        try:
+            theirs = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            theirs = None
+        if theirs != mine:
+            raise HoldfastError(
+                f"the folder {str(store.folder)!r} holds another audit; choose another --out, or add --overwrite "
+                "(what both have in common is used again)"
+            )
+    store.write_json("plan.json", mine)
 
 
 def label(spec: str) -> str:

@@ -64,7 +64,7 @@ class AuditSubject:
         progress: Progress = lambda passes: None,
     ):
         self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
-        self._batch_size, self._device, self._store, self._progress = batch_size, device, store, progress
+        self.batch_size, self._device, self._store, self._progress = batch_size, device, store, progress
         self._seen: dict[Observation, dict[str, Tensor]] = {}
         self.costs: dict[Observation, Cost] = {}
         self._identity = [
@@ -92,8 +92,8 @@ class AuditSubject:
         folder = f"cache/{digest([self._identity, registry.spec(observation)])}"
         shards: list[dict[str, Tensor]] = []
         passes, seconds, stored = Passes(), 0.0, 0
-        for start in range(0, total, self._batch_size):
-            stop = min(start + self._batch_size, total)
+        for start in range(0, total, self.batch_size):
+            stop = min(start + self.batch_size, total)
             name = f"{folder}/{start:07d}-{stop:07d}.safetensors"
             found = self._store.read_tensors(name)
             if found is None:

@@ -19,16 +19,16 @@ class Masking(Check):
         free: the gradient-free attack.
         ball: the ball of both.
         examined: images on which they are compared.
-        warn: share of images won by the gradient-free attack (by more than 1 %) above which the panel warns.
-        fail: share above which it fails.
+        warn: share of images that the gradient-free attack moves at least 5 % farther, above which the panel warns.
+        fail: median gain of the gradient-free attack above which it fails.
     """
 
     attack: Attack = Pgd()
     free: Attack = Square()
     ball: Ball = Linf()
     examined: int = 16
-    warn: float = 0.05
-    fail: float = 0.25
+    warn: float = 0.1
+    fail: float = 0.1
 
     def observations(self) -> tuple[Observation, ...]:
         """The measures' trajectory, and the gradient-free one on a few images."""
@@ -46,12 +46,14 @@ class Masking(Check):
         """Count the images on which the gradient-free attack moves the representation farther."""
         gradient = subject.read(self._gradient)["values"][:, self.attack.steps].double()
         free = subject.read(self._free)["values"][:, -1].double()
-        won = float((free > 1.01 * gradient).double().mean())
-        finding = f"without gradients an attack gets farther on {won:.0%} of {len(free)} images"
-        if won > self.fail:
+        ratio = free / gradient.clamp_min(1e-30)
+        won, gain = float((ratio > 1.05).double().mean()), float(ratio.median()) - 1
+        details = {"won": won, "gain": gain}
+        finding = f"without gradients an attack gets at least 5 % farther on {won:.0%} of {len(free)} images"
+        if gain > self.fail:
             meaning = "Gradients are masked: the gradient attack's numbers do not show how fragile the encoder is."
-            return Verdict("fail", finding, meaning, {"won": won})
+            return Verdict("fail", f"{finding}, {gain:.0%} in the median", meaning, details)
         if won > self.warn:
-            meaning = "Gradients mislead for some images; prefer the ensemble, which includes both attacks."
-            return Verdict("warn", finding, meaning, {"won": won})
-        return Verdict("pass", finding, "No sign of masked gradients.", {"won": won})
+            meaning = "The gradient attack misses some worst cases (masking, or local optima); trust the ensemble more."
+            return Verdict("warn", finding, meaning, details)
+        return Verdict("pass", finding, "No sign of masked gradients.", details)

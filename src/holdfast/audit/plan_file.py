@@ -1,0 +1,98 @@
+"""From what a user says, on the command line or in a TOML file, to a plan."""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast import registry
+from holdfast.audit.plan import Plan
+from holdfast.audit.profiles import DEFAULT_BALL, profile
+from holdfast.audit.settings import set_parameters
+from holdfast.core import Ball, HoldfastError
+from holdfast.errors import unknown
+
+KEYS = (
+    "encoders", "data", "profile", "norm", "eps", "set", "measures", "images", "attacked", "seed", "batch_size",
+    "device", "skip_corrupt",
+)  # fmt: skip
+
+
+def make_plan(
+    encoders: Iterable[str],
+    data: str,
+    *,
+    profile_name: str = "standard",
+    norm: str | None = None,
+    eps: float | None = None,
+    settings: Sequence[str] = (),
+    measures: Sequence[Mapping[str, Any]] = (),
+    images: int | None = None,
+    attacked: int | None = None,
+    **run: Any,
+) -> Plan:
+    """Return the plan of a profile, changed as asked.
+
+    Args:
+        encoders: encoder specs.
+        data: data spec.
+        profile_name: which profile.
+        norm: the ball, "linf" or "l2"; the profile's where None.
+        eps: its radius in pixels of a [0, 1] image; the profile's where None.
+        settings: changes of single parameters, see `set_parameters`.
+        measures: specs of measures to ask instead of the profile's; {"name": ..., parameters}.
+        images: size of the population; the profile's where None.
+        attacked: images to attack; the profile's where None.
+        run: further fields of `Plan`.
+
+    Raises:
+        HoldfastError: anything unknown or out of range.
+    """
+    encoders = tuple(encoders)
+    if not encoders:
+        raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
+    ball = DEFAULT_BALL
+    if norm is not None or eps is not None:
+        kind = registry.find("threats", norm or registry.part_name(DEFAULT_BALL))
+        if not issubclass(kind, Ball):
+            raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")
+        if norm not in (None, registry.part_name(DEFAULT_BALL)) and eps is None:
+            raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
+        ball = kind() if eps is None else registry.configure(kind, {"radius": eps})
+    chosen = profile(profile_name, ball)
+    asked = chosen.measures
+    if measures:
+        asked = tuple(registry.build({"kind": "measures", **measure}) for measure in measures)
+    return Plan(
+        encoders,
+        data,
+        set_parameters(asked, settings),
+        chosen.checks,
+        images=images or chosen.images,
+        attacked=attacked or min(chosen.attacked, images or chosen.attacked),
+        profile=profile_name,
+        **run,
+    )
+
+
+def read_plan(path: Path, **overrides: Any) -> Plan:
+    """Return the plan in a TOML file; `overrides` that are not None win over it.
+
+    Raises:
+        HoldfastError: a file that cannot be read, is not TOML, or has a key that is not known.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HoldfastError(f"cannot read the plan {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"the plan {str(path)!r} is not TOML: {error}") from error
+    for key in values:
+        if key not in KEYS:
+            raise unknown(f"key of {path.name}", key, KEYS)
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    for key in ("encoders", "data"):
+        if key not in values:
+            raise HoldfastError(f"the plan {str(path)!r} has no {key!r}")
+    names = {"profile": "profile_name", "set": "settings"}
+    return make_plan(**{names.get(key, key): value for key, value in values.items()})

@@ -1,0 +1,213 @@
+"""The command line: a thin skin over the library."""
+
+import inspect
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from holdfast.errors import HoldfastError, unknown
+
+app = typer.Typer(
+    help="Audit how well an image encoder's representations hold when the image is disturbed, without labels.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+out, err = Console(), Console(stderr=True)
+
+DEMO_ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-adv")
+
+OutOption = Annotated[Path, typer.Option("--out", help="Run folder: record, tables, report. A killed audit resumes.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else, on stdout.")]
+SeedOption = Annotated[int | None, typer.Option(help="The one seed that decides everything. [default: 0]")]
+
+
+@app.command()
+def demo(
+    out_folder: OutOption = Path("holdfast-demo"),
+    json_output: JsonOption = False,
+    seed: SeedOption = None,
+) -> None:
+    """Audit three shipped encoders on 600 handwritten digits they have not seen, and write the report."""
+    from holdfast.audit.plan_file import make_plan
+
+    plan = make_plan(
+        DEMO_ENCODERS, "digits", profile_name="standard", eps=0.15, images=600, attacked=600, seed=seed or 0
+    )
+    _run(plan, out_folder, json_output)
+
+
+@app.command()
+def audit(
+    encoders: Annotated[list[str], typer.Argument(help="Encoder specs (holdfast list encoders), or one plan.toml.")],
+    data: Annotated[str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data).")] = None,
+    profile: Annotated[str | None, typer.Option(help="quick, standard or paper. [default: standard]")] = None,
+    eps: Annotated[float | None, typer.Option(help="Radius in pixels of a [0, 1] image. [default: 0.05]")] = None,
+    norm: Annotated[str | None, typer.Option(help="Norm of the ball: linf or l2. [default: linf]")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="measure.parameter=value; * for all.")] = None,
+    images: Annotated[int | None, typer.Option(help="Images compared with each other.")] = None,
+    attacked: Annotated[int | None, typer.Option(help="How many of them are attacked.")] = None,
+    out_folder: OutOption = Path("holdfast-audit"),
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. [default: cpu]")] = None,
+    seed: SeedOption = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. [default: by image size]")] = None,
+    skip_corrupt: Annotated[bool | None, typer.Option("--skip-corrupt", help="Leave out unreadable files.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Audit encoders on your images: measures, validity checks, record and report."""
+    from holdfast.audit.plan_file import make_plan, read_plan
+
+    run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
+    run |= {"batch_size": batch_size, "norm": norm, "eps": eps}
+    if len(encoders) == 1 and encoders[0].endswith(".toml"):
+        plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
+    else:
+        if data is None:
+            raise HoldfastError("no images: add --data FOLDER (or a file, or a spec; see holdfast list data)")
+        given = {key: value for key, value in run.items() if value is not None}
+        plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
+    _run(plan, out_folder, json_output, overwrite)
+
+
+def _run(plan: Any, folder: Path, json_output: bool, overwrite: bool = False) -> None:
+    from holdfast.audit.run import run_audit
+    from holdfast.progress import Bars
+    from holdfast.report.html import write_report
+    from holdfast.report.terminal import print_record
+
+    try:
+        with Bars(err) as bars:
+            record = run_audit(plan, folder, listener=bars, command=_command(), overwrite=overwrite)
+            bars.stage("writing the report")
+            report = write_report(folder)
+    except KeyboardInterrupt:
+        err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
+        raise typer.Exit(130) from None
+    if json_output:
+        print(json.dumps(record, allow_nan=False))
+    else:
+        print_record(record, out, report)
+    if record["failures"]:
+        raise typer.Exit(1)
+
+
+def _command() -> str:
+    return shlex.join(["holdfast", *sys.argv[1:]])
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Run folder of an audit.")], json_output: JsonOption = False
+) -> None:
+    """Print the summary of a run folder again, and write its report anew."""
+    from holdfast.report.html import write_report
+    from holdfast.report.terminal import print_record
+
+    written = write_report(folder)
+    record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    if json_output:
+        print(json.dumps(record, allow_nan=False))
+    else:
+        print_record(record, out, written)
+
+
+@app.command("list")
+def list_parts(
+    kind: Annotated[str | None, typer.Argument(help="encoders, data, profiles, or a kind of part.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """List what there is: encoders, data, threats, objectives, attacks, measures, checks, profiles."""
+    known = _catalogue()
+    if kind is not None and kind not in known:
+        raise unknown("kind", kind, known)
+    shown = {kind: known[kind]} if kind else known
+    if json_output:
+        print(json.dumps(shown))
+        return
+    for name, entries in shown.items():
+        table = Table("name", "", title=name, title_justify="left", box=None, pad_edge=False, show_header=False)
+        for key, line in entries.items():
+            table.add_row(f"[bold]{escape(key)}[/]", escape(line))
+        out.print(table, "")
+
+
+def _catalogue() -> dict[str, dict[str, str]]:
+    """Return everything that can be named, kind by kind, with one line each."""
+    from holdfast import data, encoders, registry
+    from holdfast.audit.profiles import PROFILES, profile
+    from holdfast.encoders.zoo import NETWORKS, SHIPPED
+
+    def lines(sources: dict[str, tuple[str, str | None]]) -> dict[str, str]:
+        return {f"{key}:": text + (f" [extra {extra}]" if extra else "") for key, (text, extra) in sources.items()}
+
+    zoo = SHIPPED | {name: network.about for name, network in NETWORKS.items()}
+    known = {"encoders": lines(encoders.SOURCES) | {f"zoo:{name}": line for name, line in zoo.items()}}
+    known["data"] = lines(data.SOURCES)
+    for kind in registry.KINDS:
+        known[kind] = {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
+    known["profiles"] = {name: profile(name).description for name in PROFILES}
+    return known
+
+
+def _first_line(part: type) -> str:
+    """Return the sentence that a part's file begins with; files of other packages may only have a class docstring."""
+    module = inspect.getmodule(part)
+    doc = (module and inspect.getdoc(module)) or inspect.getdoc(part) or ""
+    return doc.split("\n")[0]
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="A measure, attack, threat, check, objective or profile.")]) -> None:
+    """Explain a part: what it asks, its formula, its parameters, where it was published."""
+    from holdfast import registry
+
+    found = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
+    if not found:
+        raise unknown("part", name, {part for kind in registry.KINDS for part in registry.names(kind)})
+    for kind, part in found:
+        out.print(f"[bold]{escape(name)}[/] ({kind.rstrip('s')}): {escape(_first_line(part))}\n")
+        out.print(escape(inspect.getdoc(part) or ""), "\n")
+        for title, key in (("Question", "question"), ("How to read it", "how_to_read"), ("Source", "reference")):
+            if isinstance(text := getattr(part, key, None), str):
+                out.print(f"[bold]{title}:[/] {escape(text)}")
+        if isinstance(better := getattr(part, "better", None), str):
+            out.print(f"[bold]Better:[/] {better}")
+        table = Table("parameter", "default", title="Parameters", title_justify="left", box=None, pad_edge=False)
+        for parameter in inspect.signature(part).parameters.values():
+            default = "required" if parameter.default is parameter.empty else repr(parameter.default)
+            table.add_row(parameter.name, escape(default))
+        out.print("", table)
+
+
+@app.command()
+def doctor(json_output: JsonOption = False) -> None:
+    """Say what is installed, what works, and what to install."""
+    from holdfast.encoders import doctor as examine
+
+    findings = examine()
+    if json_output:
+        print(json.dumps([{"name": n, "status": s, "detail": d} for n, s, d in findings]))
+    else:
+        colours = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+        table = Table("package", "status", "", box=None, pad_edge=False)
+        for name, status, detail in findings:
+            table.add_row(name, f"[{colours[status]}]{status}[/]", escape(detail))
+        out.print(table)
+    if any(status == "broken" for _, status, _ in findings):
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Run the command line; every foreseen fault is one line on stderr and a non-zero exit."""
+    try:
+        app()
+    except HoldfastError as error:
+        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(1)

@@ -1,0 +1,45 @@
+"""Progress bars with the time left, counted in encoder passes."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+
+class Bars:
+    """An audit's listener that draws one bar per encoder; silent where the console is not a terminal."""
+
+    def __init__(self, console: Console):
+        self._progress = Progress(
+            TextColumn("{task.fields[encoder]}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", style="dim"),
+            console=console,
+            disable=not console.is_terminal,
+            speed_estimate_period=120,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        self._progress.stop()
+
+    def begin(self, encoder: str, passes: int) -> None:
+        """Draw a bar for an encoder."""
+        self._task = self._progress.add_task("", total=passes, encoder=encoder)
+
+    def advance(self, passes: int) -> None:
+        """Move the current bar."""
+        if self._task is not None:
+            self._progress.advance(self._task, passes)
+
+    def stage(self, text: str) -> None:
+        """Say what is being done now."""
+        if self._task is not None:
+            self._progress.update(self._task, description=text)
