@@ -39,6 +39,7 @@ def open_images(
     seed: int = 0,
     skip_corrupt: bool = False,
     workers: int = 2,
+    asked: Conversion | None = None,
 ) -> ImageSet:
     """Open the images of an audit.
 
@@ -50,17 +51,19 @@ def open_images(
         seed: which images.
         skip_corrupt: replace unreadable images by others, named in `ImageSet.skipped`, instead of failing.
         workers: threads that read.
+        asked: sizes and channels to convert to; the options of a spec string go before it.
 
     Raises:
         HoldfastError: an unknown source or option, or images that are not there.
     """
-    asked = Conversion()
+    asked = asked or Conversion()
     if isinstance(spec, (np.ndarray, Tensor)):
         spec = Arrays(spec)
     elif isinstance(spec, os.PathLike):
         spec = _local(Path(spec), Options())
     elif isinstance(spec, str):
-        spec, asked, skips = _source(spec)
+        spec, options, skips = _source(spec)
+        asked = Conversion(options.size or asked.size, options.channels or asked.channels)
         skip_corrupt = skip_corrupt or skips
     return ImageSet(
         spec, size=size, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers, asked=asked
