@@ -8,7 +8,7 @@ Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import PIL.Image
 from jaxtyping import Float, Int
@@ -92,6 +92,10 @@ class Ball(Threat):
         return (x + self.project(moved - x)).clamp_(0, 1)
 
 
+Goal = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
+
+
 class Objective(ABC):
     """What an adversary maximises, as a function of representations alone; a frozen dataclass.
 
@@ -112,7 +116,7 @@ class Objective(ABC):
             target: representations of the other images each is compared with, [B, D].
         """
 
-    def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> "Goal":
+    def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> Goal:
         """Close over an encoder and the reference representations: the function that attacks call."""
         if self.needs_target and target is None:
             raise HoldfastError(f"{type(self).__name__} compares each image with another: give target representations")
@@ -122,14 +126,6 @@ class Objective(ABC):
             return self(reps, clean, target), reps
 
         return goal
-
-
-class Goal(Protocol):
-    """An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
-
-    def __call__(self, x: Images, /) -> tuple[PerImage, Reps]:
-        """Return the value to maximise for every image, and the representations it came from."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -237,6 +233,7 @@ class Observation(ABC):
         """
 
 
+@runtime_checkable
 class Subject(Protocol):
     """An encoder that has been observed: what measures and checks read from."""
 

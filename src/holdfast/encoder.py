@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -109,7 +109,7 @@ class Encoder(nn.Module):
         self.watch: Callable[[int], None] | None = None
         self._fingerprint: str | None = None
 
-    def train(self, mode: bool = True) -> Self:
+    def train(self, mode: bool = True) -> "Encoder":
         """Stay in eval mode: an audit must not move BatchNorm statistics or drop units."""
         return super().train(False)
 

@@ -1,7 +1,6 @@
 """Progress bars with the time left, counted in encoder passes."""
 
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -23,7 +22,7 @@ class Bars:
         )
         self._task: TaskID | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Bars":
         self._progress.start()
         return self
 

@@ -1,8 +1,9 @@
 """Who is told what an audit is doing; the command line draws progress bars from it."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Told what an audit is doing."""
 

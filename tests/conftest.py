@@ -1,0 +1,38 @@
+"""What all tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from holdfast.core import Encoder
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real images and encoders, where there is one."""
+    folder = Path(os.environ.get("HOLDFAST_SHARED", Path(__file__).parents[2] / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip(f"no real data at {folder}; set HOLDFAST_SHARED")
+    return folder
+
+
+@pytest.fixture
+def tiny() -> Encoder:
+    """A small random ReLU network for 1x8x8 images."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 12))
+    return Encoder(net, mean=0.5, std=0.5, name="tiny")
+
+
+@pytest.fixture
+def edges() -> torch.Tensor:
+    """Eight 1x8x8 images, several of them on the edges of the pixel box."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(8, 1, 8, 8, generator=generator)
+    x[0], x[1] = 0, 1
+    x[2] = (x[2] > 0.5).float()
+    return x

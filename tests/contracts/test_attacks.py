@@ -1,0 +1,138 @@
+"""Every attack x every ball x every objective: inside the ball, reproducible, honest about what it found and cost."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from holdfast import registry
+from holdfast.attacks.ensemble import Ensemble
+from holdfast.attacks.pgd import Pgd
+from holdfast.attacks.square import Square
+from holdfast.core import Attack, Ball, Encoder, HoldfastError, Passes, Rng
+from holdfast.objectives.loss import Loss
+
+IDS = tuple("abcdefgh")
+NAMES = registry.names("attacks")
+BALLS: list[Ball] = [registry.find("threats", "linf")(0.1), registry.find("threats", "l2")(0.5)]
+
+
+def any_loss(reps: Tensor, clean: Tensor, target: Tensor | None) -> Tensor:
+    return (reps - clean).square().sum(1)
+
+
+OBJECTIVES = [
+    Loss(any_loss) if name == "loss" else registry.find("objectives", name)() for name in registry.names("objectives")
+]
+DRIFT = Untargeted()
+
+
+def make(name: str) -> Attack:
+    """The attack with a small budget."""
+    cls = registry.find("attacks", name)
+    small = {"pgd": {"steps": 6}, "bim": {"steps": 6}, "apgd": {"steps": 8, "restarts": 2}, "square": {"steps": 20}}
+    return Ensemble((Pgd(5), Square(10))) if cls is Ensemble else cls(**small.get(name, {}))
+
+
+def run(attack: Attack, encoder: Encoder, x: Tensor, ball: Ball, objective=DRIFT, ids=IDS, seed=0, readouts=()):
+    with torch.no_grad():
+        clean = encoder(x)
+    goal = objective.pursue(encoder, clean, clean.roll(1, 0))
+    encoder.passes = Passes()
+    return attack(goal, x, ball, Rng(seed, ids=tuple(ids)), readouts), clean
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("ball", BALLS, ids=lambda b: type(b).__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_stays_in_ball_and_box_and_reports_truly(name, ball, objective, tiny, edges) -> None:
+    attack = make(name)
+    found, clean = run(attack, tiny, edges, ball, objective, readouts=(0, attack.steps))
+    assert tiny.passes == attack.passes * len(edges)
+    for step in (0, attack.steps):
+        x = found.images[step]
+        assert float(ball.size(x - edges).max()) <= ball.radius + 1e-6
+        assert x.min() >= 0
+        assert x.max() <= 1
+        with torch.no_grad():
+            torch.testing.assert_close(tiny(x), found.reps[step], rtol=1e-4, atol=1e-5)
+    if not objective.batchwise:  # batch-wise values depend on the other images, which move too
+        value = objective(found.reps[attack.steps], clean, clean.roll(1, 0))
+        torch.testing.assert_close(value, found.values[-1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=lambda b: type(b).__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_same_result_in_any_batch(name, ball, tiny, edges) -> None:
+    attack = make(name)
+    whole, _ = run(attack, tiny, edges, ball)
+    again, _ = run(attack, tiny, edges, ball)
+    assert torch.equal(whole.images[attack.steps], again.images[attack.steps])
+    order = [6, 1, 3]
+    some, _ = run(attack, tiny, edges[order], ball, ids=[IDS[i] for i in order])
+    # Rounding may flip the sign of a vanishing gradient, so values are compared, not pixels.
+    torch.testing.assert_close(some.values[-1], whole.values[-1][order], rtol=1e-3, atol=1e-4)
+    other, _ = run(attack, tiny, edges, ball, seed=1)
+    assert not torch.equal(other.images[attack.steps], whole.images[attack.steps])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_finds_more_than_chance(name, tiny, edges) -> None:
+    ball = BALLS[0]
+    found, clean = run(make(name), tiny, edges, ball)
+    with torch.no_grad():
+        chance = (tiny(ball.sample(edges, Rng(9, ids=IDS))) - clean).norm(dim=1)
+    assert (found.values[-1] > chance).double().mean() > 0.9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_leaves_the_encoder_and_the_images_alone(name, tiny, edges) -> None:
+    before, x = tiny.take_fingerprint(), edges.clone()
+    run(make(name), tiny, edges, BALLS[0])
+    assert tiny.take_fingerprint() == before
+    assert torch.equal(x, edges)
+    assert all(p.grad is None for p in tiny.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_readouts_out_of_range_are_refused(name, tiny, edges) -> None:
+    attack = make(name)
+    with pytest.raises(HoldfastError, match="read-outs"):
+        run(attack, tiny, edges, BALLS[0], readouts=(attack.steps + 1,))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_encoder_without_gradient_is_refused_or_attacked_without(name, edges) -> None:
+    class Detached(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.detach().flatten(1)
+
+    encoder, attack = Encoder(Detached(), mean=0, std=1), make(name)
+    if isinstance(attack, Square):
+        found, _ = run(attack, encoder, edges, BALLS[0])
+        assert (found.values[-1] > 0).all()
+    else:
+        with pytest.raises(HoldfastError, match="no gradient"):
+            run(attack, encoder, edges, BALLS[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nan_is_an_error_not_a_number(name, edges) -> None:
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x.flatten(1) - 2).log()
+
+    encoder = Encoder(Broken(), mean=0, std=1)
+    with pytest.raises(HoldfastError, match="not finite"):
+        run(make(name), encoder, edges, BALLS[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prefixes_of_a_trajectory_are_its_readouts(name, tiny, edges) -> None:
+    attack = registry.find("attacks", name)(**({"steps": 8, "step_size": 0.01} if name in ("pgd", "bim") else {}))
+    part = attack.until(3)
+    assert attack.root() == part.root()
+    if part == attack:
+        return
+    whole, _ = run(attack, tiny, edges, BALLS[0], readouts=(3, 8))
+    short, _ = run(part, tiny, edges, BALLS[0])
+    assert torch.equal(whole.images[3], short.images[3])

@@ -1,0 +1,109 @@
+"""Every part of every kind: found by name, described, and the same after a round trip through JSON."""
+
+import dataclasses
+import inspect
+import json
+
+import pytest
+
+from holdfast import registry
+from holdfast.core import Attack, Check, HoldfastError, Measure, Objective, Observation, Threat
+from holdfast.objectives.loss import Loss
+
+BASES = {
+    "threats": Threat,
+    "objectives": Objective,
+    "attacks": Attack,
+    "observations": Observation,
+    "measures": Measure,
+    "checks": Check,
+}
+PARTS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
+
+
+def example(kind: str, name: str) -> object:
+    cls = registry.find(kind, name)
+    return cls(function=lambda reps, clean, target: reps.sum(1)) if cls is Loss else cls()
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_part_is_a_described_frozen_dataclass(kind: str, name: str) -> None:
+    cls = registry.find(kind, name)
+    assert issubclass(cls, BASES[kind])
+    assert dataclasses.is_dataclass(cls)
+    assert cls.__dataclass_params__.frozen
+    assert cls.__name__ == "".join(word.capitalize() for word in name.split("_"))
+    assert registry.part_name(cls) == name
+    doc = inspect.getdoc(cls)
+    assert doc
+    own = [f.name for f in dataclasses.fields(cls) if f.name in cls.__annotations__]
+    inherited = "".join(inspect.getdoc(base) or "" for base in cls.__mro__)
+    for field in own:
+        assert f"{field}:" in inherited, f"{name}: parameter {field} is not described"
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_part_survives_json(kind: str, name: str) -> None:
+    part = example(kind, name)
+    if isinstance(part, Loss):
+        with pytest.raises(HoldfastError, match="no JSON form"):
+            registry.spec(part)
+        return
+    data = json.loads(json.dumps(registry.spec(part)))
+    assert registry.build(data) == part
+    assert hash(registry.build(data)) == hash(part)
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_unknown_parameter_is_named(kind: str, name: str) -> None:
+    with pytest.raises(HoldfastError, match="unknown parameter"):
+        registry.build({"kind": kind, "name": name, "no_such": 1})
+
+
+def test_unknown_name_suggests() -> None:
+    with pytest.raises(HoldfastError, match="did you mean 'breakaway_risk'"):
+        registry.find("measures", "breakaway_rsk")
+    with pytest.raises(HoldfastError, match="unknown kind"):
+        registry.names("gadgets")
+
+
+@pytest.mark.parametrize("name", registry.names("measures"))
+def test_measures_say_what_they_mean(name: str) -> None:
+    measure = registry.find("measures", name)()
+    assert measure.better in ("lower", "higher")
+    assert measure.unit in ("share", "ratio", "similarity")
+    assert measure.question.endswith("?")
+    for text in (measure.how_to_read, measure.reference, measure.column):
+        assert text
+
+
+@pytest.mark.parametrize("name", registry.names("observations"))
+def test_observations_join_with_themselves(name: str) -> None:
+    observation = registry.find("observations", name)()
+    joined = observation.join(observation)
+    assert joined.key() == observation.key()
+    assert joined.passes == observation.passes
+
+
+def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Point:
+        name = "foreign"
+
+        def load(self) -> type:
+            return Foreign
+
+    @dataclasses.dataclass(frozen=True)
+    class Foreign(registry.find("threats", "linf")):
+        """A ball from another package."""
+
+    for cached in (registry.names, registry.find, registry._outside, registry._name_of):
+        cached.cache_clear()
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "holdfast.threats" else [])
+    try:
+        assert "foreign" in registry.names("threats")
+        part = registry.build({"kind": "threats", "name": "foreign", "radius": 0.2})
+        assert isinstance(part, Foreign)
+        assert registry.spec(part) == {"kind": "threats", "name": "foreign", "radius": 0.2}
+    finally:
+        for cached in (registry.names, registry.find, registry._outside, registry._name_of):
+            cached.cache_clear()
