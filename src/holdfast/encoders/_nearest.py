@@ -11,7 +11,6 @@ def nearest(what: str, name: str, known: Iterable[str]) -> HoldfastError:
     names = list(known)
     if len(names) <= 20:
         return unknown(what, name, names)
-    close = get_close_matches(name, names, n=8, cutoff=0.3) or names[:8]
-    return HoldfastError(
-        f"unknown {what} {name!r}; did you mean {close[0]!r}? nearest of {len(names)}: {', '.join(close)}"
-    )
+    close = get_close_matches(name, names, n=8, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return HoldfastError(f"unknown {what} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")

@@ -23,7 +23,7 @@ class _Block(nn.Module):
 
     def forward(self, x: Tokens) -> Tokens:
         batch, tokens, dim = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(self.norm1(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         attended = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, tokens, dim))
         return x + self.mlp(self.norm2(x))
@@ -67,5 +67,5 @@ class SmallViT(nn.Module):
     def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch dim"]:
         """Map normalised images [B, 3, image, image] to [B, dim]."""
         tokens = self.patch(x).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.cls.expand(len(x), -1, -1), tokens], dim=1) + self.position
+        tokens = torch.cat([self.cls.expand(x.shape[0], -1, -1), tokens], dim=1) + self.position
         return self.norm(self.blocks(self.dropout(tokens)))[:, 0]

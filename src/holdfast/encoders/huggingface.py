@@ -1,7 +1,10 @@
 """`hf:` vision models of the Hugging Face hub or of a local folder, through transformers."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +17,7 @@ from holdfast.encoders._hf_processor import preprocessing
 from holdfast.encoders._layer import POOLS
 from holdfast.encoders._options import Common, read
 from holdfast.encoders._packages import optional
-from holdfast.encoders._weights import fetching, fill, no_pickle, read_safetensors, seeded
+from holdfast.encoders._weights import fetching, no_pickle, read_safetensors, seeded
 from holdfast.errors import HoldfastError
 from holdfast.spec_string import Options, boolean, take
 
@@ -58,7 +61,7 @@ def _is_dual(model: Any) -> bool:
 
 
 def _is_mae(model: Any) -> bool:
-    return hasattr(model.config, "mask_ratio")
+    return model.config.model_type == "vit_mae"
 
 
 def open(name: str, options: Options) -> Encoder:
@@ -76,7 +79,12 @@ def open(name: str, options: Options) -> Encoder:
     trust = take(options, "trust_remote_code", boolean, False)
     common = read(options, pools=("pooler", *POOLS))
     transformers = optional("transformers", "transformers", "hf", options.spec)
-    with seeded(common.seed), fetching(options.spec), no_pickle():
+    local = Path(name).expanduser().is_dir()
+    if name.startswith((".", "/", "~")) and not local:
+        raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
+    name = str(Path(name).expanduser()) if local else name
+    bars = _without_bars(transformers) if local else nullcontext()
+    with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
         processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
         model, missing = _model(transformers, name, common, trust)
     untrained = {key for key in missing if key.split(".")[0] == "pooler"}
@@ -107,16 +115,29 @@ def open(name: str, options: Options) -> Encoder:
 
 def _model(transformers: Any, name: str, common: Common, trust: bool) -> tuple[Any, list[str]]:
     """Return (model in float32, names of parameters that the weights lack)."""
+    auto, asked = transformers.AutoModel, {"trust_remote_code": trust}
     if common.weights == "default":
-        model, info = transformers.AutoModel.from_pretrained(
-            name, use_safetensors=True, trust_remote_code=trust, output_loading_info=True
-        )
-        return model.float(), sorted(info["missing_keys"])
-    config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust)
-    model = transformers.AutoModel.from_config(config, trust_remote_code=trust)
-    if common.weights != "random":
-        fill(model, read_safetensors(common.weights)[0], f"weights file {common.weights!r}")
-    return model.float(), []
+        model, info = auto.from_pretrained(name, use_safetensors=True, output_loading_info=True, **asked)
+    else:
+        config = transformers.AutoConfig.from_pretrained(name, **asked)
+        model, info = auto.from_config(config, **asked), {"missing_keys": []}
+        if common.weights != "random":  # through transformers, which knows older names of parameters
+            state, _ = read_safetensors(common.weights)
+            model, info = type(model).from_pretrained(None, config=config, state_dict=state, output_loading_info=True)
+    return model.float(), sorted(info["missing_keys"])
+
+
+@contextmanager
+def _without_bars(transformers: Any) -> Iterator[None]:
+    """Hold back transformers' progress bars, which show even for a folder that loads in an instant."""
+    log = transformers.utils.logging
+    shown = log.is_progress_bar_enabled()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            log.enable_progress_bar()
 
 
 def _representation(common: Common, untrained: bool, spec: str) -> tuple[str | None, str | None]:

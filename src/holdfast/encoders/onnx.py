@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from holdfast.encoder import Encoder, Geometry
 from holdfast.encoders._assemble import Preprocessing, assemble
+from holdfast.encoders._onnx_lower import lowered
 from holdfast.encoders._options import read
 from holdfast.encoders._packages import optional
 from holdfast.encoders._weights import first_line
@@ -41,6 +42,7 @@ def open(name: str, options: Options) -> Encoder:
     output = take(options, "output", str, None)
     common = read(options)
     onnx = optional("onnx", "onnx", "onnx", options.spec)
+    optional("onnx.inliner", "onnx", "onnx", options.spec)
     onnx2torch = optional("onnx2torch", "onnx2torch", "onnx", options.spec)
     if common.weights != "default":
         raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=")
@@ -52,7 +54,9 @@ def open(name: str, options: Options) -> Encoder:
     except Exception as error:  # protobuf and onnx raise errors of their own
         raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
     try:
-        graph = onnx2torch.convert(proto)
+        graph = onnx2torch.convert(lowered(proto, onnx))
+    except HoldfastError:
+        raise
     except Exception as error:
         raise HoldfastError(f"{name!r}: onnx2torch cannot convert it: {first_line(error)}") from error
     outputs = [value.name for value in proto.graph.output]
