@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from jaxtyping import install_import_hook
 from torch import nn
 
-from holdfast.core import Encoder
+install_import_hook("holdfast", "typechecker.check")  # before the first import of holdfast
+
+from holdfast.core import Encoder  # noqa: E402
 
 
 @pytest.fixture(scope="session")

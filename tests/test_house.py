@@ -12,8 +12,8 @@ import holdfast
 ROOT = Path(holdfast.__file__).parent
 
 LAYERS: list[set[str]] = [
-    {"errors", "spec_string", "torchvision_guard"},
-    {"encoder", "rng"},
+    {"errors", "rng", "torchvision_guard"},
+    {"encoder", "spec_string"},
     {"core"},
     {"registry", "divergences", "statistics"},
     {"neighbours"},

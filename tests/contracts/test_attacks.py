@@ -10,6 +10,7 @@ from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
 from holdfast.core import Attack, Ball, Encoder, HoldfastError, Passes, Rng
 from holdfast.objectives.loss import Loss
+from holdfast.objectives.untargeted import Untargeted
 
 IDS = tuple("abcdefgh")
 NAMES = registry.names("attacks")

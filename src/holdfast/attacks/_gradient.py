@@ -22,20 +22,31 @@ def climb(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
                 "differentiable); use a gradient-free attack such as square"
             )
         (gradient,) = torch.autograd.grad(values.sum(), x)
-    if not (torch.isfinite(gradient).all() and torch.isfinite(values).all()):
-        bad = int((~(torch.isfinite(gradient.flatten(1)).all(1) & torch.isfinite(values))).sum())
-        raise HoldfastError(
-            f"the objective or its gradient is not finite for {bad} of {len(x)} images; "
-            "check the encoder's weights and its precision"
-        )
+    _check_finite(values, gradient)
     return values.detach(), reps.detach(), gradient
 
 
 @torch.no_grad()
 def look(goal: Goal, x: Images) -> tuple[PerImage, Reps]:
-    """Return the goal's values and the representations at x, without a gradient."""
+    """Return the goal's values and the representations at x, without a gradient.
+
+    Raises:
+        HoldfastError: a value that is not finite.
+    """
     values, reps = goal(x)
+    _check_finite(values)
     return values, reps
+
+
+def _check_finite(values: PerImage, gradient: Images | None = None) -> None:
+    finite = torch.isfinite(values)
+    if gradient is not None:
+        finite = finite & torch.isfinite(gradient.flatten(1)).all(1)
+    if not finite.all():
+        raise HoldfastError(
+            f"the objective or its gradient is not finite for {int((~finite).sum())} of {len(values)} images; "
+            "check the encoder's weights and its precision"
+        )
 
 
 def pick(better: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:

@@ -76,16 +76,16 @@ def checks(attack: Attack, ball: Ball, examined: int, queries: int) -> tuple[Che
 
 def quick(ball: Ball) -> Profile:
     """A first look: one attack of 20 steps in each direction."""
-    attack, reads = Pgd(20), (5, 10, 20)
+    attack = Pgd(20)
     return Profile(
         "a first look: PGD of 20 steps, 128 images attacked in a population of 512",
         (
-            UniversalQuantile(attack, ball, readouts=reads),
-            CosineToSelf(attack, ball, readouts=reads),
+            UniversalQuantile(attack, ball),
+            CosineToSelf(attack, ball),
             BreakawayRisk(attack, ball),
             NearestNeighbourAccuracy(attack, ball),
-            RelativeQuantile(attack, ball, readouts=reads),
-            CosineToTarget(attack, ball, readouts=reads),
+            RelativeQuantile(attack, ball),
+            CosineToTarget(attack, ball),
             OverlapRisk(attack, ball),
             AdversarialMargin(attack, ball),
         ),
@@ -97,17 +97,17 @@ def quick(ball: Ball) -> Profile:
 
 def standard(ball: Ball) -> Profile:
     """The default for a decision: parameter-free attacks, and the strongest of three where it matters."""
-    attack, reads = Apgd(50), (5, 10, 30, 50)
+    attack = Apgd(50)
     strongest = Ensemble((Apgd(50), Pgd(50), Square(200)))
     return Profile(
         "for a decision: APGD of 50 steps, risks by the strongest of three attacks, 500 of 2,000 images attacked",
         (
-            UniversalQuantile(attack, ball, readouts=reads),
-            CosineToSelf(attack, ball, readouts=reads),
+            UniversalQuantile(attack, ball),
+            CosineToSelf(attack, ball),
             BreakawayRisk(strongest, ball),
             NearestNeighbourAccuracy(strongest, ball),
-            RelativeQuantile(attack, ball, readouts=reads),
-            CosineToTarget(attack, ball, readouts=reads),
+            RelativeQuantile(attack, ball),
+            CosineToTarget(attack, ball),
             OverlapRisk(attack, ball),
             AdversarialMargin(attack, ball),
         ),
@@ -119,16 +119,15 @@ def standard(ball: Ball) -> Profile:
 
 def paper(ball: Ball) -> Profile:
     """The label-free rows of Table 5: U-PGD with α .001 at both radii, ℓ2, ℓ∞ and cosine, the last iterate."""
-    reads = (5, 10, 30, 50)
     long, short, middle = (Pgd(steps, 0.001, keep="last") for steps in (50, 10, 25))
     twice = type(ball)(2 * ball.radius)  # pyright: ignore[reportCallIssue]
     measures: list[Measure] = []
     for where in (ball, twice):
         for divergence in ("l2", "linf"):
-            measures.append(UniversalQuantile(long, where, divergence=divergence, readouts=reads))
-            measures.append(RelativeQuantile(long, where, divergence=divergence, readouts=reads))
-        measures.append(CosineToSelf(long, where, readouts=reads))
-        measures.append(CosineToTarget(long, where, readouts=reads))
+            measures.append(UniversalQuantile(long, where, divergence=divergence))
+            measures.append(RelativeQuantile(long, where, divergence=divergence))
+        measures.append(CosineToSelf(long, where))
+        measures.append(CosineToTarget(long, where))
     measures += [
         BreakawayRisk(middle, ball),
         NearestNeighbourAccuracy(middle, ball),

@@ -29,8 +29,8 @@ class AttackMeasure(Measure):
         ball: where, in pixels of a [0, 1] image.
         objective: what the adversary maximises; each measure fixes its kind, its divergence is free.
         divergence: how representations are compared afterwards; it need not be that of the objective.
-        readouts: step counts of the attack at which the measure is reported; the last one is the headline. The last
-            step when empty.
+        readouts: step counts of the attack at which the measure is reported; the last one is the headline. When empty,
+            the measure's usual ones as far as the attack goes, and its last step.
     """
 
     attack: Attack = Pgd(25, 0.001, keep="last")
@@ -40,6 +40,7 @@ class AttackMeasure(Measure):
     readouts: tuple[int, ...] = ()
 
     targeted: ClassVar[bool] = False
+    usual: ClassVar[tuple[int, ...]] = ()
 
     def __post_init__(self) -> None:
         find_divergence(self.divergence)
@@ -60,7 +61,9 @@ class AttackMeasure(Measure):
     @property
     def steps(self) -> tuple[int, ...]:
         """The read-outs, in increasing order."""
-        return tuple(sorted(self.readouts)) or (self.attack.steps,)
+        if self.readouts:
+            return tuple(sorted(self.readouts))
+        return (*(step for step in self.usual if step < self.attack.steps), self.attack.steps)
 
     @property
     def trajectories(self) -> tuple[Attacked, ...]:

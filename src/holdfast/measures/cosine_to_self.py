@@ -20,8 +20,8 @@ class CosineToSelf(AttackMeasure):
     """
 
     attack: Attack = Pgd(50, 0.001, keep="last")
-    readouts: tuple[int, ...] = (5, 10, 30, 50)
 
+    usual = (5, 10, 30, 50)
     better = "higher"
     unit = "similarity"
     question = "How similar, by cosine, does an attacked representation stay to its own clean one?"

@@ -25,9 +25,9 @@ class CosineToTarget(AttackMeasure):
 
     attack: Attack = Pgd(50, 0.001, keep="last")
     objective: Objective = Targeted()
-    readouts: tuple[int, ...] = (5, 10, 30, 50)
 
     targeted = True
+    usual = (5, 10, 30, 50)
     better = "lower"
     unit = "similarity"
     question = "How similar, by cosine, can an attack make an image's representation to that of another image?"

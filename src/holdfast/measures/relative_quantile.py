@@ -27,9 +27,9 @@ class RelativeQuantile(AttackMeasure):
 
     attack: Attack = Pgd(50, 0.001, keep="last")
     objective: Objective = Targeted()
-    readouts: tuple[int, ...] = (5, 10, 30, 50)
 
     targeted = True
+    usual = (5, 10, 30, 50)
     better = "higher"
     unit = "share"
     question = (

@@ -22,8 +22,8 @@ class UniversalQuantile(AttackMeasure):
     """
 
     attack: Attack = Pgd(50, 0.001, keep="last")
-    readouts: tuple[int, ...] = (5, 10, 30, 50)
 
+    usual = (5, 10, 30, 50)
     better = "lower"
     unit = "share"
     question = "How large is the drift that an attack causes, among the distances between different images?"

@@ -1,0 +1,206 @@
+"""Every measure and every check, inside a small audit: tables, scores, verdicts, passes."""
+
+import math
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import nn
+
+from holdfast import registry
+from holdfast.attacks.apgd import Apgd
+from holdfast.attacks.ensemble import Ensemble
+from holdfast.attacks.pgd import Pgd
+from holdfast.attacks.square import Square
+from holdfast.audit.plan import Plan
+from holdfast.audit.run import run_audit
+from holdfast.core import Check, Encoder, Measure
+from holdfast.data.arrays import Arrays
+
+IMAGES, ATTACKED = 30, 14
+
+
+def measure(name: str) -> Measure:
+    return registry.find("measures", name)(attack=Pgd(4), readouts=(2, 4))
+
+
+def check(name: str) -> Check:
+    small = {
+        "steps_converged": {"attack": Pgd(4)},
+        "stronger_attack": {"attack": Pgd(4), "stronger": Apgd(8), "examined": 5},
+        "masking": {"attack": Pgd(4), "free": Square(20), "examined": 5},
+        "large_radius": {"attack": Pgd(4), "examined": 5},
+    }
+    return registry.find("checks", name)(**small.get(name, {}))
+
+
+MEASURES = registry.names("measures")
+CHECKS = registry.names("checks")
+
+
+def audit(folder: Path, encoder: Encoder, x: torch.Tensor, **plan) -> dict:
+    chosen = {"measures": tuple(map(measure, MEASURES)), "checks": tuple(map(check, CHECKS))} | plan
+    asked = Plan(("it",), "arrays", images=IMAGES, attacked=ATTACKED, **{"batch_size": 8, **chosen})
+    return run_audit(asked, folder, encoders={"it": encoder}, source=Arrays(x))
+
+
+@pytest.fixture(scope="module")
+def pictures() -> torch.Tensor:
+    return torch.rand(IMAGES, 1, 8, 8, generator=torch.Generator().manual_seed(5))
+
+
+def network(seed: int = 0) -> Encoder:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 12))
+    return Encoder(net, mean=0.5, std=0.5, origin={"normalisation": "a test"})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, pictures: torch.Tensor) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("audit")
+    return folder, audit(folder, network(), pictures)
+
+
+def test_nothing_failed_and_passes_are_as_predicted(run) -> None:
+    _, record = run
+    (entry,) = record["encoders"]
+    assert record["failures"] == []
+    for observation in entry["observations"]:
+        assert observation["passes"] == observation["predicted"], observation["title"]
+    passes = entry["passes"]
+    assert {k: passes[k] for k in ("forward", "backward")} == passes["predicted"]
+    assert passes["alone"]["forward"] > passes["measures"]["forward"]
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_measure_gives_scores_with_intervals_and_a_table(name: str, run) -> None:
+    folder, record = run
+    entry = record["encoders"][0]["measures"][name]
+    assert entry["error"] is None
+    table = pq.read_table(folder / entry["table"])
+    assert table.column_names[0] == "id"
+    assert table.num_rows in (IMAGES, ATTACKED)
+    assert entry["column"] in table.column_names
+    assert entry["headline"] == list(entry["scores"])[-1] == "4 steps"
+    assert "2 steps" in entry["scores"]
+    for score in entry["scores"].values():
+        assert score["low"] <= score["value"] <= score["high"]
+        assert score["low"] < score["high"] or name == "universal_quantile"  # few pairs: quantiles are tied
+        assert score["n"] > 0
+        assert score["interval"]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_check_gives_a_verdict(name: str, run) -> None:
+    entry = run[1]["encoders"][0]["checks"][name]
+    assert entry["status"] in ("pass", "warn", "fail")
+    assert entry["finding"]
+    assert entry["meaning"].endswith((".", "?"))
+    expected = check(name).passes
+    examined = getattr(check(name), "examined", 0)
+    assert entry["passes"]["forward"] == expected.forward * examined
+    assert entry["passes"]["backward"] == expected.backward * examined
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_measure_depends_on_neither_batch_size_nor_company(name: str, run, pictures, tmp_path) -> None:
+    alone = audit(tmp_path, network(), pictures, measures=(measure(name),), checks=(), batch_size=ATTACKED + 1)
+    here = alone["encoders"][0]["measures"][name]["scores"]
+    there = run[1]["encoders"][0]["measures"][name]["scores"]
+    for key in there:
+        assert math.isclose(here[key]["value"], there[key]["value"], rel_tol=0.05, abs_tol=0.02)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_measure_takes_an_ensemble(name: str, pictures, tmp_path) -> None:
+    part = registry.find("measures", name)(attack=Ensemble((Pgd(3), Square(6))))
+    record = audit(tmp_path, network(), pictures, measures=(part,), checks=())
+    entry = record["encoders"][0]
+    assert record["failures"] == []
+    assert entry["measures"][name]["headline"] == "strongest"
+    assert len(entry["observations"]) == 3
+
+
+def test_usual_readouts_follow_the_attack() -> None:
+    cls = registry.find("measures", "universal_quantile")
+    assert cls(attack=Pgd(50)).steps == (5, 10, 30, 50)
+    assert cls(attack=Pgd(20)).steps == (5, 10, 20)
+    assert cls(attack=Pgd(3)).steps == (3,)
+    assert cls(attack=Pgd(20), readouts=(7,)).steps == (7,)
+
+
+class Constant(nn.Module):
+    """Maps every image to one vector."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1)[:, :4] * 0 + 1
+
+
+def test_a_constant_encoder_gets_defined_values_and_a_failed_check(pictures, tmp_path) -> None:
+    record = audit(tmp_path, Encoder(Constant(), mean=0, std=1), pictures)
+    entry = record["encoders"][0]
+    value = {name: m["scores"]["4 steps"]["value"] for name, m in entry["measures"].items()}
+    assert value["universal_quantile"] == 1
+    assert value["breakaway_risk"] == 0
+    assert value["nearest_neighbour_accuracy"] == 1
+    assert value["overlap_risk"] == 0
+    assert value["relative_quantile"] is None
+    assert value["adversarial_margin"] is None
+    assert "undefined" in entry["measures"]["relative_quantile"]["scores"]["4 steps"]["note"]
+    assert entry["checks"]["collapse"]["status"] == "fail"
+    assert entry["checks"]["gradient_health"]["status"] == "fail"
+    assert entry["checks"]["large_radius"]["status"] == "fail"
+
+
+class Coupled(nn.Module):
+    """Subtracts the mean of the batch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1) - x.flatten(1).mean(0)
+
+
+class Random(nn.Module):
+    """Adds noise."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1) + 0.1 * torch.randn(len(x), 64)
+
+
+class Counting(nn.Module):
+    """Has a buffer that moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen += len(x)
+        return x.flatten(1)
+
+
+class Masked(nn.Module):
+    """Rounds its input, so that gradients (straight through a tiny slope) say nothing."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.flatten(1) * 8).round() + 1e-4 * torch.sin(1e4 * x.flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "status"),
+    [
+        (Coupled(), "batch_independence", "fail"),
+        (Random(), "frozen", "fail"),
+        (Counting(), "frozen", "fail"),
+        (Masked(), "masking", "fail"),
+    ],
+)
+def test_checks_catch_what_they_are_for(module, name, status, pictures, tmp_path) -> None:
+    record = audit(tmp_path, Encoder(module, mean=0, std=1), pictures)
+    assert record["encoders"][0]["checks"][name]["status"] == status
+
+
+def test_dark_images_are_noticed(pictures, tmp_path) -> None:
+    record = audit(tmp_path, network(), pictures / 255)
+    assert record["encoders"][0]["checks"]["input_range"]["status"] == "fail"
