@@ -36,7 +36,7 @@ def lowered(model: Any, onnx: Any) -> Any:
         if versions[0].version > _OPSET and node.domain in ("", "ai.onnx"):
             _lower(node, constants, onnx)
     versions[0].version = min(versions[0].version, _OPSET)
-    return model
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)  # onnx2torch reads the widths of layer norms there
 
 
 def _fold_identities(graph: Any) -> None:

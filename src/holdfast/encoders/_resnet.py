@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 Maps = Float[Tensor, "batch channel height width"]
+NewMaps = Float[Tensor, "batch new_channel new_height new_width"]
 
 
 class _PadShortcut(nn.Module):
@@ -17,7 +18,7 @@ class _PadShortcut(nn.Module):
         super().__init__()
         self.pad = new_channels // 2
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: Maps) -> NewMaps:
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.pad, self.pad))
 
 
@@ -36,7 +37,7 @@ class _Block(nn.Module):
                 else nn.Sequential(nn.Conv2d(before, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width))
             )
 
-    def forward(self, x: Maps) -> Maps:
+    def forward(self, x: Maps) -> NewMaps:
         out = F.relu(self.bn1(self.conv1(x)))
         return F.relu(self.bn2(self.conv2(out)) + self.downsample(x))
 

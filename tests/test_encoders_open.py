@@ -1,0 +1,185 @@
+import importlib.util
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from holdfast.encoders import SOURCES, doctor, open_encoder
+from holdfast.encoders._networks import NETWORKS
+from holdfast.errors import HoldfastError
+
+BAD = {
+    "digits-simclr": "names no source: expected source:name",
+    "zo:cnn_a_mnist": "unknown encoder source 'zo'; did you mean 'zoo'",
+    "zoo:cnn_a_mnist?sed=1": "did you mean 'seed'",
+    "zoo:cnn_a_mnist?seed=one": "seed=one is not usable",
+    "zoo:cnn_a_mnist?mean=0.5": "expected mean and std together",
+    "zoo:cnn_a_mnist?mean=a&std=b": "mean=a is not usable",
+    "zoo:cnn_a_mnist?mean=0&std=0": "positive stds",
+    "zoo:cnn_a_mnist?mean=0,0,0&std=1,1,1": "takes 1 channels, given in the spec has 3 means",
+    "zoo:cnn_a_mnist?size=0": "size=0 is not usable",
+    "zoo:cnn_a_mnist?size=40": r"fails on images \[1, 40, 40\]",
+    "zoo:cnn_a_mnist?pool=sum": "expected one of avg, cls, mean, flatten, none",
+    "zoo:cnn_a_mnist?weights=absent.safetensors": "'absent.safetensors' does not exist",
+    "absent.safetensors?mean=0&std=1": "'absent.safetensors' does not exist",
+    "absent.onnx?mean=0&std=1": "'absent.onnx' does not exist",
+    "file:absent.safetensors?arch=cnn_a_mnst": "did you mean 'cnn_a_mnist'",
+    "file:absent.safetensors?weights=random": "file: is itself the weights",
+    "py:nowhere_to_be_found": "expected py:package.module:factory",
+    "py:nowhere_to_be_found:make": "No module named 'nowhere_to_be_found'",
+    "py:holdfast.encoders:open_encodr": "did you mean 'open_encoder'",
+}
+
+
+@pytest.mark.parametrize("spec", BAD)
+def test_bad_specs(spec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_file(NETWORKS["cnn_a_mnist"].build().state_dict(), "some.safetensors")
+    with pytest.raises(HoldfastError, match=BAD[spec]) as caught:
+        open_encoder(spec.replace("file:absent", "file:some"))
+    assert "\n" not in str(caught.value)
+
+
+def test_names_and_labels():
+    assert open_encoder("zoo:digits_cnn?seed=1").name == "zoo:digits_cnn?seed=1"
+    assert open_encoder("zoo:digits_cnn?label=mine").name == "mine"
+    assert set(SOURCES) == {"zoo", "file", "py", "onnx", "torchvision", "timm", "hf", "openclip"}
+
+
+# --- weights in files ---------------------------------------------------------------------------
+
+
+def weights(name="cnn_a_mnist"):
+    torch.manual_seed(0)
+    return NETWORKS[name].build().state_dict()
+
+
+def test_file_recognises_the_architecture(tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file(weights(), path)
+    by_path, by_source = (
+        open_encoder(f"{path}?mean=0&std=1"),
+        open_encoder(f"file:{path}?arch=cnn_a_mnist&mean=0&std=1"),
+    )
+    assert by_path.fingerprint == by_source.fingerprint
+    assert "only zoo network" in str(by_path.origin["architecture"])
+    assert "given" in str(by_source.origin["architecture"])
+    assert open_encoder(f"zoo:cnn_a_mnist?weights={path}&mean=0&std=1").fingerprint == by_path.fingerprint
+    with pytest.raises(HoldfastError, match=r"holds no mean and std; give them.*mean=0&std=1"):
+        open_encoder(str(path))
+    with pytest.raises(HoldfastError, match=r"0.weight is \[16, 1, 4, 4\] where \[16, 3, 4, 4\]"):
+        open_encoder(f"file:{path}?arch=cnn_a_cifar&mean=0&std=1")
+
+
+def test_file_says_its_own_normalisation(tmp_path):
+    path = tmp_path / "w.safetensors"
+    save_file(weights("base_cifar"), path, {"mean": "0.5,0.4,0.3", "std": "0.2,0.2,0.1"})
+    encoder = open_encoder(str(path))
+    assert (encoder.mean, encoder.std) == ([0.5, 0.4, 0.3], [0.2, 0.2, 0.1])
+    assert encoder.origin["normalisation"] == f"metadata of {path}"
+    other = open_encoder(f"{path}?mean=0&std=1")
+    assert (other.mean, other.origin["normalisation"]) == ([0.0], "given in the spec")
+    assert other.fingerprint != encoder.fingerprint
+
+
+def test_only_heads_behind_the_representation_are_dropped(tmp_path):
+    path, state = tmp_path / "w.safetensors", weights()
+    save_file({**state, "6.weight": torch.rand(10, 100), "6.bias": torch.rand(10)}, path)
+    encoder = open_encoder(f"{path}?mean=0&std=1")
+    assert encoder.origin["dropped"] == "head behind the representation: 6.bias, 6.weight"
+    save_file({**state, "6.weight": torch.rand(10, 99)}, path)  # reads something else
+    with pytest.raises(HoldfastError, match="no zoo network fits its tensors; give"):
+        open_encoder(f"{path}?mean=0&std=1")
+    with pytest.raises(HoldfastError, match=r"6.weight is extra"):
+        open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
+    save_file({**state, "1.weight": torch.rand(16)}, path)  # in front of it
+    with pytest.raises(HoldfastError, match=r"1.weight is extra"):
+        open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
+    save_file({key: value for key, value in state.items() if key != "0.bias"}, path)
+    with pytest.raises(HoldfastError, match=r"0.bias is missing"):
+        open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
+
+
+def test_other_formats_are_refused(tmp_path):
+    torch.save(weights(), tmp_path / "w.pt")
+    with pytest.raises(HoldfastError, match=r"is not a safetensors file .*save_file\(state_dict"):
+        open_encoder(f"file:{tmp_path}/w.pt?mean=0&std=1")
+
+
+def test_all_published_checkpoints_load(shared):
+    files = sorted((shared / "data/encoders").glob("*.safetensors"))
+    assert len(files) == 11
+    for file in files:
+        encoder = open_encoder(f"{file}?mean=0&std=1")
+        assert encoder.geometry is not None
+        x = torch.rand(3, encoder.geometry.channels, *encoder.geometry.size, requires_grad=True)
+        reps = encoder(x)
+        assert reps.shape == (3, 64 if "resnet20" in file.name else 100)
+        dropped = {key for key in load_file(file) if key.startswith(("linear.", "6.", "7."))}
+        dropped &= {key for key in load_file(file) if "linear" in file.name or key.startswith("linear.")}
+        dropped -= {"6.weight", "6.bias"} if "cnn_b" in file.name else set()
+        assert str(encoder.origin.get("dropped", "")).endswith(", ".join(sorted(dropped)))
+        (gradient,) = torch.autograd.grad(reps.square().sum(), x)
+        assert gradient.abs().sum() > 0
+
+
+# --- your own code ------------------------------------------------------------------------------
+
+CODE = """
+import torch
+from torch import nn
+from holdfast.encoder import Encoder
+def module(): return nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
+def encoder(): return Encoder(module(), mean=0.5, std=0.25, name="theirs", origin={"weights": "mine"})
+def number(): return 7
+def broken(): raise KeyError("no such thing")
+"""
+
+
+def test_python_factories(tmp_path, monkeypatch):
+    (tmp_path / "holdfast_test_factory.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    spec, x = "py:holdfast_test_factory:", torch.rand(2, 3, 2, 2)
+    ready = open_encoder(f"{spec}encoder?seed=4")
+    assert (ready.mean, ready.name, ready.origin["weights"]) == ([0.5], f"{spec}encoder?seed=4", "mine")
+    assert ready(x).shape == (2, 5)
+    bare = open_encoder(f"{spec}module?mean=0.5&std=0.25&seed=4")
+    torch.testing.assert_close(bare(x), ready(x))
+    assert open_encoder(f"{spec}module?mean=0&std=1&layer=0")(x).shape == (2, 12)
+    for name, message in {
+        "module": "returns a bare module: give",
+        "number": "expected an Encoder or an nn.Module, got int",
+        "broken": "KeyError: 'no such thing'",
+        "encoder?layer=0": "has its own layer",
+    }.items():
+        with pytest.raises(HoldfastError, match=message):
+            open_encoder(spec + name)
+
+
+# --- what is installed --------------------------------------------------------------------------
+
+
+def test_absent_packages_are_named(monkeypatch):
+    monkeypatch.setattr("holdfast.encoders._packages.find_spec", lambda name: None)
+    for spec, extra in {
+        "timm:resnet18": "timm",
+        "torchvision:resnet18": "torchvision",
+        "hf:a/b": "hf",
+        "openclip:ViT-B-32": "openclip",
+        "onnx:a.onnx": "onnx",
+    }.items():
+        with pytest.raises(HoldfastError, match=rf"pip install 'holdfast\[{extra}\]'"):
+            open_encoder(spec)
+
+
+def test_doctor(monkeypatch):
+    rows = {name: (status, detail) for name, status, detail in doctor()}
+    assert set(rows) == {"torch", "torchvision", "timm", "transformers", "open_clip", "onnx2torch", "datasets"}
+    for name, (status, _) in rows.items():
+        assert status == ("ok" if importlib.util.find_spec(name) else "missing")
+    monkeypatch.setattr("holdfast.encoders._doctor.guard_torchvision", lambda: True)
+    assert "builds for CPU and CUDA are mixed" in {name: detail for name, _, detail in doctor()}["torchvision"]
+    monkeypatch.setattr("holdfast.encoders._doctor.find_spec", lambda name: None)
+    assert ("timm", "missing", "pip install 'holdfast[timm]'") in doctor()
