@@ -17,7 +17,7 @@ from holdfast.audit.subject import AuditSubject
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
 from holdfast.data import ImageSet
 from holdfast.encoders import open_encoder
-from holdfast.observations.attacked import Attacked
+from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
 
 
@@ -203,10 +203,15 @@ def _alone(measure: Measure, subject: AuditSubject) -> Passes:
 
 
 def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
-    values = subject.read(observation)["values"].double()
+    """Return the objective along the attack, in units of the median objective between an image and its partner."""
+    clean, positions = subject.read(Clean())["reps"], torch.arange(subject.attacked)
+    own, other = clean[positions], clean[partners(positions)]
+    scale = float(observation.objective(other, own, own).abs().median())
+    values = subject.read(observation)["values"].double() / (scale or 1.0)
     ends = values.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
     return {
         "title": describe(observation),
+        "scale": scale,
         "steps": list(range(values.shape[1])),
         **{name: row.tolist() for name, row in zip(("low", "median", "high"), ends, strict=True)},
     }

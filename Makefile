@@ -1,0 +1,42 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
+
+.PHONY: demo test slow check format bench clean
+
+demo: $(VENV)/installed
+	$(VENV)/bin/holdfast demo
+
+test: check
+	$(VENV)/bin/python -m pytest --durations=10
+
+slow: $(VENV)/installed-test
+	$(VENV)/bin/python -m pytest -m slow --timeout=1800
+
+check: $(VENV)/installed-test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright
+
+format: $(VENV)/installed-test
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(VENV)/installed-test
+	$(PIP) install -q -c constraints.txt -e '.[bench]'
+	$(VENV)/bin/python -m benchmarks
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/installed-test: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e '.[test]'
+	touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache

@@ -1,0 +1,219 @@
+"""Audits as users run them: killed and resumed, with failing parts, full disks and folders in the way."""
+
+import copy
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from holdfast.attacks.pgd import Pgd
+from holdfast.audit.plan import Plan, merge, named, pairs
+from holdfast.audit.profiles import profile
+from holdfast.audit.run import run_audit
+from holdfast.audit.store import StoreError
+from holdfast.core import Encoder, HoldfastError, Passes
+from holdfast.measures.breakaway_risk import BreakawayRisk
+from holdfast.measures.overlap_risk import OverlapRisk
+from holdfast.measures.universal_quantile import UniversalQuantile
+
+SMALL = [
+    "audit", "zoo:digits-simclr", "zoo:digits-supervised", "--data", "digits", "--profile", "quick", "--images", "60",
+    "--attacked", "40", "--batch-size", "8", "--eps", "0.1",
+]  # fmt: skip
+
+
+def holdfast(*arguments: str, **options) -> subprocess.Popen[str]:
+    code = "from holdfast.cli import main; main()"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def timeless(record: dict) -> dict:
+    """A record without what must differ between two runs: when, and for how long."""
+    record = copy.deepcopy(record)
+    del record["run"]
+    del record["plan"]["command"]
+    for encoder in record["encoders"]:
+        for part in (*encoder["observations"], *encoder["measures"].values()):
+            del part["seconds"]
+    return record
+
+
+def test_a_killed_audit_resumes_to_the_same_record(tmp_path: Path) -> None:
+    whole = holdfast(*SMALL, "--out", str(tmp_path / "whole"))
+    killed = holdfast(*SMALL, "--out", str(tmp_path / "killed"), start_new_session=True)
+    cache = tmp_path / "killed" / "cache"
+    deadline = time.monotonic() + 120
+    while len(list(cache.glob("*/*.safetensors"))) < 9:  # well inside the first attack
+        assert killed.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert not (tmp_path / "killed" / "record.json").exists()
+    again = holdfast(*SMALL, "--out", str(tmp_path / "killed"))
+    for run in (whole, again):
+        _, err = run.communicate(timeout=200)
+        assert run.returncode == 0, err
+    first = json.loads((tmp_path / "whole" / "record.json").read_text())
+    second = json.loads((tmp_path / "killed" / "record.json").read_text())
+    assert second["run"]["resumed_shards"] >= 8
+    assert timeless(first) == timeless(second)
+    for path in (tmp_path / "whole" / "tables").rglob("*.parquet"):
+        twin = tmp_path / "killed" / "tables" / path.relative_to(tmp_path / "whole" / "tables")
+        assert path.read_bytes() == twin.read_bytes()
+
+
+def test_ctrl_c_is_one_line_and_keeps_what_is_done(tmp_path: Path) -> None:
+    run = holdfast(*SMALL, "--out", str(tmp_path), start_new_session=True)
+    cache = tmp_path / "cache"
+    while len(list(cache.glob("*/*.safetensors"))) < 3:
+        assert run.poll() is None
+        time.sleep(0.02)
+    os.kill(run.pid, signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert err.strip() == "interrupted: what is done is stored; the same command continues"
+    assert len(list(cache.glob("*/*.safetensors"))) >= 3
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def plan(*encoders: str, **options) -> Plan:
+    measures = (UniversalQuantile(Pgd(4)), BreakawayRisk(Pgd(4)), OverlapRisk(Pgd(4)))
+    return Plan(encoders, "digits", **{"measures": measures, "images": 20, "attacked": 10, **options})
+
+
+def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
+    first = run_audit(plan("zoo:digits-simclr"), tmp_path)
+    shard = next((tmp_path / "cache").rglob("*.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:100])
+    second = run_audit(plan("zoo:digits-simclr"), tmp_path)
+    assert timeless(first) == timeless(second)
+    assert load_file(shard)
+
+
+def test_another_audit_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
+    run_audit(plan("zoo:digits-simclr"), tmp_path)
+    with pytest.raises(HoldfastError, match="another audit"):
+        run_audit(plan("zoo:digits-simclr", seed=1), tmp_path)
+    record = run_audit(plan("zoo:digits-simclr", seed=1), tmp_path, overwrite=True)
+    assert record["plan"]["seed"] == 1
+
+
+def test_a_failing_encoder_does_not_stop_the_others(tmp_path: Path) -> None:
+    record = run_audit(plan("zoo:no-such", "zoo:digits-simclr"), tmp_path)
+    bad, good = record["encoders"]
+    assert "unknown zoo encoder" in bad["error"]
+    assert good["error"] is None
+    assert good["measures"]["breakaway_risk"]["scores"]
+    assert len(record["failures"]) == 1
+
+
+def test_a_failing_measure_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self, subject):
+        raise RuntimeError("first line\nsecond line")
+
+    monkeypatch.setattr(BreakawayRisk, "observe", broken)
+    record = run_audit(plan("zoo:digits-simclr"), tmp_path)
+    measures = record["encoders"][0]["measures"]
+    assert measures["breakaway_risk"]["error"] == "RuntimeError: first line"
+    assert measures["overlap_risk"]["error"] is None
+    assert "second line" in (tmp_path / "failures.log").read_text()
+
+
+def test_a_failing_attack_fails_its_readers_only(tmp_path: Path) -> None:
+    class OnlyClean(torch.nn.Module):
+        def forward(self, x):
+            return x.detach().flatten(1)
+
+    encoder = Encoder(OnlyClean(), mean=0, std=1)
+    record = run_audit(plan("it"), tmp_path, encoders={"it": encoder})
+    (entry,) = record["encoders"]
+    assert entry["dim"] == 64
+    assert all("no gradient" in m["error"] for m in entry["measures"].values())
+    assert record["failures"]
+
+
+def test_a_full_disk_ends_the_audit_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import holdfast.audit.store as store
+
+    written, save = [], store.safetensors.torch.save_file
+
+    def fill(tensors, path, facts):
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(path)
+        save(tensors, path, facts)
+
+    monkeypatch.setattr(store.safetensors.torch, "save_file", fill)
+    with pytest.raises(StoreError, match=r"disk is full.*already stored is kept"):
+        run_audit(plan("zoo:digits-simclr", batch_size=8), tmp_path)
+    assert len(list((tmp_path / "cache").rglob("*.safetensors"))) == 2
+    monkeypatch.undo()
+    assert run_audit(plan("zoo:digits-simclr", batch_size=8), tmp_path)["run"]["resumed_shards"] == 2
+
+
+def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(StoreError, match="choose another --out"):
+        run_audit(plan("zoo:digits-simclr"), tmp_path / "taken")
+
+
+def test_out_of_memory_halves_the_batch(tmp_path: Path) -> None:
+    class Greedy(torch.nn.Module):
+        def forward(self, x):
+            if len(x) > 3:
+                raise torch.OutOfMemoryError("too much")
+            return x.flatten(1)
+
+    encoder = Encoder(Greedy(), mean=0, std=1)
+    record = run_audit(plan("it", batch_size=8), tmp_path, encoders={"it": encoder})
+    (entry,) = record["encoders"]
+    assert record["failures"] == []
+    assert {k: entry["passes"][k] for k in ("forward", "backward")} == entry["passes"]["predicted"]
+
+
+def test_numbers_depend_on_the_seed_alone(tmp_path: Path) -> None:
+    first, second, other = (
+        run_audit(plan("zoo:digits-simclr", seed=seed), tmp_path / folder)
+        for seed, folder in ((3, "a"), (3, "b"), (4, "c"))
+    )
+    assert timeless(first) == timeless(second)
+    assert timeless(first)["encoders"][0]["measures"] != timeless(other)["encoders"][0]["measures"]
+
+
+def test_the_papers_table_shares_most_passes() -> None:
+    measures = profile("paper").measures
+    union = merge((name, m.observations()) for name, m in named(measures).items())
+    together = sum((o.passes * o.images(10_000, 1000) for o in union), Passes())
+    alone = Passes()
+    for m in measures:
+        alone += sum((o.passes * o.images(10_000, 1000) for o in merge([("", m.observations())])), Passes())
+    assert len(union) == 5  # clean, and targeted and untargeted at two radii
+    assert together.total == 10_000 + 4 * 1000 * (51 + 50)
+    assert together.total <= 0.5 * alone.total
+
+
+def test_pairs_are_even() -> None:
+    assert pairs(None, 7) == 6
+    assert pairs(5, 100) == 4
+    assert pairs(50, 9) == 8
+
+
+@pytest.mark.parametrize("options", [{"images": 1}, {"attacked": 0}, {"batch_size": 0}, {"measures": ()}])
+def test_impossible_plans_are_refused(options: dict) -> None:
+    with pytest.raises(HoldfastError, match=r"expected|no measures"):
+        plan("zoo:digits-simclr", **options)
+
+
+def test_two_encoders_with_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match="one name"):
+        run_audit(plan("zoo:digits-simclr", "zoo:digits-simclr"), tmp_path)

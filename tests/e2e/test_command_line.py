@@ -1,0 +1,236 @@
+"""The command line, good and bad input, as a user types it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from holdfast import cli
+
+TINY = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run the command line in this process: exit status, stdout, stderr."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["holdfast", *arguments])
+        patch.setattr(cli, "out", cli.Console(width=200))
+        patch.setattr(cli, "err", cli.Console(stderr=True, width=200))
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run something that must fail with one clear line; return that line."""
+    code, _, err = run(capsys, *arguments)
+    assert code == 1, err
+    lines = err.strip().splitlines()
+    assert len(lines) == 1, err
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def test_audit_prints_writes_and_reports_again(capsys, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    code, out, err = run(
+        capsys, "audit", "zoo:digits-simclr", "zoo:digits-simclr-adv", "--data", "digits", "--out", str(folder), *TINY
+    )
+    assert code == 0, err
+    assert "Breakaway risk" in out
+    assert "\x1b[" not in out  # no colours when piped
+    assert (folder / "report.html").stat().st_size > 10_000
+    again, report, _ = run(capsys, "report", str(folder))
+    assert again == 0
+    assert report == out
+
+
+def test_json_is_the_record_and_nothing_else(capsys, tmp_path: Path) -> None:
+    code, out, _ = run(
+        capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", str(tmp_path), "--json", *TINY
+    )
+    assert code == 0
+    assert json.loads(out) == json.loads((tmp_path / "record.json").read_text())
+
+
+def test_a_plan_file_says_the_same(capsys, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        """
+encoders = ["zoo:digits-simclr"]
+data = "digits"
+images = 24
+attacked = 8
+seed = 3
+[[measures]]
+name = "breakaway_risk"
+divergence = "cosine"
+attack = { kind = "attacks", name = "apgd", steps = 4 }
+"""
+    )
+    code, out, err = run(capsys, "audit", str(plan), "--out", str(tmp_path / "run"), "--json")
+    assert code == 0, err
+    record = json.loads(out)
+    assert record["plan"]["seed"] == 3
+    (measure,) = record["plan"]["measures"]
+    assert measure["divergence"] == "cosine"
+    assert measure["attack"] == {"kind": "attacks", "name": "apgd", "steps": 4, "restarts": 1}
+
+
+def test_settings_reach_one_measure(capsys, tmp_path: Path) -> None:
+    where = "overlap_risk.ball.radius=0.2"
+    code, out, err = run(
+        capsys,
+        "audit",
+        "zoo:digits-simclr",
+        "--data",
+        "digits",
+        "--out",
+        str(tmp_path),
+        "--json",
+        *TINY,
+        "--set",
+        where,
+    )
+    assert code == 0, err
+    radii = {m["name"]: m["ball"]["radius"] for m in json.loads(out)["plan"]["measures"]}
+    assert radii.pop("overlap_risk") == 0.2
+    assert set(radii.values()) == {0.05}
+
+
+@pytest.mark.parametrize("kind", [None, "encoders", "data", "attacks", "measures", "checks", "profiles"])
+def test_list(capsys, kind) -> None:
+    code, out, _ = run(capsys, "list", *([kind] if kind else []))
+    assert code == 0
+    assert out.strip()
+
+
+@pytest.mark.parametrize("name", ["breakaway_risk", "apgd", "linf", "masking", "nt_xent"])
+def test_show_explains(capsys, name: str) -> None:
+    code, out, _ = run(capsys, "show", name)
+    assert code == 0
+    assert "Parameters" in out
+
+
+def test_doctor_names_what_is_there(capsys) -> None:
+    _, out, _ = run(capsys, "doctor", "--json")
+    assert {"torch", "timm", "transformers"} <= {item["name"] for item in json.loads(out)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["audit", "zoo:digits-simclr"], "no images"),
+        (["audit", "zoo:digits-simclr", "--data", "no-such-folder"], "no-such-folder"),
+        (["audit", "zoo:digits-simclr", "--data", "digitz:x"], "did you mean"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--profile", "qick"], "did you mean 'quick'"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--norm", "l3"], "unknown threat 'l3'"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--norm", "l2"], "needs a radius"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "8"], "pixels of a [0, 1] image"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_rsk.ball.radius=1"], "did you mean"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_risk.bal.radius=1"], "did you mean"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_risk.ball.radius"], "expected"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "*.attack.steps=many"], "expected"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--device", "cuda:99"], "device 'cuda:99'"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--images", "1"], "at least 2"),
+        (["audit", "no-such.toml"], "cannot read the plan"),
+        (["list", "gadgets"], "unknown kind"),
+        (["show", "breakaway_rsk"], "did you mean 'breakaway_risk'"),
+        (["report", "no-such-folder"], "no-such-folder"),
+    ],
+)
+def test_bad_requests_are_one_line(capsys, tmp_path: Path, monkeypatch, arguments: list[str], says: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert says in refused(capsys, *arguments)
+
+
+def bad_images(folder: Path) -> dict[str, str]:
+    """Every kind of bad images, by the words that its error must contain."""
+    rng = np.random.default_rng(0)
+    good = rng.random((6, 8, 8), dtype=np.float32)
+    np.save(folder / "bytes.npy", good * 255)
+    nan = good.copy()
+    nan[2, 3, 3] = np.nan
+    np.save(folder / "nan.npy", nan)
+    np.save(folder / "one.npy", good[:1])
+    (folder / "empty").mkdir()
+    for name in ("text", "single"):
+        (folder / name).mkdir()
+        for i in range(1 if name == "single" else 3):
+            PIL.Image.fromarray((good[i] * 255).astype(np.uint8)).save(folder / name / f"{i}.png")
+    (folder / "text" / "fake.jpg").write_text("this is not a picture")
+    return {
+        "bytes.npy": "255",
+        "nan.npy": "NaN",
+        "one.npy": "single image",
+        "empty": "empty",
+        "single": "2",
+        "text": "fake.jpg",
+    }
+
+
+def test_bad_images_are_one_line(capsys, tmp_path: Path) -> None:
+    for name, says in bad_images(tmp_path).items():
+        line = refused(
+            capsys, "audit", "zoo:digits-simclr", "--data", str(tmp_path / name), "--out", str(tmp_path / "run"), *TINY
+        )
+        assert says in line, (name, line)
+
+
+def test_corrupt_files_are_skipped_when_asked_and_named(capsys, tmp_path: Path) -> None:
+    bad_images(tmp_path)
+    arguments = [
+        "audit",
+        "zoo:digits-simclr",
+        "--data",
+        str(tmp_path / "text"),
+        "--out",
+        str(tmp_path / "run"),
+        "--json",
+    ]
+    code, out, err = run(capsys, *arguments, *TINY, "--skip-corrupt")
+    assert code == 0, err
+    (skipped,) = json.loads(out)["data"]["skipped"]
+    assert skipped[0] == "fake.jpg"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("return x[:, :, :4, :4]", "pool=avg"),
+        ("return torch.fft.fft(x.flatten(1))", "complex"),
+        ("return x.flatten(1) / 0 * 0", "NaN"),
+        ("return [x.flatten(1), x]", "list"),
+    ],
+)
+def test_bad_encoders_are_named_and_the_status_is_not_zero(capsys, tmp_path, monkeypatch, body, says) -> None:
+    module = f"bad_encoder_{abs(hash(body))}"
+    source = [
+        "import torch",
+        "class Net(torch.nn.Module):",
+        "    def forward(self, x):",
+        f"        {body}",
+        "make = Net",
+    ]
+    (tmp_path / f"{module}.py").write_text("\n".join(source))
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, "audit", f"py:{module}:make?mean=0&std=1", "--data", "digits", *TINY)
+    assert code == 1
+    assert says in out, (out, err)
+
+
+def test_wrong_channels_say_what_to_do(capsys, tmp_path: Path) -> None:
+    code, out, _ = run(capsys, "audit", "zoo:cnn_a_cifar", "--data", "digits?size=32", "--out", str(tmp_path), *TINY)
+    assert code == 1
+    assert "channels=3" in out
+
+
+def test_unwritable_folder(capsys, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    line = refused(
+        capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", str(tmp_path / "file" / "run"), *TINY
+    )
+    assert "choose another --out" in line
