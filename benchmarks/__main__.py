@@ -1,0 +1,13 @@
+"""All benchmarks in one table: python -m benchmarks [--json]."""
+
+from benchmarks import attack_step, pair_memory, sharing
+from benchmarks.result import Result, report
+
+
+def measure() -> list[Result]:
+    """Run every benchmark."""
+    return [*sharing.measure(), *attack_step.measure(), *pair_memory.measure()]
+
+
+if __name__ == "__main__":
+    report(measure, __doc__)
