@@ -1,5 +1,7 @@
 """ONNX files: exported here by torch, run by onnxruntime, opened by Holdfast."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -30,7 +32,7 @@ class Blocks(nn.Module):
 
 
 def export(module, path, *, dynamo=False, opset=None, size=8, names=("reps",), dynamic=True):
-    axes = {"dynamic_shapes": ({0: "b"},)} if dynamo else {"dynamic_axes": {"x": {0: "b"}}}
+    axes: dict[str, Any] = {"dynamic_shapes": ({0: "b"},)} if dynamo else {"dynamic_axes": {"x": {0: "b"}}}
     torch.onnx.export(
         module.eval(), (torch.rand(2, 3, size, size),), str(path), dynamo=dynamo, opset_version=opset,
         input_names=["x"], output_names=list(names), verbose=False, **(axes if dynamic else {}),

@@ -93,7 +93,7 @@ def test_only_heads_behind_the_representation_are_dropped(tmp_path):
         open_encoder(f"{path}?mean=0&std=1")
     with pytest.raises(HoldfastError, match=r"6.weight is extra"):
         open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
-    save_file({**state, "1.weight": torch.rand(16)}, path)  # in front of it
+    save_file({**state, "1.weight": torch.rand(10, 100)}, path)  # of its shape, but in front of it
     with pytest.raises(HoldfastError, match=r"1.weight is extra"):
         open_encoder(f"{path}?mean=0&std=1&arch=cnn_a_mnist")
     save_file({key: value for key, value in state.items() if key != "0.bias"}, path)
