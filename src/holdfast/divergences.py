@@ -37,8 +37,13 @@ def linf(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerI
 
 
 def cosine(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerImage:
-    """Return 1 - <a, b> / (||a|| ||b||), in [0, 2]; 1 where a or b is zero."""
-    return 1 - (unit(a) * unit(b)).sum(-1)
+    """Return 1 - <a, b> / (||a|| ||b||), in [0, 2]; 1 where a or b is zero.
+
+    Computed as ½ ||u - v||² of the unit vectors, which is exactly zero, and never below, where a = b.
+    """
+    u, v = unit(a), unit(b)
+    absent = (u == 0).all(-1).to(u) + (v == 0).all(-1).to(v)  # a zero vector has no direction: ½ ||u - v||² lacks ½
+    return ((u - v).square().sum(-1) + absent) / 2
 
 
 def kl(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerImage:
@@ -48,7 +53,8 @@ def kl(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerIma
     (Miyato et al. 2019; Alayrac et al. 2019).
     """
     log_a, log_b = F.log_softmax(a, -1), F.log_softmax(b, -1)
-    return (log_b.exp() * (log_b - log_a)).sum(-1)
+    value = (log_b.exp() * (log_b - log_a)).sum(-1)
+    return value + (-value.detach()).clamp_min(0)  # rounding may fall below zero; the gradient is kept
 
 
 def wasserstein(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerImage:
@@ -62,7 +68,8 @@ def wasserstein(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) 
 
 def unit(reps: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
     """Return reps / ||reps||_2, zero where reps is zero."""
-    return F.normalize(reps, dim=-1, eps=1e-30)
+    norm = torch.linalg.vector_norm(reps, dim=-1, keepdim=True)
+    return torch.where(norm > 1e-30, reps / norm.clamp_min(1e-30), torch.zeros_like(reps))
 
 
 def gaussian(reps: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:

@@ -1,7 +1,7 @@
 """Exact comparisons of all pairs of representations, block by block, in bounded memory.
 
 Euclidean distances come from one matrix product per block in float64; the few entries whose order rounding could
-change are computed again from the difference of the two vectors, so strict comparisons are those of brute force.
+change are computed again from the definition, so comparisons and ties are those of brute force.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,11 @@ def _embed(reps: Tensor, name: str) -> Tensor:
     return {"cosine": unit, "wasserstein": gaussian}.get(name, lambda r: r)(reps)
 
 
-def _block(a: Tensor, b: Tensor, name: str) -> Tensor:
-    """Return d(a_i, b_j) for embedded representations, [len(a), len(b)]."""
+def _block(a: Tensor, b: Tensor, origin: Tensor, name: str) -> Tensor:
+    """Return d(a_i, b_j) for embedded representations, [len(a), len(b)].
+
+    Euclidean distances are taken around `origin`, a bank member: cancellation in the matrix product shrinks.
+    """
     if name in ("l1", "linf"):
         return torch.cdist(a, b, p=1.0 if name == "l1" else torch.inf)
     if name == "kl":
@@ -40,8 +43,9 @@ def _block(a: Tensor, b: Tensor, name: str) -> Tensor:
         return ((weight * log_b).sum(-1) - log_a @ weight.T).clamp_min_(0)
     if name == "cosine":
         return (1 - a @ b.T).clamp_min_(0)
-    squared_a, squared_b = a.square().sum(-1, keepdim=True), b.square().sum(-1)
-    squared = torch.addmm(squared_a + squared_b, a, b.T, alpha=-2)
+    around_a, around_b = a - origin, b - origin
+    squared_a, squared_b = around_a.square().sum(-1, keepdim=True), around_b.square().sum(-1)
+    squared = torch.addmm(squared_a + squared_b, around_a, around_b.T, alpha=-2)
     near = (squared < _NEAR * (squared_a + squared_b)).nonzero()
     for part in near.split(_rows(b.shape[1])):
         squared[part[:, 0], part[:, 1]] = (a[part[:, 0]] - b[part[:, 1]]).square().sum(-1)
@@ -55,19 +59,20 @@ def _rows(columns: int) -> int:
 def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
     """Yield (row offset, column offset, distances) over all pairs."""
     divergence(name)
+    origin = _embed(bank[:1], name)
     step = min(2048, _rows(bank.shape[1]))  # bank rows at a time
     for j in range(0, len(bank), step):
-        columns = _shift(_embed(bank[j : j + step], name), bank, name)
+        columns = _embed(bank[j : j + step], name)
         rows = _rows(max(len(columns), a.shape[1]))
         for i in range(0, len(a), rows):
-            yield i, j, _block(_shift(_embed(a[i : i + rows], name), bank, name), columns, name)
+            yield i, j, _block(_embed(a[i : i + rows], name), columns, origin, name)
 
 
-def _shift(embedded: Tensor, bank: Tensor, name: str) -> Tensor:
-    """Move the origin to a bank member: distances stay, cancellation in the matrix product shrinks."""
-    if name in ("l2", "squared_l2", "wasserstein"):
-        return embedded - _embed(bank[:1], name)
-    return embedded
+def _again(a: Tensor, b: Tensor, pairs: Int[Tensor, "pairs 2"], name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield (row, column, d(a_row, b_column) from the definition) for the pairs given, some at a time."""
+    for part in pairs.split(_rows(b.shape[1])):
+        row, column = part[:, 0], part[:, 1]
+        yield row, column, divergence(name)(a[row].double(), b[column].double())
 
 
 def pairwise(a: Queries, bank: Bank, name: str) -> Float[Tensor, "queries bank"]:
@@ -102,9 +107,8 @@ def closer(
         limit = reference[rows, None]
         nearer = block < limit
         doubtful = ((block - limit).abs() <= _SLACK * (block + limit) + _FLOOR.get(name, 0)).nonzero()
-        for part in doubtful.split(_rows(bank.shape[1])):
-            q, b = part[:, 0] + i, part[:, 1] + j
-            nearer[part[:, 0], part[:, 1]] = exact(queries[q].double(), bank[b].double()) < reference[q]
+        for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], doubtful, name):
+            nearer[row, column] = distance < limit[row, 0]
         _leave_out(nearer, own[rows], j)
         by_query[rows] += nearer.sum(1)
         by_member[j : j + block.shape[1]] += nearer.sum(0)
@@ -129,26 +133,33 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
     """
     symmetric = name != "kl"
     wanted, inverse = torch.unique(values.double(), return_inverse=True)
+    edges = torch.cat([wanted.new_full((1,), -torch.inf), wanted, wanted.new_full((1,), torch.inf)])
     counts = torch.zeros(len(wanted) + 1, dtype=torch.long)
     for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
-        distances = block.flatten()
+        index = torch.searchsorted(wanted, block)
+        gap = torch.minimum(block - edges[index], edges[index + 1] - block)
+        doubtful = (gap <= 2 * _SLACK * block + _FLOOR.get(name, 0)).nonzero()
+        for row, column, distance in _again(bank[i : i + block.shape[0]], bank[j : j + block.shape[1]], doubtful, name):
+            index[row, column] = torch.searchsorted(wanted, distance)
         if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
             row = torch.arange(i, i + block.shape[0])[:, None]
             column = torch.arange(j, j + block.shape[1])[None, :]
-            distances = block[column > row if symmetric else column != row]
-        counts += torch.bincount(torch.searchsorted(wanted, distances), minlength=len(wanted) + 1)
+            index = index[column > row if symmetric else column != row]
+        counts += torch.bincount(index.flatten(), minlength=len(wanted) + 1)
     pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
-    return (counts.cumsum(0)[:-1].double() / pairs)[inverse].reshape(values.shape)
+    shares = (counts.cumsum(0)[:-1].double() / pairs)[inverse].reshape(values.shape)
+    return shares.masked_fill(values.isnan(), torch.nan)
 
 
 def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
     """Yield blocks that together hold every pair i < j (and little more)."""
+    origin = _embed(bank[:1], name)
     step = min(2048, _rows(bank.shape[1]))
     for j in range(0, len(bank), step):
         last = min(j + step, len(bank))
-        columns = _shift(_embed(bank[j:last], name), bank, name)
+        columns = _embed(bank[j:last], name)
         for i in range(0, last, step):
-            yield i, j, _block(_shift(_embed(bank[i : min(i + step, last)], name), bank, name), columns, name)
+            yield i, j, _block(_embed(bank[i : min(i + step, last)], name), columns, origin, name)
 
 
 def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tensor, "queries k"]:
@@ -159,7 +170,12 @@ def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tenso
     for i, j, block in _blocks(queries, bank, name):
         rows = slice(i, i + block.shape[0])
         positions = torch.arange(j, j + block.shape[1]).expand(block.shape[0], -1)
-        values = torch.cat([best[rows], block], 1)
+        limit = torch.cat([best[rows], block], 1).topk(k, largest=False).values[:, -1:]
+        candidates = (block <= limit * (1 + 4 * _SLACK) + 2 * _FLOOR.get(name, 0)).nonzero()
+        distances = torch.full_like(block, torch.inf)
+        for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], candidates, name):
+            distances[row, column] = distance
+        values = torch.cat([best[rows], distances], 1)
         indices = torch.cat([where[rows], positions], 1)
         order = torch.sort(values, dim=1, stable=True).indices[:, :k]
         best[rows], where[rows] = values.gather(1, order), indices.gather(1, order)

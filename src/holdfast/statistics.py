@@ -126,9 +126,11 @@ def pair_mean(
     """Return the mean over ordered pairs (i, j) of a 0/1 event, with a bootstrap over images.
 
     θ* = θ + Σ_i w_i (rows_i - θ) + Σ_j v_j (columns_j - θ): the first-order (Hájek) bootstrap of a two-index mean,
-    which resamples every image in both of its roles. Where no pair shows the event (or all do), resampling cannot
-    widen the interval; the exact limit then is 1 - (α/2)^(1/M), since a mean μ of values in [0, 1] leaves M draws
-    all at zero with probability at most (1-μ)^M.
+    which resamples every image in both of its roles. Its variance v gives the number of independent pairs that the
+    sample is worth, n_eff = θ(1-θ) / v · (z / t_{M-1})², at most all M(N-1) of them; the interval is the binomial one
+    of that size, because percentiles of θ* end too low where the event is rare. Where no pair shows the event (or
+    all do) there is nothing to resample; the exact limit then is 1 - (α/2)^(1/M), since a mean μ of values in [0, 1]
+    leaves M draws all at zero with probability at most (1-μ)^M.
 
     Args:
         rows: share of the event over j for image i; NaN for images that were not attacked, [N].
@@ -138,7 +140,7 @@ def pair_mean(
     """
     first = ~rows.isnan()
     m, value = int(first.sum()), float(rows[first].double().mean()) if first.any() else math.nan
-    kind = "bootstrap over images, each in both of its roles"
+    kind = "binomial with effective size from a bootstrap over images, each in both of its roles"
     tail = (1 - confidence) / 2
     if m == 0:
         return Score(None, None, None, 0, kind, confidence, "no image was attacked")
@@ -153,8 +155,11 @@ def pair_mean(
         for block in torch.arange(REPLICATES).split(256) if len(stratum) else ():
             drawn = torch.randint(len(stratum), (len(block), len(stratum)), generator=generator)
             shift[block] += stratum[drawn].sum(1) - stratum.sum()
-    ends = (value + shift).clamp(0, 1).quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64))
-    return Score(value, float(ends[0]), float(ends[1]), m, kind, confidence)
+    pairs, variance = float(m * (len(rows) - 1)) if m > 1 else 0.0, float(shift.var())  # one image tells nothing
+    ratio = float(stats.norm.ppf(1 - tail) / stats.t.ppf(1 - tail, max(m - 1, 1)))
+    size = min(pairs, value * (1 - value) / variance * ratio**2) if variance > 0 else pairs
+    low, high = clopper_pearson(value * size, size, confidence)
+    return Score(value, low, high, m, kind, confidence)
 
 
 def difference(first: Score, second: Score, correlation: float) -> Score:
@@ -162,7 +167,8 @@ def difference(first: Score, second: Score, correlation: float) -> Score:
 
     L = d - √((θ₁-l₁)² + (u₂-θ₂)² - 2ρ(θ₁-l₁)(u₂-θ₂)), U = d + √((u₁-θ₁)² + (θ₂-l₂)² - 2ρ(u₁-θ₁)(θ₂-l₂)).
 
-    Because the two intervals have positive width, so has this one, even where no image tells the encoders apart.
+    ρ is kept below 1 - 1/n, about what one image's disagreement would leave of it (Newcombe's correction does the
+    same for shares): so the interval has positive width even where no image tells the encoders apart.
 
     Args:
         first: score of one encoder.
@@ -172,6 +178,7 @@ def difference(first: Score, second: Score, correlation: float) -> Score:
     Source: Newcombe (1998), method 10, for shares; Zou & Donner (2008), "MOVER", in general.
     """
     n, level = min(first.n, second.n), first.confidence
+    correlation = min(correlation, 1 - 1 / max(n, 1))
     kind = f"paired, recovered from both intervals (MOVER), correlation {correlation:.2f}"
     if first.value is None or second.value is None:
         return Score(None, None, None, n, kind, level, "one of the two scores is undefined")

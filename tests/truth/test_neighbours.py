@@ -1,0 +1,167 @@
+"""Comparisons of all pairs equal brute force: every divergence, ties and duplicates, any block size."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from holdfast import neighbours
+from holdfast.core import HoldfastError
+from holdfast.divergences import DIVERGENCES, divergence
+
+NAMES = sorted(DIVERGENCES)
+QUICK = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def brute(a: Tensor, b: Tensor, name: str) -> Tensor:
+    """d(a_i, b_j), one pair per row, no matrix product."""
+    rows, columns = a.double().repeat_interleave(len(b), 0), b.double().repeat(len(a), 1)
+    return divergence(name)(rows, columns).reshape(len(a), len(b))
+
+
+def lattice(shape, random) -> Tensor:
+    return torch.randint(-1, 2, shape, generator=random).float()
+
+
+def smooth(shape, random) -> Tensor:
+    return torch.randn(shape, generator=random)
+
+
+def constant(shape, random) -> Tensor:
+    return torch.randn(1, shape[1], generator=random).repeat(shape[0], 1)
+
+
+def zeros(shape, random) -> Tensor:
+    return torch.zeros(shape)
+
+
+def some_zero(shape, random) -> Tensor:
+    return torch.where(torch.rand(shape[0], 1, generator=random) < 0.4, 0.0, torch.randn(shape, generator=random))
+
+
+def offset(shape, random) -> Tensor:
+    """Float32 numbers near 10⁴ that differ in their last bits."""
+    return 1e4 + torch.randint(0, 4, shape, generator=random) * 2.0**-10
+
+
+def far_origin(shape, random) -> Tensor:
+    """Tiny differences between small numbers, seen from a first member that is far away."""
+    bank = (1e-6 + 1e-13 * torch.randn(shape, generator=random)).double()
+    bank[0] = 9.5
+    return bank
+
+
+def scaled(shape, random) -> Tensor:
+    return torch.randn(shape, generator=random).double() * 10 ** (6 * torch.rand(shape[0], 1, generator=random) - 3)
+
+
+KINDS = [lattice, smooth, constant, zeros, some_zero, offset, far_origin, scaled]
+
+
+@st.composite
+def cases(draw):
+    """A bank and queries of one kind, some of them exact copies of bank members, and a block size.
+
+    Features stay below 30 in half of the dimensions: as log-variances they must not overflow.
+    """
+    random = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    m, n, dim = draw(st.integers(1, 6)), draw(st.integers(2, 12)), 2 * draw(st.integers(1, 4))
+    both = draw(st.sampled_from(KINDS))((n + m, dim), random)
+    both[:, dim // 2 :] = both[:, dim // 2 :].fmod(30)
+    bank, queries = both[:n].clone(), both[n:].clone()
+    if draw(st.booleans()):
+        bank[int(torch.randint(n, (1,), generator=random))] = bank[-1]
+        queries[0] = bank[int(torch.randint(n, (1,), generator=random))]
+    own = torch.randint(n, (m,), generator=random)
+    return queries, bank, own, draw(st.sampled_from([1, 64, 300, 64 * 2**20]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@QUICK
+@given(case=cases())
+def test_closer_is_brute_force(name, case, monkeypatch) -> None:
+    queries, bank, own, size = case
+    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    distances = brute(queries, bank, name)
+    rows = torch.arange(len(queries))
+    nearer = distances < distances[rows, own][:, None]
+    by_query, by_member = neighbours.closer(queries, bank, own, name)
+    assert torch.equal(by_query, nearer.sum(1))
+    assert torch.equal(by_member, nearer.sum(0))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@QUICK
+@given(case=cases())
+def test_share_below_is_brute_force(name, case, monkeypatch) -> None:
+    queries, bank, _, size = case
+    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    distances = brute(bank, bank, name)
+    pairs = ~torch.eye(len(bank), dtype=torch.bool) if name == "kl" else torch.ones_like(distances).triu(1).bool()
+    # values that no pair has, values that pairs have (ties), and the drift of queries
+    values = torch.cat([distances[0], torch.tensor([0.0, 1.0, torch.inf]).double(), brute(queries, bank, name)[:, 0]])
+    wanted = (distances[pairs] <= values[:, None]).double().mean(1)
+    torch.testing.assert_close(neighbours.share_below(bank, values, name), wanted, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@QUICK
+@given(case=cases(), k=st.integers(1, 14))
+def test_nearest_is_brute_force(name, case, k, monkeypatch) -> None:
+    queries, bank, _, size = case
+    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    wanted = brute(queries, bank, name).sort(dim=1, stable=True).indices[:, :k]
+    assert torch.equal(neighbours.nearest(queries, bank, k, name), wanted)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@QUICK
+@given(case=cases())
+def test_pairwise_is_brute_force(name, case, monkeypatch) -> None:
+    queries, bank, _, size = case
+    monkeypatch.setattr(neighbours, "BLOCK_BYTES", size)
+    distances = neighbours.pairwise(queries, bank, name)
+    torch.testing.assert_close(distances, brute(queries, bank, name), rtol=1e-9, atol=1e-12)
+
+
+def test_an_exact_duplicate_is_not_nearer_and_own_image_does_not_count() -> None:
+    bank = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0], [1.0, 0.0]])
+    query = torch.tensor([[1.0, 0.0]])
+    by_query, by_member = neighbours.closer(query, bank, torch.tensor([0]))
+    assert by_query.tolist() == [1]  # only the last: position 1 is exactly as far, position 2 farther
+    assert by_member.tolist() == [0, 0, 0, 1]
+    assert neighbours.closer(bank[:1], bank, torch.tensor([0]))[0].tolist() == [0]
+
+
+def test_share_below_counts_every_pair_once() -> None:
+    bank = torch.tensor([[0.0], [1.0], [3.0]])  # pairs at 1, 2 and 3
+    values = torch.tensor([[0.5, 1.0], [2.5, 3.0]])
+    expected = torch.tensor([[0, 1 / 3], [2 / 3, 1]], dtype=torch.float64)
+    torch.testing.assert_close(neighbours.share_below(bank, values), expected)
+
+
+def test_share_below_of_nan_is_nan() -> None:
+    assert neighbours.share_below(torch.eye(3), torch.tensor([torch.nan, 9.0])).isnan().tolist() == [True, False]
+
+
+def test_a_far_origin_does_not_hide_tiny_differences() -> None:
+    bank = torch.tensor([[1e4], [1e-6], [1e-6 + 1e-13]], dtype=torch.float64)
+    query = torch.tensor([[1e-6 + 0.2e-13]], dtype=torch.float64)
+    assert neighbours.closer(query, bank, torch.tensor([1]))[0].tolist() == [0]
+    assert neighbours.closer(query, bank, torch.tensor([2]))[0].tolist() == [1]
+    torch.testing.assert_close(neighbours.pairwise(query, bank, "l2"), (query - bank.T).abs(), rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("function", ["closer", "share_below", "nearest", "pairwise"])
+def test_unknown_divergences_are_refused(function) -> None:
+    x = torch.zeros(2, 2)
+    arguments = {"closer": (x, x, torch.arange(2)), "share_below": (x, x[0]), "nearest": (x, x, 1), "pairwise": (x, x)}
+    with pytest.raises(HoldfastError, match="did you mean 'cosine'"):
+        getattr(neighbours, function)(*arguments[function], name="cosin")
