@@ -41,7 +41,7 @@ class BreakawayRisk(AttackMeasure):
         for step, reps in attacked.items():
             nearer, intrusions = neighbours.closer(reps, clean, torch.arange(len(reps)), self.divergence)
             broken = torch.full((population,), torch.nan, dtype=torch.float64)
-            broken[: len(reps)] = nearer / (population - 1)
+            broken[: len(reps)] = nearer.double() / (population - 1)
             others = torch.full((population,), float(len(reps)), dtype=torch.float64)
             others[: len(reps)] -= 1  # an attacked image does not intrude on itself
             table[f"broken@{step}"], table[f"intrudes@{step}"] = broken, intrusions / others.clamp_min(1)
