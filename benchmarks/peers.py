@@ -16,7 +16,7 @@ def foolbox_pgd(network: nn.Module, x: Tensor, clean: Tensor, steps: int, radius
         ImportError: foolbox is not installed.
     """
     from eagerpy.astensor import astensor
-    from eagerpy.tensor import Tensor as AnyTensor
+    from eagerpy.tensor.tensor import Tensor as AnyTensor
     from foolbox.attacks import LinfPGD
     from foolbox.criteria import Misclassification
     from foolbox.models.base import Model
