@@ -13,9 +13,6 @@ from torch import Tensor
 
 from holdfast.core import Score
 
-REPLICATES = 4000
-"""Bootstrap replicates behind an interval."""
-
 
 def clopper_pearson(successes: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
     """Return the exact interval of a proportion; both counts may be effective (fractional) ones.
@@ -120,27 +117,25 @@ def median(
     return Score(middle, low, high, count, kind, confidence, note)
 
 
-def pair_mean(
-    rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], confidence: float = 0.95, seed: int = 0
-) -> Score:
-    """Return the mean over ordered pairs (i, j) of a 0/1 event, with a bootstrap over images.
+def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], confidence: float = 0.95) -> Score:
+    """Return the mean over ordered pairs (i, j) of a 0/1 event, with an interval that knows that pairs share images.
 
-    θ* = θ + Σ_i w_i (rows_i - θ) + Σ_j v_j (columns_j - θ): the first-order (Hájek) bootstrap of a two-index mean,
-    which resamples every image in both of its roles. Its variance v gives the number of independent pairs that the
-    sample is worth, n_eff = θ(1-θ) / v · (z / t_{M-1})², at most all M(N-1) of them; the interval is the binomial one
-    of that size, because percentiles of θ* end too low where the event is rare. Where no pair shows the event (or
-    all do) there is nothing to resample; the exact limit then is 1 - (α/2)^(1/M), since a mean μ of values in [0, 1]
-    leaves M draws all at zero with probability at most (1-μ)^M.
+    The variance is that of a bootstrap over images which resamples every image in both of its roles. To first order
+    (Hájek) θ is a sum of influences I_i = [i attacked] (rows_i - θ)/M + (columns_i - θ)/N, so that the bootstrap needs
+    no drawing: v = Σ_i (I_i - Ī)², attacked and other images apart. v gives the number of independent pairs that
+    the sample is worth, n_eff = θ(1-θ) / v · (z / t_{M-1})², at most all M(N-1) of them; the interval is the binomial
+    one of that size, because percentiles of a bootstrap end too low where the event is rare. Where no pair shows the
+    event (or all do) there is nothing to resample; the exact limit then is 1 - (α/2)^(1/M), since a mean μ of values
+    in [0, 1] leaves M draws all at zero with probability at most (1-μ)^M.
 
     Args:
         rows: share of the event over j for image i; NaN for images that were not attacked, [N].
         columns: share of the event over i for image j, [N].
         confidence: level of the interval.
-        seed: of the resampling.
     """
     first = ~rows.isnan()
     m, value = int(first.sum()), float(rows[first].double().mean()) if first.any() else math.nan
-    kind = "binomial with effective size from a bootstrap over images, each in both of its roles"
+    kind = "binomial with effective size from the bootstrap variance over images, each in both of its roles"
     tail = (1 - confidence) / 2
     if m == 0:
         return Score(None, None, None, 0, kind, confidence, "no image was attacked")
@@ -148,14 +143,10 @@ def pair_mean(
         limit = 1 - tail ** (1 / m)
         low, high = (0.0, limit) if value == 0 else (1 - limit, 1.0)
         return Score(value, low, high, m, "exact limit for a sample without exception", confidence)
-    generator = torch.Generator().manual_seed(seed)
     influence = influence_of_pair_mean(rows, columns)
-    shift = torch.zeros(REPLICATES, dtype=torch.float64)
-    for stratum in (influence[first], influence[~first]):
-        for block in torch.arange(REPLICATES).split(256) if len(stratum) else ():
-            drawn = torch.randint(len(stratum), (len(block), len(stratum)), generator=generator)
-            shift[block] += stratum[drawn].sum(1) - stratum.sum()
-    pairs, variance = float(m * (len(rows) - 1)) if m > 1 else 0.0, float(shift.var())  # one image tells nothing
+    strata = [part for part in (influence[first], influence[~first]) if len(part)]
+    variance = sum(float((part - part.mean()).square().sum()) for part in strata)
+    pairs = float(m * (len(rows) - 1)) if m > 1 else 0.0  # one image tells nothing
     ratio = float(stats.norm.ppf(1 - tail) / stats.t.ppf(1 - tail, max(m - 1, 1)))
     size = min(pairs, value * (1 - value) / variance * ratio**2) if variance > 0 else pairs
     low, high = clopper_pearson(value * size, size, confidence)

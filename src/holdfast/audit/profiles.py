@@ -89,7 +89,7 @@ def quick(ball: Ball) -> Profile:
             OverlapRisk(attack, ball),
             AdversarialMargin(attack, ball),
         ),
-        checks(attack, ball, examined=16, queries=200),
+        checks(attack, ball, examined=8, queries=200),
         images=512,
         attacked=128,
     )

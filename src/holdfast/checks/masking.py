@@ -27,7 +27,7 @@ class Masking(Check):
     free: Attack = Square()
     ball: Ball = Linf()
     examined: int = 16
-    warn: float = 0.1
+    warn: float = 0.15
     fail: float = 0.1
 
     def observations(self) -> tuple[Observation, ...]:
