@@ -139,6 +139,14 @@ def test_restarts_never_weaken(make, weight, x) -> None:
     assert (found[2] > found[0]).any()
 
 
+def test_readouts_of_restarts_spend_no_more_steps_than_they_say(weight, x) -> None:
+    """The read-out at 2 of 6 steps is what restarts of 2 steps each find."""
+    whole = run(Pgd(6, 0.02, restarts=3), linear(weight), x, Linf(0.05), Untargeted(), readouts=(2, 6))
+    short = run(Pgd(2, 0.02, restarts=3), linear(weight), x, Linf(0.05), Untargeted())
+    assert torch.equal(whole.values[2], short.values[-1])
+    assert torch.equal(whole.images[2], short.images[2])
+
+
 def test_the_ensemble_is_at_least_each_member(weight, x) -> None:
     members = (Pgd(3), Apgd(5), Square(40), Fgsm())
     encoder = linear(weight)
