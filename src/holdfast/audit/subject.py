@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast import registry
 from holdfast.audit.store import Store, digest
@@ -65,6 +65,8 @@ class AuditSubject:
     ):
         self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
         self.batch_size, self._device, self._store, self._progress = batch_size, device, store, progress
+        self._format = memory_format(encoder)
+        self.encoder.to(memory_format=self._format)  # pyright: ignore[reportCallIssue] torch has no stub for it
         self._seen: dict[Observation, dict[str, Tensor]] = {}
         self.costs: dict[Observation, Cost] = {}
         self._identity = [
@@ -83,8 +85,8 @@ class AuditSubject:
         return len(self.images)
 
     def batch(self, start: int, stop: int) -> Images:
-        """Return images of the population on the encoder's device."""
-        return self.images.batch(start, stop).to(self._device)
+        """Return images of the population on the encoder's device, in its memory format."""
+        return self.images.batch(start, stop).to(self._device).contiguous(memory_format=self._format)
 
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
@@ -144,6 +146,12 @@ class AuditSubject:
         positions = torch.arange(start, stop)
         rng = Rng(self.seed, ids=tuple(self.images.ids[start:stop]))
         return Shard(self.encoder, self.batch(start, stop), positions, rng, clean)
+
+
+def memory_format(encoder: Encoder) -> torch.memory_format:
+    """Return channels_last for convolutional networks (a tenth faster or more), else the usual format."""
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in encoder.modules())
+    return torch.channels_last if convolutions > 1 else torch.contiguous_format  # one: a transformer's patches
 
 
 def _described(encoder: Encoder) -> list[str]:
