@@ -12,6 +12,8 @@ install_import_hook("holdfast", "typechecker.check")  # before the first import 
 
 from holdfast.core import Encoder  # noqa: E402
 
+torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

@@ -108,6 +108,7 @@ class Encoder(nn.Module):
         self.passes = Passes()
         self.watch: Callable[[int], None] | None = None
         self._fingerprint: str | None = None
+        self.eval()
 
     def train(self, mode: bool = True) -> "Encoder":
         """Stay in eval mode: an audit must not move BatchNorm statistics or drop units."""

@@ -150,7 +150,9 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
     ratio = float(stats.norm.ppf(1 - tail) / stats.t.ppf(1 - tail, max(m - 1, 1)))
     size = min(pairs, value * (1 - value) / variance * ratio**2) if variance > 0 else pairs
     low, high = clopper_pearson(value * size, size, confidence)
-    return Score(value, low, high, m, kind, confidence)
+    carriers = int((rows[first] > 0).sum())
+    note = f"only {carriers} of {m} images contribute: the upper limit may be too low" if carriers < 10 else ""
+    return Score(value, low, high, m, kind, confidence, note)
 
 
 def difference(first: Score, second: Score, correlation: float) -> Score:

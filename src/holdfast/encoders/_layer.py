@@ -5,7 +5,6 @@ from typing import Any
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from holdfast.encoders._nearest import nearest
 from holdfast.errors import HoldfastError, unknown
 
 POOLS = {
@@ -71,10 +70,10 @@ class Tap(nn.Module):
         elif layer.removesuffix(".input") in modules:
             modules[layer.removesuffix(".input")].register_forward_pre_hook(_stop_with_input, with_kwargs=True)
         else:
-            raise nearest("layer", layer, modules)
+            raise unknown("layer", layer, modules)
 
-    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "batch dim"]:
-        """Map normalised images to representations."""
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "batch dim"]:
+        """Map normalised images to representations (`Encoder` refuses those that are not real)."""
         if self.layer is None:
             return self._pooled(self.network(x))
         try:
@@ -107,5 +106,5 @@ def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, where: str) -> Ten
         case "flatten", _:
             return x.flatten(1)
     fits = {2: "none", 3: "cls, mean or flatten", 4: "avg or flatten"}.get(x.ndim, "flatten")
-    got = "no pooling" if pool is None else f"pool={pool}"
-    raise HoldfastError(f"{where} gives {list(x.shape)}, which does not fit {got}; expected one of: pool={fits}")
+    problem = "not one vector per image" if pool is None else f"which pool={pool} does not take"
+    raise HoldfastError(f"{where} gives {list(x.shape)}, {problem}; choose pool={fits}")

@@ -8,10 +8,9 @@ from torch import nn
 
 from holdfast.encoder import Encoder
 from holdfast.encoders._layer import Tap
-from holdfast.encoders._nearest import nearest
 from holdfast.encoders._options import read
 from holdfast.encoders._weights import first_line, load, seeded
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, unknown
 from holdfast.spec_string import Options
 
 
@@ -34,7 +33,7 @@ def open(name: str, options: Options) -> Encoder:
     try:
         module = importlib.import_module(module_name)
         if not hasattr(module, factory):
-            raise nearest(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
+            raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
         with seeded(common.seed):
             made = getattr(module, factory)()
     except HoldfastError:

@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from holdfast.encoder import Encoder, Geometry
 from holdfast.encoders._assemble import Preprocessing, assemble, interpolation
-from holdfast.encoders._nearest import nearest
 from holdfast.encoders._options import read
 from holdfast.encoders._packages import optional
 from holdfast.encoders._weights import fetching, load, no_pickle, seeded
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, unknown
 from holdfast.spec_string import Options
 
 
@@ -37,11 +36,11 @@ def open(name: str, options: Options) -> Encoder:
     open_clip = optional("open_clip", "open_clip_torch", "openclip", options.spec)
     model_name, _, tag = name.partition("/")
     if model_name not in open_clip.list_models():
-        raise nearest("OpenCLIP model", model_name, open_clip.list_models())
+        raise unknown("OpenCLIP model", model_name, open_clip.list_models())
     tags = open_clip.list_pretrained_tags_by_model(model_name)
     if common.weights == "default" and tag not in tags:
         if tag:
-            raise nearest(f"weights of OpenCLIP's {model_name}", tag, tags)
+            raise unknown(f"weights of OpenCLIP's {model_name}", tag, tags)
         raise HoldfastError(
             f"{options.spec}: expected openclip:{model_name}/WEIGHTS with one of {', '.join(tags) or '(none)'}; "
             "or ?weights=random, or ?weights=path.safetensors"

@@ -6,11 +6,10 @@ from typing import Any
 
 from holdfast.encoder import Encoder, Geometry
 from holdfast.encoders._assemble import Preprocessing, assemble, interpolation
-from holdfast.encoders._nearest import nearest
 from holdfast.encoders._options import Common, read
 from holdfast.encoders._packages import optional
 from holdfast.encoders._weights import fetching, fill, no_pickle, read_safetensors, seeded
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, unknown
 from holdfast.spec_string import Options
 
 
@@ -31,7 +30,7 @@ def open(name: str, options: Options) -> Encoder:
             f"{options.spec}: write timm:hf-hub:{name} for the hub or timm:local-dir:{name} for a folder"
         )
     if ":" not in name and not timm.is_model(name.partition(".")[0]):
-        raise nearest("timm model", name, timm.list_models())
+        raise unknown("timm model", name, timm.list_models())
     folder = name.removeprefix("local-dir:")
     if folder != name and not (Path(folder) / "config.json").is_file():
         raise HoldfastError(f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}")

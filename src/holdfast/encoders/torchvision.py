@@ -6,11 +6,10 @@ from torch import nn
 
 from holdfast.encoder import Encoder, Geometry
 from holdfast.encoders._assemble import Preprocessing, assemble, interpolation
-from holdfast.encoders._nearest import nearest
 from holdfast.encoders._options import read
 from holdfast.encoders._packages import optional
 from holdfast.encoders._weights import fetching, load, no_pickle, seeded
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, unknown
 from holdfast.spec_string import Options
 
 
@@ -28,10 +27,10 @@ def open(name: str, options: Options) -> Encoder:
     model_name, _, entry = name.partition("@")
     known = models.list_models(module=models)
     if model_name not in known:
-        raise nearest("torchvision model", model_name, known)
+        raise unknown("torchvision model", model_name, known)
     choices = models.get_model_weights(model_name)
     if (entry or "DEFAULT") not in choices.__members__:
-        raise nearest(f"weights of torchvision's {model_name}", entry, choices.__members__)
+        raise unknown(f"weights of torchvision's {model_name}", entry, choices.__members__)
     enum = choices[entry or "DEFAULT"]
     said = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
     fresh: dict[str, Any] = {"weights": None}

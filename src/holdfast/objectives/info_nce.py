@@ -14,13 +14,14 @@ class InfoNce(Objective):
     """Maximise -log( e^{s(x'_i, v_i)/T} / Σ_j e^{s(x'_i, v_j)/T} ), s the cosine similarity, jointly over the batch.
 
     `clean` holds the keys v: the other view of each image, which is also a negative of all others. With `target`
-    (any number of rows) these are further negatives, like MoCo's queue.
+    (any number of rows) these are further negatives, like MoCo's queue. (The variant of Ho & Vasconcelos in appendix
+    A.2 puts the other queries, not the other keys, into the denominator.)
 
     Attributes:
         temperature: T > 0.
 
     Source: van den Oord et al. (2018); MoCo (He et al. 2020); "Robustness of unsupervised representation learning
-        without labels", appendix A.2 and C.1.
+        without labels", appendix C.1.
     """
 
     temperature: float = 0.2

@@ -1,0 +1,81 @@
+"""On encoders whose robustness is known from their training, every label-free measure ranks them as it should."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.audit.plan_file import make_plan
+from holdfast.audit.run import run_audit
+
+BETTER = {
+    "universal_quantile": "lower",
+    "cosine_to_self": "higher",
+    "breakaway_risk": "lower",
+    "nearest_neighbour_accuracy": "higher",
+    "relative_quantile": "higher",
+    "cosine_to_target": "lower",
+    "overlap_risk": "lower",
+    "adversarial_margin": "higher",
+}
+
+
+def headlines(entry: dict) -> dict[str, dict]:
+    return {name: m["scores"][m["headline"]] for name, m in entry["measures"].items()}
+
+
+def apart(better: str, robust: dict, fragile: dict) -> bool:
+    """Whether the intervals do not overlap, in the right order."""
+    return robust["high"] < fragile["low"] if better == "lower" else robust["low"] > fragile["high"]
+
+
+def test_rvcl_mnist_encoders_rank_by_their_training(shared: Path, tmp_path: Path) -> None:
+    """Wang and Liu's CNN-A trained with ε .2 is more robust than the one trained with ε 0."""
+    files = [shared / "data" / "encoders" / f"mnist_cnn_a_eps{eps}.safetensors" for eps in ("0", "0.2")]
+    encoders = [f"file:{file}?mean=0&std=1&label={file.stem}" for file in files]
+    data = str(shared / "data" / "mnist_test.npz")
+    plan = make_plan(encoders, data, profile_name="quick", eps=0.1, images=300, attacked=160)
+    record = run_audit(plan, tmp_path)
+    assert record["failures"] == []
+    fragile, robust = map(headlines, record["encoders"])
+    assert set(robust) == set(BETTER)
+    for name, better in BETTER.items():
+        assert apart(better, robust[name], fragile[name]), (name, robust[name], fragile[name])
+        assert record["comparison"][name]["best"] == "mnist_cnn_a_eps0.2"
+
+
+def test_the_shipped_hardened_digit_encoder_is_better(tmp_path: Path) -> None:
+    """On half of the demo's images; the intervals of the demo's four risks do not overlap."""
+    encoders = ("zoo:digits-simclr", "zoo:digits-simclr-adv")
+    plan = make_plan(encoders, "digits", profile_name="quick", eps=0.15, images=600, attacked=300)
+    record = run_audit(plan, tmp_path)
+    fragile, robust = map(headlines, record["encoders"])
+    for name in ("breakaway_risk", "nearest_neighbour_accuracy", "overlap_risk", "universal_quantile"):
+        assert apart(BETTER[name], robust[name], fragile[name]), (name, robust[name], fragile[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("data", "encoders"),
+    [
+        ("photos", ["timm:resnet18?weights=random", "timm:vit_tiny_patch16_224?weights=random"]),
+        (
+            "cifar10_lossless300.npz",
+            [
+                "file:{0}/cifar10_cnn_b_eps0.safetensors?mean=0.485,0.456,0.406&std=0.225,0.225,0.225",
+                "file:{0}/cifar10_cnn_b_eps4.4.safetensors?mean=0.485,0.456,0.406&std=0.225,0.225,0.225",
+                "file:{0}/cifar10_deep_eps4.4.safetensors?mean=0.485,0.456,0.406&std=0.225,0.225,0.225",
+                "file:{0}/cifar10_resnet20_supervised.safetensors?mean=0.485,0.456,0.406&std=0.229,0.224,0.225",
+            ],
+        ),
+        ("mnist_test.npz", ["file:{0}/mnist_base_eps0.safetensors?mean=0&std=1"]),
+    ],
+)
+def test_real_encoders_on_real_images(shared: Path, tmp_path: Path, data: str, encoders: list[str]) -> None:
+    """The audit runs to the end, with nothing failed and the passes that were predicted."""
+    specs = [spec.format(shared / "data" / "encoders") for spec in encoders]
+    plan = make_plan(specs, str(shared / "data" / data), profile_name="quick", images=48, attacked=8)
+    record = run_audit(plan, tmp_path)
+    assert record["failures"] == []
+    for entry in record["encoders"]:
+        passes = entry["passes"]
+        assert {k: passes[k] for k in ("forward", "backward")} == passes["predicted"]
