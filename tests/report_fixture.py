@@ -49,7 +49,8 @@ def make_run(folder: Path, encoders: int = 3, seed: int = 0) -> dict[str, Any]:
         "holdfast": {"version": "0.1.0", "git": "2e7f5b8"},
         "plan": {
             "profile": "quick", "seed": seed, "images": 600, "attacked": ATTACKED, "batch_size": 64, "device": "cpu",
-            "data": "digits", "encoders": names, "measures": [{"kind": "measures", "name": key} for key in MEASURES],
+            "data": "digits", "encoders": names,
+            "measures": [{"kind": "measures", "name": key, **ATTACKING} for key in MEASURES],
             "checks": [], "command": f"holdfast audit {' '.join(names)} --data digits --profile quick --seed {seed}",
         },
         "data": {

@@ -132,7 +132,7 @@ def test_texts_of_the_record_are_escaped(folder, record, hostile):
 
 def test_the_verdict_says_what_the_record_says(folder, record):
     text = page(folder).text
-    assert "3 encoders were audited on 600 images of digits, 200 of them attacked." in text
+    assert "3 encoders were audited on 600 images of digits, 200 of them attacked within linf 0.1." in text
     assert f"{NAMES[2]} is best on all 7 measures" in text
     assert "On relative quantile and adversarial margin, best means best among the encoders that have a number." in text
     assert f"The check “masking” failed for {NAMES[0]}" in text

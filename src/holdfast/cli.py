@@ -173,7 +173,7 @@ def show(name: Annotated[str, typer.Argument(help="A measure, attack, threat, ch
         raise unknown("part", name, {part for kind in registry.KINDS for part in registry.names(kind)})
     for kind, part in found:
         out.print(f"[bold]{escape(name)}[/] ({kind.rstrip('s')}): {escape(_first_line(part))}\n")
-        out.print(escape(inspect.getdoc(part) or ""), "\n")
+        out.print(escape(_reflowed(inspect.getdoc(part) or "")), "\n")
         for title, key in (("Question", "question"), ("How to read it", "how_to_read"), ("Source", "reference")):
             if isinstance(text := getattr(part, key, None), str):
                 out.print(f"[bold]{title}:[/] {escape(text)}")
@@ -184,6 +184,12 @@ def show(name: Annotated[str, typer.Argument(help="A measure, attack, threat, ch
             default = "required" if parameter.default is parameter.empty else repr(parameter.default)
             table.add_row(parameter.name, escape(default))
         out.print("", table)
+
+
+def _reflowed(doc: str) -> str:
+    """Join the lines of each paragraph, so that the terminal breaks them where it is wide; indented ones stay."""
+    paragraphs = doc.split("\n\n")
+    return "\n\n".join(p if "\n " in p else " ".join(p.split("\n")) for p in paragraphs)
 
 
 @app.command()

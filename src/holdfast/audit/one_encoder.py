@@ -218,8 +218,10 @@ def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
 
 
 def title(name: str) -> str:
-    """Return a part's name for people: "breakaway_risk" is "Breakaway risk"."""
-    return name[:1].upper() + name[1:].replace("_", " ").replace("nearest neighbour", "nearest-neighbour")
+    """Return a part's name for people: "overlap_risk[radius=0.1]" is "Overlap risk (radius 0.1)"."""
+    words, bracket, details = name.partition("[")
+    words = words.replace("_", " ").replace("nearest neighbour", "nearest-neighbour").capitalize()
+    return f"{words} ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket else words
 
 
 def describe(observation: Observation) -> str:

@@ -108,7 +108,9 @@ def named(parts: Iterable[Any]) -> dict[str, Any]:
         flats = [flatten(registry.spec(twin)) for twin in twins]
         mine = flatten(registry.spec(part))
         differing = [key for key in mine if any(flat.get(key) != mine[key] for flat in flats)]
-        label = ",".join(f"{key}={mine[key]}" for key in differing)
+        short = {key: key.rpartition(".")[2] for key in mine}
+        unique = {key: name if list(short.values()).count(name) == 1 else key for key, name in short.items()}
+        label = ",".join(f"{unique[key]}={mine[key]}" for key in differing)
         result[f"{name}[{label}]" if label else name] = part
     return result
 

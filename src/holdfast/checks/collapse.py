@@ -35,6 +35,6 @@ class Collapse(Check):
             return Verdict("fail", "all images have the same representation", meaning, details)
         if same > self.warn:
             meaning = "Duplicate images, or images the encoder cannot tell apart, distort every neighbour measure."
-            return Verdict("warn", f"{same:.2%} of the pairs have identical representations", meaning, details)
-        finding = f"spread {spread:.3g} around the mean, {same:.2%} identical pairs"
+            return Verdict("warn", f"{100 * same:.2f} % of the pairs have identical representations", meaning, details)
+        finding = f"spread {spread:.3g} around the mean, {100 * same:.2f} % identical pairs"
         return Verdict("pass", finding, "The encoder tells the images apart.", details)

@@ -48,14 +48,17 @@ class GradientHealth(Check):
         details = {"finite": finite, "nonzero": reached}
         if finite < 1:
             meaning = "Gradient attacks fail here, so robustness is overestimated."
-            return Verdict("fail", f"{1 - finite:.1%} of the gradient is NaN or infinite", meaning, details)
+            return Verdict("fail", f"{100 * (1 - finite):.1f} % of the gradient is NaN or infinite", meaning, details)
         dead = int((gradient.flatten(1).abs().amax(1) == 0).sum())
         if dead:
             meaning = "Where the gradient vanishes, gradient attacks do nothing and robustness is overestimated."
             return Verdict("fail", f"no gradient at all for {dead} of {count} images", meaning, details)
         if reached < 0.5:
             meaning = "Most pixels do not influence the representation here; make sure that this is intended."
-            return Verdict("warn", f"only {reached:.0%} of the pixels have a gradient", meaning, details)
+            return Verdict("warn", f"only {100 * reached:.0f} % of the pixels have a gradient", meaning, details)
         return Verdict(
-            "pass", f"finite everywhere, nonzero at {reached:.0%} of the pixels", "Gradients reach the pixels.", details
+            "pass",
+            f"finite everywhere, nonzero at {100 * reached:.0f} % of the pixels",
+            "Gradients reach the pixels.",
+            details,
         )

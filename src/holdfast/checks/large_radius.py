@@ -44,7 +44,9 @@ class LargeRadius(Check):
         reps = subject.read(self._attacked)[f"reps@{self.attack.steps}"]
         nearer, _ = neighbours.closer(reps, subject.read(Clean())["reps"], torch.arange(len(reps)))
         found = float((nearer == 0).double().mean())
-        finding = f"at ε = {self.ball.radius:g}, {found:.0%} of {len(reps)} images are still nearest to themselves"
+        finding = (
+            f"at ε = {self.ball.radius:g}, {100 * found:.0f} % of {len(reps)} images are still nearest to themselves"
+        )
         if found > self.fail:
             meaning = (
                 "Nothing can be that robust: the attack does not work on this encoder, or the encoder is constant."

@@ -49,10 +49,10 @@ class Masking(Check):
         ratio = free / gradient.clamp_min(1e-30)
         won, gain = float((ratio > 1.05).double().mean()), float(ratio.median()) - 1
         details = {"won": won, "gain": gain}
-        finding = f"without gradients an attack gets at least 5 % farther on {won:.0%} of {len(free)} images"
+        finding = f"without gradients an attack gets at least 5 % farther on {100 * won:.0f} % of {len(free)} images"
         if gain > self.fail:
-            meaning = "Gradients are masked: the gradient attack's numbers do not show how fragile the encoder is."
-            return Verdict("fail", f"{finding}, {gain:.0%} in the median", meaning, details)
+            meaning = "Gradients are masked, or the attack is far from finished: its numbers hide how fragile it is."
+            return Verdict("fail", f"{finding}, {100 * gain:.0f} % in the median", meaning, details)
         if won > self.warn:
             meaning = "The gradient attack misses some worst cases (masking, or local optima); trust the ensemble more."
             return Verdict("warn", finding, meaning, details)

@@ -37,7 +37,7 @@ class StepsConverged(Check):
         steps = len(curve) - 1
         then, end = float(curve[steps * 4 // 5]), float(curve[-1])
         rise = end / then - 1 if then > 0 else 0.0
-        finding = f"the last {steps - steps * 4 // 5} of {steps} steps raised the median drift by {rise:.1%}"
+        finding = f"the last {steps - steps * 4 // 5} of {steps} steps raised the median drift by {100 * rise:.1f} %"
         if rise > self.tolerance:
             meaning = "The attack had not finished: the encoder is less robust than the numbers say. Use more steps."
             return Verdict("warn", finding, meaning, {"rise": rise})

@@ -45,7 +45,7 @@ class StrongerAttack(Check):
         usual = subject.read(self._usual)["values"][:, self.attack.steps].double()
         stronger = subject.read(self._stronger)["values"][:, -1].double()
         gain = float((stronger / usual.clamp_min(1e-30)).median()) - 1 if float(stronger.max()) > 0 else 0.0
-        finding = f"a costlier attack moves {len(usual)} images {gain:+.1%} (median)"
+        finding = f"a costlier attack moves {len(usual)} images {100 * gain:+.1f} % (median)"
         if gain > 4 * self.tolerance:
             meaning = "The attack is far from the worst case: treat every number as optimistic and use a stronger one."
             return Verdict("fail", finding, meaning, {"gain": gain})

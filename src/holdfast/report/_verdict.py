@@ -26,9 +26,16 @@ def titles(record: Mapping[str, Any]) -> dict[str, str]:
     return {key: m["title"] for e in record["encoders"] for key, m in e.get("measures", {}).items()}
 
 
+def threats(record: Mapping[str, Any]) -> list[str]:
+    """Return the balls that the measures' adversaries search, as "linf 0.05": norm and radius in pixels."""
+    balls = [m["ball"] for m in record["plan"]["measures"] if "ball" in m]
+    return list(dict.fromkeys(f"{ball['name']} {ball['radius']:g}" for ball in balls))
+
+
 def _scope(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> Sentence:
     data = record["data"]
-    where = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} of them attacked"
+    within = f" within {listing(threats(record))}" if threats(record) else ""
+    where = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} of them attacked{within}"
     if not audited:
         return Sentence(f"No encoder could be audited on {where}.", "bad")
     who = audited[0]["name"] if len(audited) == 1 else plural(len(audited), "encoder")

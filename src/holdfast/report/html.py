@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.report import _format, _sections
 from holdfast.report._folder import read_record
 from holdfast.report._scorecard import cards
-from holdfast.report._verdict import verdict
+from holdfast.report._verdict import threats, verdict
 from holdfast.report.plots import COLOURS, MARKERS
 
 
@@ -57,6 +57,7 @@ def render(record: Mapping[str, Any], folder: Path) -> str:
         encoders=encoders,
         audited=[(series, encoder) for series, encoder in encoders if not encoder.get("error")],
         verdict=verdict(record),
+        threats=threats(record),
         cards=cards(record),
         score_charts=_sections.score_charts(record),
         objective_charts=_sections.objective_charts(record),

@@ -59,6 +59,8 @@ def lines(key: str, curves: Sequence[Curve], *, unit: str, label: str, markers: 
         ticks = sorted({float(x) for c in curves for x in c.x})
         if markers and len(ticks) <= 8:
             axes.set_xticks(_spread(ticks))
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         axes.set_xlabel("attack steps")
         _finish(axes, label, unit)
         return _svg(figure, key)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.report._format import BETTER, duration, interval, listing, number, plural
-from holdfast.report._verdict import titles
+from holdfast.report._verdict import threats, titles
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
 _STATUS = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
@@ -39,10 +39,9 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | Non
     for line in _problems(record):
         console.print(Text(line, style="bold red"))
     data, run = record["data"], record["run"]
-    summary = (
-        f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']} attacked, {duration(run['seconds'])}"
-    )
-    console.print(Text(summary, style="dim"))
+    within = f" within {listing(threats(record))}" if threats(record) else ""
+    summary = f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']} attacked{within}"
+    console.print(Text(f"{summary}, {duration(run['seconds'])}", style="dim"))
     if report is not None:
         # One unbroken line: a path cut by a line break cannot be copied or clicked.
         console.print(Text.assemble("Report: ", (str(report), "bold")), soft_wrap=True)

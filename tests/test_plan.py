@@ -1,0 +1,85 @@
+"""Plans: names of parts, settings, batch sizes, and what joins what."""
+
+import pytest
+
+from holdfast.attacks.apgd import Apgd
+from holdfast.attacks.pgd import Pgd
+from holdfast.audit.one_encoder import title
+from holdfast.audit.plan import batch_size_for, merge, named
+from holdfast.audit.profiles import PROFILES, profile
+from holdfast.audit.settings import set_parameters
+from holdfast.core import HoldfastError, Passes
+from holdfast.measures.breakaway_risk import BreakawayRisk
+from holdfast.measures.overlap_risk import OverlapRisk
+from holdfast.measures.universal_quantile import UniversalQuantile
+from holdfast.observations.attacked import Attacked
+from holdfast.threats.l2 import L2
+from holdfast.threats.linf import Linf
+
+
+def test_twins_are_named_by_what_differs() -> None:
+    parts = (UniversalQuantile(), UniversalQuantile(ball=Linf(0.1)), OverlapRisk())
+    assert list(named(parts)) == ["universal_quantile[radius=0.05]", "universal_quantile[radius=0.1]", "overlap_risk"]
+    other = (BreakawayRisk(), BreakawayRisk(ball=L2(1.0), divergence="cosine"))
+    assert list(named(other))[1] == "breakaway_risk[ball=l2,radius=1.0,divergence=cosine]"
+
+
+def test_titles_are_for_people() -> None:
+    assert title("nearest_neighbour_accuracy") == "Nearest-neighbour accuracy"
+    assert title("overlap_risk[radius=0.1,divergence=l2]") == "Overlap risk (radius 0.1, divergence l2)"
+
+
+def test_shapes_decide_the_batch_size() -> None:
+    assert batch_size_for((1, 8, 8), "cpu") == 512
+    assert batch_size_for((3, 32, 32), "cpu") == 64
+    assert batch_size_for((3, 224, 224), "cpu") == 8
+    assert batch_size_for((3, 224, 224), "cuda") == 64
+
+
+def test_one_setting_changes_one_parameter() -> None:
+    before = profile("quick").measures
+    after = set_parameters(before, ["breakaway_risk.attack.steps=7", "overlap_risk.divergence=cosine"])
+    changed = {named(before)[name] != part for name, part in named(after).items()}
+    assert changed == {True, False}
+    assert sum(a != b for a, b in zip(before, after, strict=True)) == 2
+
+
+def test_a_part_is_replaced_by_name() -> None:
+    (measure,) = set_parameters((BreakawayRisk(),), ["breakaway_risk.attack=apgd", "breakaway_risk.attack.restarts=3"])
+    assert measure == BreakawayRisk(attack=Apgd(50, restarts=3))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "breakaway_risk",
+        "breakaway_risk=3",
+        "breakaway_risk.attack.steps=2.5",
+        "breakaway_risk.attack.steps=true",
+        "breakaway_risk.attack.name=apgd",
+        "breakaway_risk.nothing.steps=2",
+        "breakaway_risk.attack.steps=0",
+        "breakaway_risk.divergence=euclid",
+        "breakaway_risk.attack=agpd",
+    ],
+)
+def test_bad_settings_are_refused(setting: str) -> None:
+    with pytest.raises(HoldfastError):
+        set_parameters((BreakawayRisk(),), [setting])
+
+
+def test_joined_observations_serve_both() -> None:
+    short, long = Attacked(Pgd(10, 0.01), first=4), Attacked(Pgd(30, 0.01), readouts=(5, 20), first=9)
+    ((joined, readers),) = merge([("a", [short]), ("b", [long])]).items()
+    assert isinstance(joined, Attacked)
+    assert joined.readouts == (5, 10, 20)
+    assert joined.first == 9
+    assert joined.passes == Passes(21, 20)  # the steps after the last read-out are not made
+    assert readers == ("a", "b")
+    assert len(merge([("a", [Attacked(Pgd(10))]), ("b", [Attacked(Pgd(20))])])) == 2  # their step sizes differ
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("ball", [Linf(0.03), L2(0.7)])
+def test_profiles_take_any_ball(name: str, ball) -> None:
+    assert {measure.ball.radius for measure in profile(name, ball).measures} <= {ball.radius, 2 * ball.radius}
