@@ -26,12 +26,12 @@ class Bim(Attack):
         return Pgd(self.steps, self.step_size, start="nudge")
 
     def root(self) -> Attack:
-        """With a given step size the number of steps only says where the trajectory ends."""
-        return self if self.step_size is None else replace(self, steps=1)
+        """As `Pgd`."""
+        return replace(self, steps=self._pgd.root().steps)
 
     def until(self, steps: int) -> Attack:
-        """Return the first `steps` steps, where the step size does not depend on their number."""
-        return self if self.step_size is None else replace(self, steps=max(1, steps))
+        """As `Pgd`."""
+        return replace(self, steps=self._pgd.until(steps).steps)
 
     @property
     def passes(self) -> Passes:

@@ -1,15 +1,16 @@
 """What the measures that read one attack trajectory have in common."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast import statistics
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Subject
+from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.divergences import divergence as find_divergence
 from holdfast.objectives.targeted import Targeted
 from holdfast.objectives.untargeted import Untargeted
@@ -23,6 +24,10 @@ PAPER = "Robustness of unsupervised representation learning without labels"
 @dataclass(frozen=True)
 class AttackMeasure(Measure):
     """A measure that compares attacked with clean representations.
+
+    A subclass fills a table with one column `per_image`@STEP for each read-out (and `pair`, where both directions of
+    a pair are rows); the rest follows from its `statistic`: the median, the share of ones, or the mean over ordered
+    pairs, whose second role is the column `intrudes`@STEP.
 
     Attributes:
         attack: how the worst case is searched.
@@ -41,6 +46,9 @@ class AttackMeasure(Measure):
 
     targeted: ClassVar[bool] = False
     usual: ClassVar[tuple[int, ...]] = ()
+    per_image: ClassVar[str]
+    statistic: ClassVar[Literal["median", "share", "pair mean"]]
+    given: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         find_divergence(self.divergence)
@@ -75,6 +83,35 @@ class AttackMeasure(Measure):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and the trajectories."""
         return Clean(), *self.trajectories
+
+    @property
+    def column(self) -> str:
+        """`per_image` at the last read-out."""
+        return f"{self.per_image}@{self.steps[-1]}"
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the `statistic` of `per_image` at every read-out, and before the attack where the table has it."""
+        before = {"clean": self._reduced(table, "clean")} if "clean" in table else {}
+        return before | {
+            self.attack.label(step): self._reduced(table, f"{self.per_image}@{step}") for step in self.steps
+        }
+
+    def _reduced(self, table: Table, column: str) -> Score:
+        match self.statistic:
+            case "median":
+                return statistics.median(table[column], table.get("pair"), self.given)
+            case "share":
+                return statistics.share(table[column], table.get("pair"), self.given)
+            case "pair mean":
+                return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image (of each pair, where images come in pairs) on the headline."""
+        values = table[self.column]
+        if self.statistic == "pair mean":
+            return statistics.influence_of_pair_mean(values, table[f"intrudes@{self.steps[-1]}"])
+        of = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
+        return statistics.by_unit(of(values), table["pair"]) if "pair" in table else of(values)
 
     def reps(
         self, subject: Subject

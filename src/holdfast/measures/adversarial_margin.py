@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from holdfast import statistics
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Objective, Score, Subject, Table
+from holdfast.core import Attack, Objective, Subject, Table
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 from holdfast.measures._pairs import attacked_pairs
 from holdfast.objectives.targeted import Targeted
@@ -28,6 +25,8 @@ class AdversarialMargin(AttackMeasure):
     objective: Objective = Targeted()
 
     targeted = True
+    per_image = "margin"
+    statistic = "median"
     better = "higher"
     unit = "ratio"
     question = "How clearly do two images stay apart when each is attacked towards the other?"
@@ -35,11 +34,6 @@ class AdversarialMargin(AttackMeasure):
         "100 % means that the attacks moved nothing, 0 % that the two meet, below 0 that they pass each other."
     )
     reference = f"{PAPER}, section 5 (adversarial margin) and appendix C.8"
-
-    @property
-    def column(self) -> str:
-        """The margin at the last read-out."""
-        return f"margin@{self.steps[-1]}"
 
     def observe(self, subject: Subject) -> Table:
         """Return the margin of every attacked image to its partner."""
@@ -50,13 +44,3 @@ class AdversarialMargin(AttackMeasure):
             for step in self.steps
         }
         return table | margins
-
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the median margin at every read-out."""
-        return {
-            self.attack.label(step): statistics.median(table[f"margin@{step}"], table["pair"]) for step in self.steps
-        }
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each pair's influence on the median."""
-        return statistics.by_unit(statistics.influence_of_median(table[self.column]), table["pair"])

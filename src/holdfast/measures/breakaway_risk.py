@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from holdfast import neighbours, statistics
-from holdfast.core import Score, Subject, Table
+from holdfast import neighbours
+from holdfast.core import Subject, Table
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 
 
@@ -20,6 +18,8 @@ class BreakawayRisk(AttackMeasure):
     to than they are to themselves.
     """
 
+    per_image = "broken"
+    statistic = "pair mean"
     better = "lower"
     unit = "share"
     question = "After an attack, what share of all other images is nearer to the attacked image than its own original?"
@@ -28,11 +28,6 @@ class BreakawayRisk(AttackMeasure):
         "image has nothing left of itself."
     )
     reference = f"{PAPER}, Eq. 1 and appendix C.7"
-
-    @property
-    def column(self) -> str:
-        """The share of nearer images at the last read-out."""
-        return f"broken@{self.steps[-1]}"
 
     def observe(self, subject: Subject) -> Table:
         """Return both roles of every image."""
@@ -46,14 +41,3 @@ class BreakawayRisk(AttackMeasure):
             others[: len(reps)] -= 1  # an attacked image does not intrude on itself
             table[f"broken@{step}"], table[f"intrudes@{step}"] = broken, intrusions / others.clamp_min(1)
         return table
-
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the risk at every read-out."""
-        return {
-            self.attack.label(step): statistics.pair_mean(table[f"broken@{step}"], table[f"intrudes@{step}"])
-            for step in self.steps
-        }
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the risk, in both of its roles."""
-        return statistics.influence_of_pair_mean(table[self.column], table[f"intrudes@{self.steps[-1]}"])

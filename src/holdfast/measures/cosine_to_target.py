@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from holdfast import statistics
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Objective, Score, Subject, Table
+from holdfast.core import Attack, Objective, Subject, Table
 from holdfast.divergences import cosine
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 from holdfast.objectives.targeted import Targeted
@@ -28,16 +25,13 @@ class CosineToTarget(AttackMeasure):
 
     targeted = True
     usual = (5, 10, 30, 50)
+    per_image = "similarity"
+    statistic = "median"
     better = "lower"
     unit = "similarity"
     question = "How similar, by cosine, can an attack make an image's representation to that of another image?"
     how_to_read = "1 means that the attack impersonates the other image perfectly; compare with the clean similarity."
     reference = f"{PAPER}, appendix B (cosine similarity)"
-
-    @property
-    def column(self) -> str:
-        """The similarity at the last read-out."""
-        return f"similarity@{self.steps[-1]}"
 
     def observe(self, subject: Subject) -> Table:
         """Return the similarity of every attacked image to its partner."""
@@ -46,12 +40,3 @@ class CosineToTarget(AttackMeasure):
         target = clean[partners(positions)]
         table: Table = {"pair": pair_of(positions), "clean": 1 - cosine(clean[positions], target)}
         return table | {f"similarity@{step}": 1 - cosine(reps, target) for step, reps in attacked.items()}
-
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the median similarity before the attack and at every read-out."""
-        columns = {"clean": "clean"} | {self.attack.label(step): f"similarity@{step}" for step in self.steps}
-        return {name: statistics.median(table[column], table["pair"]) for name, column in columns.items()}
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each pair's influence on the median."""
-        return statistics.by_unit(statistics.influence_of_median(table[self.column]), table["pair"])

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from holdfast import neighbours, statistics
-from holdfast.core import Score, Subject, Table
+from holdfast import neighbours
+from holdfast.core import Subject, Table
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 
 
@@ -18,16 +16,14 @@ class NearestNeighbourAccuracy(AttackMeasure):
     Table: `found@STEP`, 1 where the clean original is still nearest, one row per attacked image.
     """
 
+    per_image = "found"
+    statistic = "share"
+    given = "given this population of images"
     better = "higher"
     unit = "share"
     question = "How often is an attacked image's nearest clean neighbour still its own original?"
     how_to_read = "100 % means that every attacked image is still recognised as itself among the whole population."
     reference = f"{PAPER}, Eq. 4"
-
-    @property
-    def column(self) -> str:
-        """Whether the original is nearest at the last read-out."""
-        return f"found@{self.steps[-1]}"
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every attacked image finds its original."""
@@ -37,12 +33,3 @@ class NearestNeighbourAccuracy(AttackMeasure):
             nearer, _ = neighbours.closer(reps, clean, torch.arange(len(reps)), self.divergence)
             table[f"found@{step}"] = (nearer == 0).double()
         return table
-
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the accuracy at every read-out."""
-        given = "given this population of images"
-        return {self.attack.label(step): statistics.share(table[f"found@{step}"], given=given) for step in self.steps}
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the accuracy."""
-        return statistics.influence_of_mean(table[self.column])

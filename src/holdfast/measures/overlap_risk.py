@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-
-from holdfast import statistics
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Objective, Score, Subject, Table
+from holdfast.core import Attack, Objective, Subject, Table
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 from holdfast.measures._pairs import attacked_pairs
 from holdfast.objectives.targeted import Targeted
@@ -25,6 +21,8 @@ class OverlapRisk(AttackMeasure):
     objective: Objective = Targeted()
 
     targeted = True
+    per_image = "overlap"
+    statistic = "share"
     better = "lower"
     unit = "share"
     question = "How often does another image, attacked towards x, come nearer to x than x attacked towards it remains?"
@@ -34,23 +32,8 @@ class OverlapRisk(AttackMeasure):
     )
     reference = f"{PAPER}, Eq. 2 and appendix C.8"
 
-    @property
-    def column(self) -> str:
-        """Whether the pair overlaps at the last read-out."""
-        return f"overlap@{self.steps[-1]}"
-
     def observe(self, subject: Subject) -> Table:
         """Return the overlap of every attacked image with its partner."""
         table = attacked_pairs(self, subject)
         overlaps = {f"overlap@{step}": (table[f"other@{step}"] < table[f"own@{step}"]).double() for step in self.steps}
         return table | overlaps
-
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the risk at every read-out."""
-        return {
-            self.attack.label(step): statistics.share(table[f"overlap@{step}"], table["pair"]) for step in self.steps
-        }
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each pair's influence on the risk."""
-        return statistics.by_unit(statistics.influence_of_mean(table[self.column]), table["pair"])

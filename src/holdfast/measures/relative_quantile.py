@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from holdfast import statistics
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Objective, Score, Subject, Table
+from holdfast.core import Attack, Objective, Subject, Table
 from holdfast.divergences import divergence
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 from holdfast.objectives.targeted import Targeted
@@ -30,6 +27,8 @@ class RelativeQuantile(AttackMeasure):
 
     targeted = True
     usual = (5, 10, 30, 50)
+    per_image = "ratio"
+    statistic = "median"
     better = "higher"
     unit = "share"
     question = (
@@ -40,11 +39,6 @@ class RelativeQuantile(AttackMeasure):
         "perfectly."
     )
     reference = f"{PAPER}, section 5 (relative quantiles)"
-
-    @property
-    def column(self) -> str:
-        """The ratio at the last read-out."""
-        return f"ratio@{self.steps[-1]}"
 
     def observe(self, subject: Subject) -> Table:
         """Return the ratio of every attacked image."""
@@ -57,13 +51,3 @@ class RelativeQuantile(AttackMeasure):
             ratio = divergence(self.divergence)(reps, target) / before
             table[f"ratio@{step}"] = torch.where(before > 0, ratio, torch.nan)
         return table
-
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the median ratio at every read-out."""
-        return {
-            self.attack.label(step): statistics.median(table[f"ratio@{step}"], table["pair"]) for step in self.steps
-        }
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each pair's influence on the median."""
-        return statistics.by_unit(statistics.influence_of_median(table[self.column]), table["pair"])

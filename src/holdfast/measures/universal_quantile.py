@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
-
-from holdfast import neighbours, statistics
+from holdfast import neighbours
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Score, Subject, Table
+from holdfast.core import Attack, Subject, Table
 from holdfast.divergences import divergence
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 
@@ -24,6 +21,9 @@ class UniversalQuantile(AttackMeasure):
     attack: Attack = Pgd(50, 0.001, keep="last")
 
     usual = (5, 10, 30, 50)
+    per_image = "quantile"
+    statistic = "median"
+    given = "given the pairs of this population (plug-in)"
     better = "lower"
     unit = "share"
     question = "How large is the drift that an attack causes, among the distances between different images?"
@@ -33,11 +33,6 @@ class UniversalQuantile(AttackMeasure):
     )
     reference = f"{PAPER}, section 5 (universal quantiles)"
 
-    @property
-    def column(self) -> str:
-        """The quantile at the last read-out."""
-        return f"quantile@{self.steps[-1]}"
-
     def observe(self, subject: Subject) -> Table:
         """Return drift and quantile of every attacked image."""
         clean, attacked = self.reps(subject)
@@ -46,14 +41,3 @@ class UniversalQuantile(AttackMeasure):
             table[f"drift@{step}"] = divergence(self.divergence)(reps, clean[: len(reps)])
             table[f"quantile@{step}"] = neighbours.share_below(clean, table[f"drift@{step}"], self.divergence)
         return table
-
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return the median quantile at every read-out."""
-        given = "given the pairs of this population (plug-in)"
-        return {
-            self.attack.label(step): statistics.median(table[f"quantile@{step}"], given=given) for step in self.steps
-        }
-
-    def influence(self, table: Table) -> Float[Tensor, "units"]:
-        """Return each image's influence on the median."""
-        return statistics.influence_of_median(table[self.column])
