@@ -123,6 +123,19 @@ def test_measure_takes_an_ensemble(name: str, pictures, tmp_path) -> None:
     assert len(entry["observations"]) == 3
 
 
+def test_an_ensemble_is_not_disturbed_by_a_longer_run_of_a_member(pictures, tmp_path) -> None:
+    """Its members' trajectories may go on for another measure; it is read out where they end for it."""
+    risk = registry.find("measures", "breakaway_risk")
+    short = risk(attack=Ensemble((Pgd(2, 0.02, keep="last"), Pgd(2, 0.001, keep="last"))))
+    long = (risk(attack=Pgd(9, 0.02, keep="last")), risk(attack=Pgd(9, 0.001, keep="last")))
+    alone = audit(tmp_path / "alone", network(), pictures, measures=(short,), checks=())
+    company = audit(tmp_path / "company", network(), pictures, measures=(short, *long), checks=())
+    assert len(company["encoders"][0]["observations"]) == 3
+    names = [name for name in company["encoders"][0]["measures"] if "ensemble" in name]
+    (first,) = alone["encoders"][0]["measures"].values()
+    assert first["scores"] == company["encoders"][0]["measures"][names[0]]["scores"]
+
+
 def test_usual_readouts_follow_the_attack() -> None:
     cls = registry.find("measures", "universal_quantile")
     assert cls(attack=Pgd(50)).steps == (5, 10, 30, 50)

@@ -56,8 +56,9 @@ class EncoderAudit:
         self._observe(subject)
         entry["observations"] = [self._observation(subject, o, readers) for o, readers in self._readers(subject)]
         entry["passes"] = self._passes(subject)
-        for name, measure in named(self._plan.measures).items():
-            entry["measures"][name] = self._measure(name, measure, subject)
+        measures = named(self._plan.measures)
+        for (name, measure), file in zip(measures.items(), entries.slugs(list(measures)), strict=True):
+            entry["measures"][name] = self._measure(name, measure, subject, f"tables/{self._slug}/{file}.parquet")
         for name, check in named(self._plan.checks).items():
             entry["checks"][name] = self._check(check, subject)
         entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
@@ -122,7 +123,7 @@ class EncoderAudit:
             "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
         }
 
-    def _measure(self, name: str, measure: Measure, subject: AuditSubject) -> dict[str, Any]:
+    def _measure(self, name: str, measure: Measure, subject: AuditSubject, path: str) -> dict[str, Any]:
         self._listener.stage(f"scoring {name}")
         entry: dict[str, Any] = {
             "part": registry.spec(measure),
@@ -147,7 +148,6 @@ class EncoderAudit:
         try:
             table = measure.observe(subject)
             scores = measure.score(table)
-            path = f"tables/{self._slug}/{name}.parquet"
             self._store.write_table(path, subject.images.ids[: len(next(iter(table.values())))], table)
         except StoreError:
             raise

@@ -97,32 +97,51 @@ def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observati
 
 
 def named(parts: Iterable[Any]) -> dict[str, Any]:
-    """Return parts by name; parts of one kind are told apart by the parameters in which they differ."""
+    """Return parts by name; twins are told apart by the first parameters in which they differ.
+
+    For example "universal_quantile[radius=0.1,divergence=linf]".
+    """
     parts = list(parts)
-    by_name: dict[str, list[Any]] = {}
-    for part in parts:
-        by_name.setdefault(registry.part_name(part), []).append(part)
-    result: dict[str, Any] = {}
-    for part in parts:
-        name, twins = registry.part_name(part), by_name[registry.part_name(part)]
-        flats = [flatten(registry.spec(twin)) for twin in twins]
-        mine = flatten(registry.spec(part))
-        differing = [key for key in mine if any(flat.get(key) != mine[key] for flat in flats)]
-        short = {key: key.rpartition(".")[2] for key in mine}
-        unique = {key: name if list(short.values()).count(name) == 1 else key for key, name in short.items()}
-        label = ",".join(f"{unique[key]}={mine[key]}" for key in differing)
-        result[f"{name}[{label}]" if label else name] = part
-    return result
+    labels: dict[int, str] = {}
+    for name in {registry.part_name(part) for part in parts}:
+        twins = [i for i, part in enumerate(parts) if registry.part_name(part) == name]
+        flats = {i: flatten(registry.spec(parts[i])) for i in twins}
+        said = _differences(flats)
+        labels |= {i: f"{name}[{','.join(said[i])}]" if said[i] else name for i in twins}
+    return {labels[i]: part for i, part in enumerate(parts)}
+
+
+def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]:
+    """Return for each twin the parameters that set it apart, going through them in order."""
+    keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
+    ends = [key.rpartition(".")[2] for key in keys]
+    said: dict[int, list[str]] = {i: [] for i in flats}
+    groups = [list(flats)]  # twins that cannot be told apart yet
+    for key, end in zip(keys, ends, strict=True):
+        split: list[list[int]] = []
+        for group in groups:
+            by_value: dict[Any, list[int]] = {}
+            for i in group:
+                by_value.setdefault(flats[i].get(key), []).append(i)
+            split += by_value.values()
+            if len(by_value) > 1:
+                for i in group:
+                    if key in flats[i]:
+                        said[i].append(f"{end if ends.count(end) == 1 else key}={flats[i][key]}")
+        groups = split
+    return said
 
 
 def flatten(data: Any, prefix: str = "") -> dict[str, Any]:
     """Return nested specs as dotted parameters: {"attack.steps": 50, ...}; the kinds of parts are left out."""
+    if isinstance(data, list):
+        return {prefix: "+".join("-".join(map(str, flatten(item).values())) for item in data)}
     if not isinstance(data, Mapping):
-        return {prefix: tuple(data) if isinstance(data, list) else data}
+        return {prefix: data}
     flat: dict[str, Any] = {}
     for key, value in data.items():
-        if key == "kind" or (key == "name" and not prefix):
+        if key == "kind":
             continue
-        path = prefix if key == "name" else f"{prefix}.{key}" if prefix else key
+        path = (prefix or key) if key == "name" else f"{prefix}.{key}" if prefix else key
         flat |= flatten(value, path)
     return flat

@@ -88,10 +88,10 @@ def software() -> dict[str, str | None]:
 
 
 def slugs(names: list[str]) -> list[str]:
-    """Return a file name for each encoder, all different."""
+    """Return a file name for each name, short and all different."""
     result: list[str] = []
     for name in names:
-        slug = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[-60:] or "encoder"
+        slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")[-60:] or "it"
         number = sum(slug == other or re.fullmatch(rf"{re.escape(slug)}-\d+", other) is not None for other in result)
         result.append(f"{slug}-{number + 1}" if number else slug)
     return result

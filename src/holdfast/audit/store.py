@@ -1,5 +1,6 @@
 """The run folder: every file is written beside its place and renamed into it, so a kill leaves no half file."""
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -60,7 +61,8 @@ class Store:
             put(part)
             os.replace(part, path)
         except (OSError, safetensors.SafetensorError) as error:
-            part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
             full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
             hint = "the disk is full; free some room and run the same command again" if full else "check the folder"
             reason = getattr(error, "strerror", None) or error

@@ -45,7 +45,7 @@ class Masking(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Count the images on which the gradient-free attack moves the representation farther."""
         gradient = subject.read(self._gradient)["values"][:, self.attack.steps].double()
-        free = subject.read(self._free)["values"][:, -1].double()
+        free = subject.read(self._free)["values"][:, self.free.steps].double()
         ratio = free / gradient.clamp_min(1e-30)
         won, gain = float((ratio > 1.05).double().mean()), float(ratio.median()) - 1
         details = {"won": won, "gain": gain}

@@ -43,7 +43,7 @@ class StrongerAttack(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Compare the final drift of both, image by image."""
         usual = subject.read(self._usual)["values"][:, self.attack.steps].double()
-        stronger = subject.read(self._stronger)["values"][:, -1].double()
+        stronger = subject.read(self._stronger)["values"][:, self.stronger.steps].double()
         gain = float((stronger / usual.clamp_min(1e-30)).median()) - 1 if float(stronger.max()) > 0 else 0.0
         finding = f"a costlier attack moves {len(usual)} images {100 * gain:+.1f} % (median)"
         if gain > 4 * self.tolerance:

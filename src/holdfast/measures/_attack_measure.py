@@ -125,6 +125,6 @@ class AttackMeasure(Measure):
             seen = subject.read(self.trajectories[0])
             return clean, {step: seen[f"reps@{step}"].double() for step in self.steps}
         members = [(part.attack.steps, subject.read(part)) for part in self.trajectories]
-        strongest = torch.stack([seen["values"][:, -1] for _, seen in members]).argmax(0)
+        strongest = torch.stack([seen["values"][:, steps] for steps, seen in members]).argmax(0)
         reps = torch.stack([seen[f"reps@{steps}"] for steps, seen in members])
         return clean, {self.attack.steps: reps[strongest, torch.arange(len(strongest))].double()}
