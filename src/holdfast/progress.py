@@ -4,6 +4,12 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+
+def _column(**widths: int) -> Column:
+    """Return a column that shortens its text rather than its neighbours."""
+    return Column(no_wrap=True, overflow="ellipsis", **widths)  # pyright: ignore[reportArgumentType]
 
 
 class Bars:
@@ -11,14 +17,15 @@ class Bars:
 
     def __init__(self, console: Console):
         self._progress = Progress(
-            TextColumn("{task.fields[encoder]}"),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}", style="dim"),
+            TextColumn("{task.fields[encoder]}", table_column=_column(max_width=30)),
+            BarColumn(bar_width=16),
+            TaskProgressColumn(table_column=_column(min_width=4)),
+            TimeRemainingColumn(table_column=_column(min_width=8)),
+            TextColumn("{task.description}", style="dim", table_column=_column(ratio=1)),
             console=console,
             disable=not console.is_terminal,
             speed_estimate_period=120,
+            expand=True,
         )
         self._task: TaskID | None = None
 
