@@ -4,6 +4,7 @@ import inspect
 import json
 import shlex
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +26,15 @@ DEMO_ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simcl
 
 OutOption = Annotated[Path, typer.Option("--out", help="Run folder: record, tables, report. A killed audit resumes.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else, on stdout.")]
-SeedOption = Annotated[int | None, typer.Option(help="The one seed that decides everything. [default: 0]")]
+SeedOption = Annotated[int | None, typer.Option(help="The one seed that decides everything. (default: 0)")]
+
+
+def _number(text: str) -> float:
+    """Read 0.05 or 4/255."""
+    try:
+        return float(Fraction(text))
+    except (ValueError, ZeroDivisionError) as error:
+        raise typer.BadParameter(f"expected a number such as 0.05 or 4/255, got {text!r}") from error
 
 
 @app.command()
@@ -47,16 +56,19 @@ def demo(
 def audit(
     encoders: Annotated[list[str], typer.Argument(help="Encoder specs (holdfast list encoders), or one plan.toml.")],
     data: Annotated[str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data).")] = None,
-    profile: Annotated[str | None, typer.Option(help="quick, standard or paper. [default: standard]")] = None,
-    eps: Annotated[float | None, typer.Option(help="Radius in pixels of a [0, 1] image. [default: 0.05]")] = None,
-    norm: Annotated[str | None, typer.Option(help="Norm of the ball: linf or l2. [default: linf]")] = None,
+    profile: Annotated[str | None, typer.Option(help="quick, standard or paper. (default: standard)")] = None,
+    eps: Annotated[
+        float | None,
+        typer.Option(parser=_number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),
+    ] = None,
+    norm: Annotated[str | None, typer.Option(help="Norm of the ball: linf or l2. (default: linf)")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="measure.parameter=value; * for all.")] = None,
     images: Annotated[int | None, typer.Option(help="Images compared with each other.")] = None,
     attacked: Annotated[int | None, typer.Option(help="How many of them are attacked.")] = None,
     out_folder: OutOption = Path("holdfast-audit"),
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. [default: cpu]")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. (default: cpu)")] = None,
     seed: SeedOption = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. [default: by image size]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. (default: by image size)")] = None,
     skip_corrupt: Annotated[bool | None, typer.Option("--skip-corrupt", help="Leave out unreadable files.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
     json_output: JsonOption = False,

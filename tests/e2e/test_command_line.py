@@ -101,6 +101,14 @@ def test_settings_reach_one_measure(capsys, tmp_path: Path) -> None:
     assert set(radii.values()) == {0.05}
 
 
+def test_eps_may_be_a_fraction(capsys, tmp_path: Path) -> None:
+    arguments = ["audit", "zoo:digits-simclr", "--data", "digits", "--out", str(tmp_path), "--json", "--eps", "4/255"]
+    code, out, err = run(capsys, *arguments, *TINY)
+    assert code == 0, err
+    assert {m["ball"]["radius"] for m in json.loads(out)["plan"]["measures"]} == {4 / 255}
+    assert run(capsys, *arguments[:-1], "4/0")[0] == 2
+
+
 @pytest.mark.parametrize("kind", [None, "encoders", "data", "attacks", "measures", "checks", "profiles"])
 def test_list(capsys, kind) -> None:
     code, out, _ = run(capsys, "list", *([kind] if kind else []))
