@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.result import Result, report
 from holdfast.audit.plan import Plan, merge, pairs
-from holdfast.audit.profiles import profile
+from holdfast.audit.profiles import profile, validity_panel
 from holdfast.audit.run import run_audit
 from holdfast.core import Encoder, Measure, Passes
 from holdfast.encoders import open_encoder
@@ -54,7 +54,8 @@ def by_hand(population: int, attacked: int) -> Passes:
 def plan_of(images: int, attacked: int, checks: bool) -> Plan:
     """Return the paper's plan for one encoder."""
     paper = profile("paper")
-    return Plan((ENCODER,), "digits", paper.measures, paper.checks if checks else (), images=images, attacked=attacked)
+    panel = validity_panel(paper.measures, paper.examined, paper.queries) if checks else ()
+    return Plan((ENCODER,), "digits", paper.measures, panel, images=images, attacked=attacked)
 
 
 def real_run(images: int, attacked: int, checks: bool) -> tuple[Passes, Passes, Passes]:

@@ -1,13 +1,19 @@
 """Plans: names of parts, settings, batch sizes, and what joins what."""
 
+from pathlib import Path
+
 import pytest
 
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.pgd import Pgd
 from holdfast.audit.one_encoder import title
 from holdfast.audit.plan import batch_size_for, merge, named
+from holdfast.audit.plan_file import make_plan, read_plan
 from holdfast.audit.profiles import PROFILES, profile
+from holdfast.audit.record import slugs
 from holdfast.audit.settings import set_parameters
+from holdfast.checks.masking import Masking
+from holdfast.checks.steps_converged import StepsConverged
 from holdfast.core import HoldfastError, Passes
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.overlap_risk import OverlapRisk
@@ -61,11 +67,49 @@ def test_a_part_is_replaced_by_name() -> None:
         "breakaway_risk.attack.steps=0",
         "breakaway_risk.divergence=euclid",
         "breakaway_risk.attack=agpd",
+        "breakaway_risk.attack=5",
+        "breakaway_risk.attack.step_size=abc",
+        'breakaway_risk.readouts=["a"]',
+        "breakaway_risk.readouts=5.5",
+        "breakaway_risk.ball.radius=[1]",
+        'breakaway_risk.attack={"kind": "threats", "name": "linf"}',
+        'breakaway_risk.attack={"kind": "attacks", "name": "ensemble", "members": [1]}',
+        "breakaway_risk.objective=loss",
     ],
 )
 def test_bad_settings_are_refused(setting: str) -> None:
     with pytest.raises(HoldfastError):
         set_parameters((BreakawayRisk(),), [setting])
+
+
+def test_the_validity_panel_judges_the_attack_that_is_used() -> None:
+    settings = ["*.ball.radius=0.2", "*.attack=apgd"]
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="quick", settings=settings)
+    (steps,) = [check for check in plan.checks if isinstance(check, StepsConverged)]
+    assert (steps.attack, steps.ball) == (Apgd(50), Linf(0.2))
+    standard = make_plan(["zoo:digits-simclr"], "digits")
+    assert [check.attack for check in standard.checks if isinstance(check, Masking)] == [Apgd(50)]
+
+
+def test_zero_images_are_not_the_default() -> None:
+    with pytest.raises(HoldfastError, match="at least 2"):
+        make_plan(["zoo:digits-simclr"], "digits", attacked=0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['images = "20"', "data = 3", 'measures = ["breakaway_risk"]', 'eps = "0.1"', 'encoders = "zoo:x"', "seed = true"],
+)
+def test_plan_files_with_wrong_types_are_refused(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    lines = {"encoders": 'encoders = ["zoo:digits-simclr"]', "data": 'data = "digits"'}
+    path.write_text("\n".join((lines | {line.split(" ")[0]: line}).values()))
+    with pytest.raises(HoldfastError, match=line.split(" ")[0]):
+        read_plan(path)
+
+
+def test_names_of_files_never_collide() -> None:
+    assert len(set(slugs(["a-2", "a", "a", "A", "a/2"]))) == 5
 
 
 def test_joined_observations_serve_both() -> None:

@@ -353,11 +353,6 @@ class Check(ABC):
     def observations(self) -> tuple[Observation, ...]:
         """Return what must be observed first."""
 
-    @property
-    def passes(self) -> Passes:
-        """Encoder passes that `judge` makes itself, for each image it examines."""
-        return Passes()
-
     @abstractmethod
     def judge(self, subject: Subject) -> Verdict:
-        """Return the verdict."""
+        """Return the verdict; passes that it makes itself are counted apart from those of observations."""

@@ -126,10 +126,10 @@ class Encoder(nn.Module):
             x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
             x.register_hook(self._count_backward)
         reps = self.module(x if self._identity else (x - self._mean) / self._std)
-        if not isinstance(reps, Tensor) or reps.ndim != 2 or not reps.is_floating_point():
+        if not isinstance(reps, Tensor) or reps.ndim != 2 or len(reps) != len(x) or not reps.is_floating_point():
             got = f"{reps.dtype} {list(reps.shape)}" if isinstance(reps, Tensor) else type(reps).__name__
             raise HoldfastError(
-                f"encoder {self.name!r}: expected a real [batch, dim] output, got {got}; "
+                f"encoder {self.name!r}: expected a real [{len(x)}, dim] output, got {got}; "
                 "choose a layer and a pooling that give one vector per image"
             )
         return reps
@@ -153,8 +153,11 @@ class Encoder(nn.Module):
     @property
     def fingerprint(self) -> str:
         """SHA-256 (first 16 hex digits) of weights, buffers and normalisation, when first asked for."""
-        if self._fingerprint is None:
-            self._fingerprint = self.take_fingerprint()
+        return self._fingerprint or self.refresh_fingerprint()
+
+    def refresh_fingerprint(self) -> str:
+        """Take the fingerprint anew: an encoder may have been trained since it was last asked for."""
+        self._fingerprint = self.take_fingerprint()
         return self._fingerprint
 
     def take_fingerprint(self) -> str:

@@ -12,7 +12,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> HoldfastError:
     """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
     names = sorted(known)
     close = get_close_matches(name, names, n=8, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close and get_close_matches(name, close, n=1, cutoff=0.5) else ""
+    hint = f"did you mean {close[0]!r}? " if close and get_close_matches(name, close, n=1, cutoff=0.6) else ""
     if len(names) <= 20:
         return HoldfastError(f"unknown {what} {name!r}; {hint}known: {', '.join(names)}")
     return HoldfastError(f"unknown {what} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")

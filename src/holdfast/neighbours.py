@@ -68,6 +68,11 @@ def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tens
             yield i, j, _block(_embed(a[i : i + rows], name), columns, origin, name)
 
 
+def _doubtful(close: Tensor, block: Tensor, name: str) -> Int[Tensor, "pairs 2"]:
+    """Return where `close` distances must be computed again; zero is exact already, except where _FLOOR says not."""
+    return (close if name in _FLOOR else close & (block > 0)).nonzero()
+
+
 def _again(a: Tensor, b: Tensor, pairs: Int[Tensor, "pairs 2"], name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield (row, column, d(a_row, b_column) from the definition) for the pairs given, some at a time."""
     for part in pairs.split(_rows(b.shape[1])):
@@ -106,7 +111,8 @@ def closer(
         rows = slice(i, i + block.shape[0])
         limit = reference[rows, None]
         nearer = block < limit
-        doubtful = ((block - limit).abs() <= _SLACK * (block + limit) + _FLOOR.get(name, 0)).nonzero()
+        close = (block - limit).abs() <= _SLACK * (block + limit) + _FLOOR.get(name, 0)
+        doubtful = _doubtful(close, block, name)
         for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], doubtful, name):
             nearer[row, column] = distance < limit[row, 0]
         _leave_out(nearer, own[rows], j)
@@ -138,7 +144,7 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
     for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
         index = torch.searchsorted(wanted, block)
         gap = torch.minimum(block - edges[index], edges[index + 1] - block)
-        doubtful = (gap <= 2 * _SLACK * block + _FLOOR.get(name, 0)).nonzero()
+        doubtful = _doubtful(gap <= 2 * _SLACK * block + _FLOOR.get(name, 0), block, name)
         for row, column, distance in _again(bank[i : i + block.shape[0]], bank[j : j + block.shape[1]], doubtful, name):
             index[row, column] = torch.searchsorted(wanted, distance)
         if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block

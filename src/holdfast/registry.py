@@ -67,6 +67,17 @@ def _name_of(cls: type) -> tuple[str, str]:
     raise HoldfastError(f"{cls.__name__} is not a registered part: put it in a folder of holdfast or an entry point")
 
 
+def _kind(part: object) -> str | None:
+    return _name_of(type(part))[0] if dataclasses.is_dataclass(part) else None
+
+
+def _told_kind(value: Any, usual: object) -> Any:
+    """Return the spec of a part with the kind that its place implies: an attack stands where an attack stood."""
+    if isinstance(value, Mapping) and "kind" not in value and _kind(usual):
+        return {"kind": _kind(usual), **value}
+    return value
+
+
 def part_name(part: object) -> str:
     """Return the name under which a part (or its class) is registered."""
     return _name_of(part if isinstance(part, type) else type(part))[1]
@@ -101,8 +112,17 @@ def build(data: Any) -> Any:
 
 def configure(cls: type, values: Mapping[str, Any]) -> Any:
     """Return `cls(**values)`, with an error that names the parameters when one is unknown."""
-    known = [f.name for f in dataclasses.fields(cls)]
+    fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in values:
-        if key not in known:
-            raise unknown(f"parameter of {part_name(cls)}", key, known)
-    return cls(**{key: build(value) for key, value in values.items()})
+        if key not in fields:
+            raise unknown(f"parameter of {part_name(cls)}", key, fields)
+    built = {key: build(_told_kind(value, fields[key].default)) for key, value in values.items()}
+    for key, value in built.items():
+        usual = fields[key].default
+        if dataclasses.is_dataclass(usual) and _kind(value) != _kind(usual):  # an attack stays an attack
+            raise HoldfastError(f"{part_name(cls)}.{key}: expected one of the {_kind(usual)}, got {values[key]!r}")
+    try:
+        return cls(**built)
+    except (TypeError, AttributeError) as error:
+        said = ", ".join(f"{key}={value!r}" for key, value in values.items()) or "no parameters"
+        raise HoldfastError(f"{part_name(cls)}: {said}: a parameter is missing or has the wrong type") from error

@@ -4,6 +4,7 @@ import copy
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def test_ctrl_c_is_one_line_and_keeps_what_is_done(tmp_path: Path) -> None:
 
 def plan(*encoders: str, **options) -> Plan:
     measures = (UniversalQuantile(Pgd(4)), BreakawayRisk(Pgd(4)), OverlapRisk(Pgd(4)))
-    return Plan(encoders, "digits", **{"measures": measures, "images": 20, "attacked": 10, **options})
+    return Plan(encoders, **{"data": "digits", "measures": measures, "images": 20, "attacked": 10, **options})
 
 
 def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
@@ -98,6 +99,27 @@ def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
     second = run_audit(plan("zoo:digits-simclr"), tmp_path)
     assert timeless(first) == timeless(second)
     assert load_file(shard)
+
+
+def test_edited_code_with_the_same_weights_is_run_again(tmp_path: Path) -> None:
+    class Power(torch.nn.Module):
+        exponent = 1.0
+
+        def forward(self, x):
+            return x.flatten(1) ** self.exponent
+
+    first = run_audit(plan("it"), tmp_path, encoders={"it": Encoder(Power(), mean=0, std=1)})
+    Power.exponent = 2.0
+    again = run_audit(plan("it"), tmp_path, encoders={"it": Encoder(Power(), mean=0, std=1)})
+    fresh = run_audit(plan("it"), tmp_path / "fresh", encoders={"it": Encoder(Power(), mean=0, std=1)})
+    assert again["run"]["resumed_shards"] == 0
+    assert timeless(again)["encoders"] == timeless(fresh)["encoders"] != timeless(first)["encoders"]
+
+
+def test_other_pixels_of_the_same_images_are_run_again(tmp_path: Path) -> None:
+    run_audit(plan("zoo:digits-simclr", data="digits?size=8"), tmp_path)
+    with_crop = plan("zoo:digits-simclr", data="digits?size=8x8")
+    assert run_audit(with_crop, tmp_path, overwrite=True)["run"]["resumed_shards"] == 0
 
 
 def test_another_audit_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
@@ -140,6 +162,47 @@ def test_a_failing_attack_fails_its_readers_only(tmp_path: Path) -> None:
     assert entry["dim"] == 64
     assert all("no gradient" in m["error"] for m in entry["measures"].values())
     assert record["failures"]
+
+
+class Huge(torch.nn.Module):
+    def forward(self, x):
+        return x.flatten(1) * 1e30
+
+
+class InPlace(torch.nn.Module):
+    def forward(self, x):
+        return x.sub_(0.5).flatten(1)
+
+
+class Half(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(64, 4, dtype=torch.float16)
+
+    def forward(self, x):
+        return super().forward(x.flatten(1))
+
+
+class Short(torch.nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:-1]
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        (Huge(), "not finite"),
+        (InPlace(), "in place"),
+        (Half(), r"\.float\(\)"),
+        (Short(), r"expected a real \[2, dim\]"),
+    ],
+)
+def test_strange_encoders_never_cost_the_others_their_record(tmp_path: Path, module, says) -> None:
+    encoders = {"strange": Encoder(module, mean=0, std=1), "sound": Encoder(torch.nn.Flatten(), mean=0, std=1)}
+    record = run_audit(plan("strange", "sound"), tmp_path, encoders=encoders)
+    strange, sound = record["encoders"]
+    errors = [strange["error"], *(m["error"] for m in strange["measures"].values())]
+    assert any(re.search(says, str(error)) for error in errors), errors
+    assert all(m["error"] is None for m in sound["measures"].values())
 
 
 def test_a_full_disk_ends_the_audit_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

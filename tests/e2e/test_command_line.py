@@ -68,7 +68,7 @@ seed = 3
 [[measures]]
 name = "breakaway_risk"
 divergence = "cosine"
-attack = { kind = "attacks", name = "apgd", steps = 4 }
+attack = { name = "apgd", steps = 4 }
 """
     )
     code, out, err = run(capsys, "audit", str(plan), "--out", str(tmp_path / "run"), "--json")

@@ -183,7 +183,10 @@ def test_the_strongest_member_speaks_for_the_ensemble() -> None:
     members = (Pgd(3, 0.01), Fgsm())
     clean = torch.zeros(4, 2)
     seen = {
-        members[0]: {"reps@3": torch.tensor([[1.0, 0.0], [2.0, 0.0]]), "values": torch.tensor([[0.0, 9.0], [0, 1]])},
+        members[0]: {
+            "reps@3": torch.tensor([[1.0, 0.0], [2.0, 0.0]]),
+            "values": torch.tensor([[0.0, 0, 0, 9], [0, 0, 0, 1]]),
+        },
         members[1]: {"reps@1": torch.tensor([[0.0, 3.0], [0.0, 4.0]]), "values": torch.tensor([[99.0, 8.0], [0, 2]])},
     }
 

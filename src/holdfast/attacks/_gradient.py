@@ -19,7 +19,7 @@ def climb(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
         if not values.requires_grad:
             raise HoldfastError(
                 "the objective has no gradient with respect to the pixels (the encoder detaches them or is not "
-                "differentiable); use a gradient-free attack such as square"
+                "differentiable); use a gradient-free attack: --set '*.attack=square'"
             )
         (gradient,) = torch.autograd.grad(values.sum(), x)
     _check_finite(values, gradient)

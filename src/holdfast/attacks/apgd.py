@@ -87,8 +87,8 @@ class Apgd(Attack):
 
 def _checkpoints(steps: int) -> set[int]:
     """Return ⌈p_j · steps⌉ with p_0 = 0, p_1 = .22 and p_{j+1} = p_j + max(p_j - p_{j-1} - .03, .06)."""
-    marks, before, now = set(), 0.0, 0.22
-    while now <= 1:
-        marks.add(-int(-now * steps // 1))
-        before, now = now, now + max(now - before - 0.03, 0.06)
+    marks, before, now = set(), 0, 22  # in hundredths: in floats ⌈.57 · 100⌉ is 58
+    while now <= 100:
+        marks.add(-(-now * steps // 100))
+        before, now = now, now + max(now - before - 3, 6)
     return marks

@@ -32,8 +32,8 @@ class Ensemble(Attack):
     members: tuple[Attack, ...] = (Apgd(50), Pgd(50), Square(200))
 
     def __post_init__(self) -> None:
-        if not self.members:
-            raise HoldfastError("ensemble: expected at least one attack, got none")
+        if not self.members or not all(isinstance(member, Attack) for member in self.members):
+            raise HoldfastError(f"ensemble: expected one attack or more, got {self.members!r}")
 
     @property
     def steps(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -1,7 +1,7 @@
 """Encoders side by side: paired differences on the same images, and a best one only where they show it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict
 from typing import Any
 
@@ -9,7 +9,9 @@ from holdfast import statistics
 from holdfast.core import Measure, Score, Table
 
 
-def compare(measure: Measure, found: Mapping[str, tuple[Table, Score]]) -> dict[str, Any]:
+def compare(
+    measure: Measure, found: Mapping[str, tuple[Table, Score]], unfit: Set[str] = frozenset()
+) -> dict[str, Any]:
     """Return the paired differences of a measure between all encoders, and the best encoder or None.
 
     The best is better than *each* other one by a paired 95 % interval that excludes zero. That needs no correction
@@ -18,6 +20,7 @@ def compare(measure: Measure, found: Mapping[str, tuple[Table, Score]]) -> dict[
     Args:
         measure: the measure.
         found: for every encoder its table and its headline score; all on the same images.
+        unfit: encoders that cannot be best, because a check found that their numbers mean nothing.
     """
     names, pairs = list(found), []
     beaten: dict[str, set[str]] = {name: set() for name in names}
@@ -33,5 +36,5 @@ def compare(measure: Measure, found: Mapping[str, tuple[Table, Score]]) -> dict[
                 higher, lower = (first, second) if gap.low > 0 else (second, first)
                 winner, loser = (higher, lower) if measure.better == "higher" else (lower, higher)
                 beaten[winner].add(loser)
-    best = [name for name in names if len(names) > 1 and len(beaten[name]) == len(names) - 1]
+    best = [name for name in names if name not in unfit and len(names) > 1 and len(beaten[name]) == len(names) - 1]
     return {"best": best[0] if best else None, "pairs": pairs}

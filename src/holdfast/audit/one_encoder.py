@@ -61,8 +61,13 @@ class EncoderAudit:
             entry["measures"][name] = self._measure(name, measure, subject, f"tables/{self._slug}/{file}.parquet")
         for name, check in named(self._plan.checks).items():
             entry["checks"][name] = self._check(check, subject)
-        entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
-        entry["gallery"] = write_gallery(self._store, subject, self._slug)
+        try:
+            entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
+            entry["gallery"] = write_gallery(self._store, subject, self._slug)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._fail(f"{self._name}, pictures", error)
         self.resumed = sum(cost.stored for cost in subject.costs.values())
         return entry
 
@@ -182,7 +187,7 @@ class EncoderAudit:
             log = self._store.folder / "failures.log"
             text = (log.read_text(encoding="utf-8") if log.exists() else "") + f"--- {where}\n{trace}\n"
             self._store.write("failures.log", lambda path: path.write_text(text, encoding="utf-8"))
-        self.failures.append(f"{where}: {sentence}")
+        self.failures.append(sentence if sentence.startswith(where) else f"{where}: {sentence}")
         return sentence
 
 

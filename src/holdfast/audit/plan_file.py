@@ -7,15 +7,17 @@ from typing import Any
 
 from holdfast import registry
 from holdfast.audit.plan import Plan
-from holdfast.audit.profiles import DEFAULT_BALL, profile
+from holdfast.audit.profiles import DEFAULT_BALL, profile, validity_panel
 from holdfast.audit.settings import set_parameters
 from holdfast.core import Ball, HoldfastError
 from holdfast.errors import unknown
 
-KEYS = (
-    "encoders", "data", "profile", "norm", "eps", "set", "measures", "images", "attacked", "seed", "batch_size",
-    "device", "skip_corrupt",
-)  # fmt: skip
+KEYS: dict[str, tuple[type, ...]] = {
+    "encoders": (list, str), "data": (str,), "profile": (str,), "norm": (str,), "eps": (float, int), "set": (list, str),
+    "measures": (list, dict), "images": (int,), "attacked": (int,), "seed": (int,), "batch_size": (int,),
+    "device": (str,), "skip_corrupt": (bool,),
+}  # fmt: skip
+"""Keys of a plan file and their types; (list, x) is a list of x."""
 
 
 def make_plan(
@@ -63,16 +65,24 @@ def make_plan(
     asked = chosen.measures
     if measures:
         asked = tuple(registry.build({"kind": "measures", **measure}) for measure in measures)
+    asked = set_parameters(asked, settings)
+    most = chosen.images if images is None else images
     return Plan(
         encoders,
         data,
-        set_parameters(asked, settings),
-        chosen.checks,
-        images=images or chosen.images,
-        attacked=attacked or min(chosen.attacked, images or chosen.attacked),
+        asked,
+        validity_panel(asked, chosen.examined, chosen.queries),
+        images=most,
+        attacked=min(chosen.attacked, most) if attacked is None else attacked,
         profile=profile_name,
         **run,
     )
+
+
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    if kinds[0] is list:
+        return isinstance(value, list) and all(isinstance(item, kinds[1]) for item in value)
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
 def read_plan(path: Path, **overrides: Any) -> Plan:
@@ -87,9 +97,20 @@ def read_plan(path: Path, **overrides: Any) -> Plan:
         raise HoldfastError(f"cannot read the plan {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"the plan {str(path)!r} is not TOML: {error}") from error
-    for key in values:
+    for key, value in values.items():
         if key not in KEYS:
             raise unknown(f"key of {path.name}", key, KEYS)
+        if not _fits(value, KEYS[key]):
+            names = {
+                str: "text",
+                dict: "tables",
+                list: "list of",
+                bool: "true or false",
+                int: "number",
+                float: "number",
+            }
+            wanted = " ".join(dict.fromkeys(names[kind] for kind in KEYS[key]))
+            raise HoldfastError(f"{path.name}: {key}: expected a {wanted}, got {value!r}")
     values |= {key: value for key, value in overrides.items() if value is not None}
     for key in ("encoders", "data"):
         if key not in values:

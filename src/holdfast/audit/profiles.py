@@ -1,6 +1,7 @@
 """Ready-made plans: quick, standard, and the published one."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from holdfast.attacks.apgd import Apgd
@@ -20,6 +21,7 @@ from holdfast.checks.steps_converged import StepsConverged
 from holdfast.checks.stronger_attack import StrongerAttack
 from holdfast.core import Attack, Ball, Check, Measure
 from holdfast.errors import unknown
+from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.measures.adversarial_margin import AdversarialMargin
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.cosine_to_self import CosineToSelf
@@ -30,35 +32,40 @@ from holdfast.measures.relative_quantile import RelativeQuantile
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.threats.linf import Linf
 
+DEFAULT_BALL = Linf(0.05)
+"""The ball of the paper's risks."""
+
 
 @dataclass(frozen=True)
 class Profile:
-    """What a profile fixes: the measures, the checks, and how many images.
+    """What a profile fixes: the measures, how many images, and how thoroughly they are checked.
 
     Attributes:
         description: one line for the command line's help.
         measures: the questions.
-        checks: the validity panel.
         images: size of the population at most.
         attacked: how many of them are attacked at most.
+        examined: images on which the checks that cost passes are made.
+        queries: budget of the gradient-free attack that looks for masked gradients.
     """
 
     description: str
     measures: tuple[Measure, ...]
-    checks: tuple[Check, ...]
     images: int
     attacked: int
+    examined: int
+    queries: int
 
 
-def checks(attack: Attack, ball: Ball, examined: int, queries: int) -> tuple[Check, ...]:
-    """Return the validity panel for the attack that the measures rely on.
+def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> tuple[Check, ...]:
+    """Return the checks that belong to some measures: they judge the untargeted attack that these rely on.
 
     Args:
-        attack: that attack, untargeted.
-        ball: its ball.
+        measures: the questions of the audit.
         examined: images on which the checks that cost passes are made.
         queries: budget of the gradient-free attack.
     """
+    attack, ball = _relied_on(measures)
     return (
         InputRange(),
         Preprocessing(),
@@ -72,6 +79,17 @@ def checks(attack: Attack, ball: Ball, examined: int, queries: int) -> tuple[Che
         Masking(attack, Square(queries), ball, examined),
         LargeRadius(examined=examined),
     )
+
+
+def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
+    """Return the gradient attack that most of the measures use (first among equals), and its ball."""
+    uses: Counter[tuple[Attack, Ball]] = Counter()
+    for measure in measures:
+        if isinstance(measure, AttackMeasure):
+            members = measure.attack.members if isinstance(measure.attack, Ensemble) else (measure.attack,)
+            gradient = [member for member in members if member.passes.backward]
+            uses.update([((gradient or members)[0], measure.ball)])
+    return uses.most_common(1)[0][0] if uses else (Pgd(), DEFAULT_BALL)
 
 
 def quick(ball: Ball) -> Profile:
@@ -89,9 +107,10 @@ def quick(ball: Ball) -> Profile:
             OverlapRisk(attack, ball),
             AdversarialMargin(attack, ball),
         ),
-        checks(attack, ball, examined=8, queries=200),
         images=512,
         attacked=128,
+        examined=8,
+        queries=200,
     )
 
 
@@ -111,9 +130,10 @@ def standard(ball: Ball) -> Profile:
             OverlapRisk(attack, ball),
             AdversarialMargin(attack, ball),
         ),
-        checks(attack, ball, examined=32, queries=500),
         images=2000,
         attacked=500,
+        examined=32,
+        queries=500,
     )
 
 
@@ -137,13 +157,12 @@ def paper(ball: Ball) -> Profile:
     return Profile(
         "Table 5 of the paper: ε .05 and .10, α .001, 5/10/30/50 steps, 1,000 of 10,000 images attacked",
         tuple(measures),
-        checks(long, ball, examined=32, queries=500),
         images=10_000,
         attacked=1000,
+        examined=32,
+        queries=500,
     )
 
-
-DEFAULT_BALL = Linf(0.05)
 
 PROFILES: dict[str, Callable[[Ball], Profile]] = {f.__name__: f for f in (quick, standard, paper)}
 

@@ -1,6 +1,8 @@
 """The record: one JSON file that says what was asked, what was found, what it cost and how to do it again."""
 
 import importlib.metadata
+import itertools
+import math
 import platform
 import re
 import subprocess
@@ -92,6 +94,15 @@ def slugs(names: list[str]) -> list[str]:
     result: list[str] = []
     for name in names:
         slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")[-60:] or "it"
-        number = sum(slug == other or re.fullmatch(rf"{re.escape(slug)}-\d+", other) is not None for other in result)
-        result.append(f"{slug}-{number + 1}" if number else slug)
+        choices = itertools.chain([slug], (f"{slug}-{number}" for number in itertools.count(2)))
+        result.append(next(choice for choice in choices if choice not in result))
     return result
+
+
+def finite(value: Any) -> Any:
+    """Return JSON data with numbers that are not finite replaced by None: JSON has no word for them."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

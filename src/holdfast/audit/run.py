@@ -66,7 +66,7 @@ def run_audit(
         resumed += audit.resumed
         for measure, pair in audit.scored.items():
             found.setdefault(measure, {})[name] = pair
-    measures = named(plan.measures)
+    measures, unfit = named(plan.measures), {row["name"] for row in rows if _meaningless(row)}
     record: dict[str, Any] = {
         "schema": entries.SCHEMA,
         "holdfast": entries.software(),
@@ -81,7 +81,7 @@ def run_audit(
             "skipped": [list(item) for item in images.skipped],
         },
         "encoders": rows,
-        "comparison": {name: compare(measures[name], pair) for name, pair in found.items() if len(pair) > 1},
+        "comparison": {name: compare(measures[name], pair, unfit) for name, pair in found.items() if len(pair) > 1},
         "environment": entries.environment(),
         "failures": failures,
         "run": {
@@ -91,6 +91,7 @@ def run_audit(
             "resumed_shards": resumed,
         },
     }
+    record = entries.finite(record)
     store.write_json("record.json", record)
     return record
 
@@ -115,6 +116,11 @@ def _claim(store: Store, asked: dict[str, Any], fingerprint: str, overwrite: boo
 def label(spec: str) -> str:
     """Return how an encoder is called in the record: its label, or its spec."""
     return parse(spec)[2].get("label", spec)
+
+
+def _meaningless(row: dict[str, Any]) -> bool:
+    """Whether an encoder's numbers mean nothing: it is constant, or not the same function from pass to pass."""
+    return any(row["checks"].get(name, {}).get("status") == "fail" for name in ("collapse", "frozen"))
 
 
 def _check_device(name: str) -> None:

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 
 import torch
 from torch import Tensor, nn
 
 from holdfast import registry
 from holdfast.audit.store import Store, digest
-from holdfast.core import Encoder, Images, Observation, Passes, Rng, Shard
+from holdfast.core import Encoder, HoldfastError, Images, Observation, Passes, Rng, Shard
 from holdfast.data import ImageSet
 from holdfast.observations.clean import Clean
 
@@ -71,9 +72,12 @@ class AuditSubject:
         self.costs: dict[Observation, Cost] = {}
         self._identity = [
             LAYOUT,
-            encoder.fingerprint,
+            version("holdfast"),
+            encoder.refresh_fingerprint(),
+            self._answer(),
             _described(encoder),
             images.fingerprint,
+            str(images.asked),
             seed,
             batch_size,
             attacked,
@@ -87,6 +91,26 @@ class AuditSubject:
     def batch(self, start: int, stop: int) -> Images:
         """Return images of the population on the encoder's device, in its memory format."""
         return self.images.batch(start, stop).to(self._device).contiguous(memory_format=self._format)
+
+    def _answer(self) -> str:
+        """Return a digest of the first two representations: it tells apart edited code that has the same weights."""
+        before, x = self.encoder.passes, self.batch(0, 2)
+        kept = x.clone()
+        try:
+            with torch.no_grad():
+                reps = self.encoder(x)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            first = (str(error) or type(error).__name__).splitlines()[0]
+            raise HoldfastError(
+                f"the encoder fails on images {list(x.shape[1:])} of {x.dtype}: {first}; ?channels= and ?size= of the "
+                "data spec change the images, .float() the encoder"
+            ) from error
+        if not torch.equal(x, kept):
+            raise HoldfastError("the encoder changes its input in place; let it work on a copy (x = x.clone())")
+        self.encoder.passes = before  # like opening an encoder, this belongs to no measure
+        return digest([f"{value:.3g}" for value in reps.flatten().tolist()])
 
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""

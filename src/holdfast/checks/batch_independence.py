@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Check, Observation, Passes, Subject, Verdict
+from holdfast.core import Check, Observation, Subject, Verdict
 from holdfast.observations.clean import Clean
 
 
@@ -26,23 +26,23 @@ class BatchIndependence(Check):
         """Clean representations."""
         return (Clean(),)
 
-    @property
-    def passes(self) -> Passes:
-        """Two forward passes of a few images."""
-        return Passes(forward=2)
-
     def judge(self, subject: Subject) -> Verdict:
         """Represent a few images alone and together."""
         count = min(self.examined, subject.population)
         x = subject.batch(0, count)
         with torch.no_grad():
             together = subject.encoder(x)
-            alone = torch.cat([subject.encoder(x[i : i + 1]) for i in range(count)])
+            try:
+                alone = torch.cat([subject.encoder(x[i : i + 1]) for i in range(count)])
+            except Exception as error:  # BatchNorm in train mode refuses a single image
+                first = (str(error) or type(error).__name__).splitlines()[0]
+                return Verdict("fail", f"a single image cannot be represented: {first}", "Images need company here.")
         clean = subject.read(Clean())["reps"]
-        spread = float((clean - clean.mean(0)).norm(dim=1).mean())
+        # identical images have no spread; rounding is then seen on the scale of the representations themselves
+        spread = max(float((clean - clean.mean(0)).norm(dim=1).mean()), 1e-2 * float(clean.norm(dim=1).mean()))
         drift = float((together - alone).norm(dim=1).max()) / max(spread, 1e-30)
         details = {"relative difference": drift}
-        if drift > self.fail:
+        if not drift <= self.fail:  # NaN too
             meaning = "Images of one batch influence each other (BatchNorm in train mode?); no number here is reliable."
             return Verdict("fail", f"alone and in a batch differ by {drift:.1e} of the spread", meaning, details)
         if drift > self.warn:

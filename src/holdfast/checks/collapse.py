@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from holdfast import neighbours
 from holdfast.core import Check, Observation, Subject, Verdict
 from holdfast.observations.clean import Clean
 
@@ -28,10 +27,11 @@ class Collapse(Check):
         clean = subject.read(Clean())["reps"].double()
         spread = float((clean - clean.mean(0)).norm(dim=1).mean())
         scale = float(clean.norm(dim=1).mean())
-        same = float(neighbours.share_below(clean, clean.new_zeros(1))[0])
+        copies = clean.unique(dim=0, return_counts=True)[1].double()
+        same = float((copies * (copies - 1)).sum() / (len(clean) * (len(clean) - 1)))
         details = {"spread": spread, "norm": scale, "identical pairs": same}
         if spread <= self.flat * scale:
-            meaning = "The representation is constant: every robustness number is meaningless, however good it looks."
+            meaning = "Either all images are alike or the encoder is constant: no number here means anything."
             return Verdict("fail", "all images have the same representation", meaning, details)
         if same > self.warn:
             meaning = "Duplicate images, or images the encoder cannot tell apart, distort every neighbour measure."

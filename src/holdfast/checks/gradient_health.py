@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Check, Observation, Passes, Rng, Subject, Verdict
+from holdfast.core import Check, Observation, Rng, Subject, Verdict
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,6 @@ class GradientHealth(Check):
         """None: it makes a pass of its own."""
         return ()
 
-    @property
-    def passes(self) -> Passes:
-        """One forward and one backward pass of a few images."""
-        return Passes(forward=1, backward=1)
-
     def judge(self, subject: Subject) -> Verdict:
         """Take the gradient of a random projection."""
         count = min(self.examined, subject.population)
@@ -43,8 +38,8 @@ class GradientHealth(Check):
             return Verdict("fail", "the representation has no gradient with respect to the pixels", meaning)
         direction = rng.child("direction").normal(reps.shape[1]).to(reps)
         (gradient,) = torch.autograd.grad((reps * direction).sum(), points)
-        finite = float(torch.isfinite(gradient).double().mean())
-        reached = float((gradient != 0).double().mean())
+        finite = float(torch.isfinite(gradient).float().mean())
+        reached = float((gradient != 0).float().mean())
         details = {"finite": finite, "nonzero": reached}
         if finite < 1:
             meaning = "Gradient attacks fail here, so robustness is overestimated."

@@ -50,6 +50,6 @@ class StrongerAttack(Check):
             meaning = "The attack is far from the worst case: treat every number as optimistic and use a stronger one."
             return Verdict("fail", finding, meaning, {"gain": gain})
         if gain > self.tolerance:
-            meaning = "The attack leaves something on the table; the standard profile is closer to the worst case."
+            meaning = "The attack is not yet the worst case: use more steps, restarts or the ensemble."
             return Verdict("warn", finding, meaning, {"gain": gain})
         return Verdict("pass", finding, "More steps and restarts hardly change the answer.", {"gain": gain})

@@ -117,10 +117,10 @@ class ImageSet:
         pixels = [future.result() for future in futures]
         for place, image in enumerate(pixels, start):
             if tuple(image.shape) != self.shape:
+                option = "?size=H" if image.shape[0] == self.shape[0] else "?channels=3"
                 raise HoldfastError(
-                    f"image {self.ids[place]!r}: expected {_times(self.shape)} as in "
-                    f"{self.ids[0]!r}, got {_times(image.shape)}; give every image one shape: "
-                    "add ?channels=3 or ?size=H to the data spec"
+                    f"image {self.ids[place]!r}: expected {_times(self.shape)} as in {self.ids[0]!r}, "
+                    f"got {_times(image.shape)}; add {option} to the data spec to give all images one shape"
                 )
         return torch.stack(pixels)
 

@@ -11,6 +11,8 @@ from holdfast.core import ImageSource
 from holdfast.data._pictures import EXTENSIONS, decode
 from holdfast.errors import HoldfastError
 
+_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
+
 
 class Folder(ImageSource):
     """All picture files below a folder, by name; nothing is read before it is asked for.
@@ -38,6 +40,8 @@ class Folder(ImageSource):
         found = list(self._walk(self.path, "", set()))
         self._files = sorted(found, key=_name)
         if not self._files:
+            if any((self.path / name).exists() for name in _SAVED) or any(self.path.glob("*.parquet")):
+                raise HoldfastError(f"{str(path)!r} looks like a Hugging Face dataset; write --data hf:{path}")
             raise HoldfastError(
                 f"no images in the folder {str(path)!r} ({self.ignored} other files); "
                 f"expected files named {' '.join(EXTENSIONS)}"

@@ -43,7 +43,7 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS)) -> Common:
         HoldfastError: an option that nobody knows ("did you mean"), a value that cannot be read, mean without std.
     """
     common = Common(
-        name=take(options, "label", str, None) or options.spec,
+        name=take(options, "label", _label, None) or options.spec,
         weights=take(options, "weights", str, "default"),
         seed=take(options, "seed", int, 0),
         layer=take(options, "layer", str, None),
@@ -56,6 +56,12 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS)) -> Common:
     if (common.mean is None) != (common.std is None):
         raise HoldfastError(f"spec {options.spec!r}: expected mean and std together; mean=0&std=1 for none")
     return common
+
+
+def _label(text: str) -> str:
+    if len(text) > 80 or not text.isprintable():
+        raise ValueError("expected a label of at most 80 printable characters")
+    return text
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -54,7 +54,7 @@ class AttackMeasure(Measure):
         find_divergence(self.divergence)
         if isinstance(self.attack, Ensemble) and self.readouts:
             raise HoldfastError("an ensemble is read out when its members have finished; leave readouts empty")
-        if any(not 0 <= step <= self.attack.steps for step in self.readouts):
+        if any(not isinstance(step, int) or not 0 <= step <= self.attack.steps for step in self.readouts):
             raise HoldfastError(
                 f"{type(self).__name__}: expected read-outs from 0 to {self.attack.steps} steps of the attack, "
                 f"got {list(self.readouts)}"

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from holdfast import neighbours
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import Attack, Subject, Table
@@ -36,8 +38,7 @@ class UniversalQuantile(AttackMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return drift and quantile of every attacked image."""
         clean, attacked = self.reps(subject)
-        table: Table = {}
-        for step, reps in attacked.items():
-            table[f"drift@{step}"] = divergence(self.divergence)(reps, clean[: len(reps)])
-            table[f"quantile@{step}"] = neighbours.share_below(clean, table[f"drift@{step}"], self.divergence)
-        return table
+        drifts = {step: divergence(self.divergence)(reps, clean[: len(reps)]) for step, reps in attacked.items()}
+        quantiles = neighbours.share_below(clean, torch.stack(list(drifts.values())), self.divergence)
+        table = {f"drift@{step}": drift for step, drift in drifts.items()}
+        return table | {f"quantile@{step}": row for step, row in zip(drifts, quantiles, strict=True)}

@@ -10,7 +10,7 @@ from holdfast.objectives.untargeted import Untargeted
 from holdfast.threats.linf import Linf
 
 GALLERY = 8
-"""How many attacked images of a shard, the most successful ones, are kept as pictures."""
+"""How many attacked images of a shard, the most successful ones, are kept as pictures at most (a quarter of it)."""
 
 
 def partners(positions: Positions) -> Positions:
@@ -31,9 +31,9 @@ def pair_of(positions: Positions) -> Positions:
 class Attacked(Observation):
     """f(x') for the images that an attack found in a ball, as `reps@STEP` [M, D] for every read-out.
 
-    Also `values` [M, steps + 1], the objective along the trajectory; for an ensemble `winner` [M]; and as
-    `gallery.image` and `gallery.position` the images where the attack went furthest. Targeted objectives aim at the
-    image's partner, see `partners`.
+    Also `values` [M, steps + 1], the objective along the trajectory, and, for untargeted ones on all images, as
+    `gallery.image` and `gallery.position` those where the attack went furthest. Targeted objectives aim at the image's
+    partner, see `partners`.
 
     Attributes:
         attack: how to search.
@@ -92,9 +92,8 @@ class Attacked(Observation):
         found = attack(goal, shard.x, self.ball, shard.rng, self.steps)
         seen = {f"reps@{step}": reps.float() for step, reps in found.reps.items()}
         seen["values"] = found.values.T.float().contiguous()
-        worst = found.values[-1].topk(min(GALLERY, len(shard.x))).indices
-        seen["gallery.image"] = found.images[max(found.images)][worst].cpu()
-        seen["gallery.position"] = shard.positions[worst.cpu()]
-        if found.winner is not None:
-            seen["winner"] = found.winner
+        if not self.objective.needs_target and self.first is None:
+            worst = found.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices
+            seen["gallery.image"] = found.images[max(found.images)][worst].cpu()
+            seen["gallery.position"] = shard.positions[worst.cpu()]
         return seen

@@ -97,7 +97,7 @@ def _axis(ends: list[int | float], unit: str) -> list[int | float]:
     if unit == "share" and low >= 0:
         high = min(high, 1.0)
     if unit == "share" and high - low < 1e-9:
-        low, high = (0.0, 0.01) if high < 0.5 else (low - 0.01, high)
+        low, high = (0.0, max(0.01, high)) if high < 0.5 else (low - 0.01, high)
     ticks = nice_ticks(low, high)
     return [t for t in ticks if t <= 1 + 1e-9] if unit == "share" and 0 <= low <= high <= 1 else ticks
 

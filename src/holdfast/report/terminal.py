@@ -41,7 +41,10 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | Non
     data, run = record["data"], record["run"]
     within = f" within {listing(threats(record))}" if threats(record) else ""
     summary = f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']} attacked{within}"
-    console.print(Text(f"{summary}, {duration(run['seconds'])}", style="dim"))
+    if encoders:
+        console.print(Text(f"{summary}, {duration(run['seconds'])}", style="dim"))
+    else:
+        console.print(Text("Nothing was audited.", style="bold red"))
     if report is not None:
         # One unbroken line: a path cut by a line break cannot be copied or clicked.
         console.print(Text.assemble("Report: ", (str(report), "bold")), soft_wrap=True)
