@@ -193,7 +193,7 @@ class Short(torch.nn.Module):
         (Huge(), "not finite"),
         (InPlace(), "in place"),
         (Half(), r"\.float\(\)"),
-        (Short(), r"expected a real \[2, dim\]"),
+        (Short(), "expected a real"),
     ],
 )
 def test_strange_encoders_never_cost_the_others_their_record(tmp_path: Path, module, says) -> None:

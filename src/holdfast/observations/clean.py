@@ -33,10 +33,24 @@ class Clean(Observation):
         """Represent one shard.
 
         Raises:
-            HoldfastError: a representation that is not finite.
+            HoldfastError: an encoder that fails, that changes its input, or a representation that is not finite.
         """
-        with torch.no_grad():
-            reps = shard.encoder(shard.x)
+        kept = shard.x.clone()
+        try:
+            with torch.no_grad():
+                reps = shard.encoder(shard.x)
+        except (HoldfastError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            first = (str(error) or type(error).__name__).splitlines()[0]
+            raise HoldfastError(
+                f"encoder {shard.encoder.name!r} fails on images {list(kept.shape[1:])} of {kept.dtype}: {first}; "
+                "?channels= and ?size= of the data spec change the images, .float() the encoder"
+            ) from error
+        if not torch.equal(shard.x, kept):
+            raise HoldfastError(
+                f"encoder {shard.encoder.name!r} changes its input in place; let it work on a copy (x = x.clone())"
+            )
         bad = (~torch.isfinite(reps).all(1)).nonzero().flatten().tolist()
         if bad:
             names = ", ".join(shard.rng.ids[i] for i in bad[:3])
