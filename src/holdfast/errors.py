@@ -21,3 +21,8 @@ def unknown(what: str, name: str, known: Iterable[str]) -> HoldfastError:
 def missing(package: str, extra: str, what: str) -> HoldfastError:
     """Return the error for an optional package that is not installed."""
     return HoldfastError(f"{what} needs the package {package!r}; install it with: pip install 'holdfast[{extra}]'")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its type where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

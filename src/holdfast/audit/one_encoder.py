@@ -11,12 +11,13 @@ from holdfast import registry
 from holdfast.audit import record as entries
 from holdfast.audit.listener import Listener
 from holdfast.audit.pictures import write_gallery
-from holdfast.audit.plan import Plan, batch_size_for, merge, named
+from holdfast.audit.plan import Plan, batch_size_for, merge, named, total_passes
 from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
 from holdfast.data import ImageSet
 from holdfast.encoders import open_encoder
+from holdfast.errors import first_line
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
 
@@ -181,8 +182,7 @@ class EncoderAudit:
         if isinstance(error, HoldfastError):
             sentence = str(error)
         else:
-            first = (str(error).strip() or "no message").splitlines()[0]
-            sentence = f"{type(error).__name__}: {first}"
+            sentence = f"{type(error).__name__}: {first_line(error)}"
             trace = "".join(traceback.format_exception(error))
             log = self._store.folder / "failures.log"
             text = (log.read_text(encoding="utf-8") if log.exists() else "") + f"--- {where}\n{trace}\n"
@@ -202,9 +202,7 @@ def _skipped(reason: str) -> dict[str, Any]:
 
 def _alone(measure: Measure, subject: AuditSubject) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
-    union = merge([("", measure.observations())])
-    population, attacked = len(subject.images), subject.attacked
-    return sum((o.passes * o.images(population, attacked) for o in union), Passes())
+    return total_passes(merge([("", measure.observations())]), subject.population, subject.attacked)
 
 
 def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:

@@ -58,9 +58,7 @@ class Plan:
 
     def predict(self, population: int) -> Passes:
         """Return the encoder passes of all observations, for one encoder."""
-        attacked = pairs(self.attacked, population)
-        costs = (o.passes * o.images(population, attacked) for o in self.observations())
-        return sum(costs, Passes())
+        return total_passes(self.observations(), population, pairs(self.attacked, population))
 
 
 def pairs(attacked: int | None, population: int) -> int:
@@ -82,6 +80,11 @@ def batch_size_for(shape: tuple[int, int, int], device: str) -> int:
     most = 512 if device == "cpu" else 1024
     fits = max(1, values // math.prod(shape))
     return max(8, min(most, 2 ** (fits.bit_length() - 1)))
+
+
+def total_passes(observations: Iterable[Observation], population: int, attacked: int) -> Passes:
+    """Return the encoder passes of some observations on so many images."""
+    return sum((o.passes * o.images(population, attacked) for o in observations), Passes())
 
 
 def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:

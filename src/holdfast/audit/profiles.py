@@ -92,21 +92,26 @@ def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
     return uses.most_common(1)[0][0] if uses else (Pgd(), DEFAULT_BALL)
 
 
+def _all_measures(attack: Attack, risk: Attack, ball: Ball) -> tuple[Measure, ...]:
+    """Return every measure, with one attack; the two risks of untargeted attacks with another."""
+    return (
+        UniversalQuantile(attack, ball),
+        CosineToSelf(attack, ball),
+        BreakawayRisk(risk, ball),
+        NearestNeighbourAccuracy(risk, ball),
+        RelativeQuantile(attack, ball),
+        CosineToTarget(attack, ball),
+        OverlapRisk(attack, ball),
+        AdversarialMargin(attack, ball),
+    )
+
+
 def quick(ball: Ball) -> Profile:
     """A first look: one attack of 20 steps in each direction."""
     attack = Pgd(20)
     return Profile(
         "a first look: PGD of 20 steps, 128 images attacked in a population of 512",
-        (
-            UniversalQuantile(attack, ball),
-            CosineToSelf(attack, ball),
-            BreakawayRisk(attack, ball),
-            NearestNeighbourAccuracy(attack, ball),
-            RelativeQuantile(attack, ball),
-            CosineToTarget(attack, ball),
-            OverlapRisk(attack, ball),
-            AdversarialMargin(attack, ball),
-        ),
+        _all_measures(attack, attack, ball),
         images=512,
         attacked=128,
         examined=8,
@@ -120,16 +125,7 @@ def standard(ball: Ball) -> Profile:
     strongest = Ensemble((Apgd(50), Pgd(50), Square(200)))
     return Profile(
         "for a decision: APGD of 50 steps, risks by the strongest of three attacks, 500 of 2,000 images attacked",
-        (
-            UniversalQuantile(attack, ball),
-            CosineToSelf(attack, ball),
-            BreakawayRisk(strongest, ball),
-            NearestNeighbourAccuracy(strongest, ball),
-            RelativeQuantile(attack, ball),
-            CosineToTarget(attack, ball),
-            OverlapRisk(attack, ball),
-            AdversarialMargin(attack, ball),
-        ),
+        _all_measures(attack, strongest, ball),
         images=2000,
         attacked=500,
         examined=32,

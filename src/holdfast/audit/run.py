@@ -17,6 +17,7 @@ from holdfast.audit.plan import Plan, named, pairs
 from holdfast.audit.store import Store
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
 from holdfast.data import ImageSet, open_images
+from holdfast.errors import first_line
 from holdfast.spec_string import parse
 
 
@@ -127,7 +128,7 @@ def _check_device(name: str) -> None:
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise HoldfastError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+        raise HoldfastError(f"device {name!r} cannot be used here: {first_line(error)}") from error
 
 
 def _images(plan: Plan, source: ImageSource | None) -> ImageSet:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.errors import first_line
 from holdfast.observations.clean import Clean
 
 
@@ -35,8 +36,8 @@ class BatchIndependence(Check):
             try:
                 alone = torch.cat([subject.encoder(x[i : i + 1]) for i in range(count)])
             except Exception as error:  # BatchNorm in train mode refuses a single image
-                first = (str(error) or type(error).__name__).splitlines()[0]
-                return Verdict("fail", f"a single image cannot be represented: {first}", "Images need company here.")
+                finding = f"a single image cannot be represented: {first_line(error)}"
+                return Verdict("fail", finding, "Images need company here.")
         clean = subject.read(Clean())["reps"]
         # identical images have no spread; rounding is then seen on the scale of the representations themselves
         spread = max(float((clean - clean.mean(0)).norm(dim=1).mean()), 1e-2 * float(clean.norm(dim=1).mean()))

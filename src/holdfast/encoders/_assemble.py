@@ -10,8 +10,7 @@ from torch import nn
 from holdfast.encoder import Encoder, Geometry
 from holdfast.encoders._layer import Tap
 from holdfast.encoders._options import Common
-from holdfast.encoders._weights import first_line
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 
 
 @dataclass(frozen=True)

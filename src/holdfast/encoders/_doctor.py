@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import torch
 
-from holdfast.encoders._weights import first_line
+from holdfast.errors import first_line
 from holdfast.torchvision_guard import guard_torchvision
 
 _PACKAGES = {  # module -> (distribution, extra)

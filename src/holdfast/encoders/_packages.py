@@ -5,8 +5,7 @@ import warnings
 from importlib.util import find_spec
 from typing import Any
 
-from holdfast.encoders._weights import first_line
-from holdfast.errors import HoldfastError, missing
+from holdfast.errors import HoldfastError, first_line, missing
 from holdfast.torchvision_guard import guard_torchvision
 
 

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, first_line
 
 
 @contextmanager
@@ -98,11 +98,6 @@ def fetching(what: str) -> Iterator[None]:
         ) from error
     finally:
         logging.disable(level)
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its type where it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from torch import nn
 from holdfast.encoder import Encoder
 from holdfast.encoders._layer import Tap
 from holdfast.encoders._options import read
-from holdfast.encoders._weights import first_line, load, seeded
-from holdfast.errors import HoldfastError, unknown
+from holdfast.encoders._weights import load, seeded
+from holdfast.errors import HoldfastError, first_line, unknown
 from holdfast.spec_string import Options
 
 

@@ -11,8 +11,7 @@ from holdfast.encoders._assemble import Preprocessing, assemble
 from holdfast.encoders._onnx_lower import lowered
 from holdfast.encoders._options import read
 from holdfast.encoders._packages import optional
-from holdfast.encoders._weights import first_line
-from holdfast.errors import HoldfastError, unknown
+from holdfast.errors import HoldfastError, first_line, unknown
 from holdfast.spec_string import Options, take
 
 

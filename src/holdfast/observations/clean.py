@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Observation, Passes, Shard
+from holdfast.errors import first_line
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class Clean(Observation):
         except (HoldfastError, torch.OutOfMemoryError):
             raise
         except Exception as error:
-            first = (str(error) or type(error).__name__).splitlines()[0]
             raise HoldfastError(
-                f"encoder {shard.encoder.name!r} fails on images {list(kept.shape[1:])} of {kept.dtype}: {first}; "
+                f"encoder {shard.encoder.name!r} fails on images {list(kept.shape[1:])} of {kept.dtype}: "
+                f"{first_line(error)}; "
                 "?channels= and ?size= of the data spec change the images, .float() the encoder"
             ) from error
         if not torch.equal(shard.x, kept):
