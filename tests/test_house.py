@@ -14,11 +14,12 @@ ROOT = Path(holdfast.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors", "rng", "torchvision_guard"},
     {"encoder", "spec_string"},
+    {"worst_case"},
     {"core"},
     {"registry", "divergences", "statistics"},
     {"neighbours"},
     {"encoders", "data", "threats", "objectives"},
-    {"attacks"},
+    {"attacks", "certify", "smoothing", "probes"},
     {"observations"},
     {"measures"},
     {"checks"},

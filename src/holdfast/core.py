@@ -1,12 +1,11 @@
 """The nouns of Holdfast. Read this file first.
 
-    images -> threat -> attack -> encoder -> observations -> tables -> scores -> record -> report
+    images -> threat -> attack | certifier -> encoder -> observations -> tables -> scores -> record -> report
 
 Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is in those pixel units.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -17,14 +16,26 @@ from torch import Tensor
 from holdfast.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.errors import HoldfastError
 from holdfast.rng import Rng
+from holdfast.worst_case import (
+    Attack,
+    Ball,
+    Bound,
+    Certifier,
+    Goal,
+    Margin,
+    Objective,
+    PerImage,
+    Rows,
+    Threat,
+    Trajectory,
+)  # fmt: skip
 
 __all__ = [
-    "Attack", "Ball", "Check", "Encoder", "Geometry", "Goal", "HoldfastError", "ImageSource", "Images", "Measure",
-    "Objective", "Observation", "Passes", "PerImage", "Positions", "Reps", "Rng", "Score", "Shard", "Subject",
-    "Table", "Threat", "Trajectory", "Verdict",
+    "Attack", "Ball", "Bound", "Certifier", "Check", "Encoder", "Geometry", "Goal", "HoldfastError", "ImageSource",
+    "Images", "Margin", "Measure", "Objective", "Observation", "Passes", "PerImage", "Positions", "Reps", "Rng", "Rows",
+    "Score", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
 ]  # fmt: skip
 
-PerImage = Float[Tensor, "batch"]
 Positions = Int[Tensor, "batch"]
 Table = dict[str, Tensor]
 """Named columns of equal length, one row per image: what a measure observed."""
@@ -54,130 +65,6 @@ class ImageSource(ABC):
     def label(self, index: int) -> int | None:
         """Return the class of image `index` where the source knows it (used by probes only)."""
         return None
-
-
-# --- threats and attacks --------------------------------------------------------------------------
-
-
-class Threat(ABC):
-    """How an image may change. Subclasses are frozen dataclasses; `sample` draws one changed image each."""
-
-    @abstractmethod
-    def sample(self, x: Images, rng: Rng) -> Images:
-        """Draw one disturbed version of every image, inside [0, 1]."""
-
-
-class Ball(Threat):
-    """A threat with a worst case: all images within `radius` of x, in pixels, and inside [0, 1]."""
-
-    radius: float
-
-    @abstractmethod
-    def project(self, delta: Images) -> Images:
-        """Return the point of the ball nearest to each perturbation."""
-
-    @abstractmethod
-    def ascend(self, gradient: Images) -> Images:
-        """Return the step of unit size along which a linear function of this gradient rises fastest."""
-
-    @abstractmethod
-    def size(self, delta: Images) -> PerImage:
-        """Return the norm of each perturbation, in pixels."""
-
-    def around(self, x: Images, moved: Images) -> Images:
-        """Return `moved` brought back into the ball around x and into [0, 1].
-
-        Clamping to [0, 1] moves every pixel towards x, which is inside, so it cannot leave the ball again.
-        """
-        return (x + self.project(moved - x)).clamp_(0, 1)
-
-
-Goal = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
-
-
-class Objective(ABC):
-    """What an adversary maximises, as a function of representations alone; a frozen dataclass.
-
-    `needs_target` objectives read the representation of another image; `batchwise` ones couple the images of
-    a batch, so their values depend on the batch.
-    """
-
-    needs_target: bool = False
-    batchwise: bool = False
-
-    @abstractmethod
-    def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
-        """Return the value to maximise for every image.
-
-        Args:
-            reps: representations of the disturbed images, [B, D].
-            clean: representations of the same images undisturbed (or of another view of them), [B, D].
-            target: representations of the other images each is compared with, [B, D].
-        """
-
-    def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> Goal:
-        """Close over an encoder and the reference representations: the function that attacks call."""
-        if self.needs_target and target is None:
-            raise HoldfastError(f"{type(self).__name__} compares each image with another: give target representations")
-
-        def goal(x: Images) -> tuple[PerImage, Reps]:
-            reps = encoder(x)
-            return self(reps, clean, target), reps
-
-        return goal
-
-
-@dataclass(frozen=True)
-class Trajectory:
-    """What an attack found, at each step count that was asked for.
-
-    Attributes:
-        images: the disturbed images at each read-out, step -> [B, C, H, W].
-        reps: their representations, step -> [B, D]; no further encoder pass is needed for them.
-        values: the objective after 0, 1, ... steps, [steps + 1, B] (of what would be read out there).
-        winner: for an ensemble, which member found the strongest image, [B].
-    """
-
-    images: dict[int, Tensor]
-    reps: dict[int, Tensor]
-    values: Float[Tensor, "evaluations batch"]
-    winner: Int[Tensor, "batch"] | None = None
-
-
-class Attack(ABC):
-    """A search for the image in a ball that maximises a goal: the worst case from below; a frozen dataclass."""
-
-    steps: int
-
-    @abstractmethod
-    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
-        """Attack every image of a batch.
-
-        Args:
-            goal: what to maximise, see `Objective.pursue`.
-            x: clean images in [0, 1].
-            ball: the images the adversary may choose from.
-            rng: random numbers bound to the ids of these images.
-            readouts: step counts to report, each at most `steps`; the last step when empty.
-        """
-
-    @property
-    @abstractmethod
-    def passes(self) -> Passes:
-        """Encoder passes that one image costs."""
-
-    def root(self) -> "Attack":
-        """Return what attacks whose trajectories begin alike have in common; equal roots share one run."""
-        return self
-
-    def until(self, steps: int) -> "Attack":
-        """Return the attack whose whole trajectory is the first `steps` of this one; itself where there is none."""
-        return self
-
-    def label(self, step: int) -> str:
-        """Return how the read-out at `step` is called in tables."""
-        return f"{step} step{'s' if step != 1 else ''}"
 
 
 # --- observing and scoring ------------------------------------------------------------------------

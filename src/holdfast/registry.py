@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, unknown
 
-KINDS = ("threats", "objectives", "attacks", "observations", "measures", "checks")
+KINDS = ("threats", "objectives", "attacks", "certify", "observations", "measures", "checks")
 """Kinds of parts, each a folder of `holdfast` and an entry-point group `holdfast.<kind>`."""
 
 
@@ -40,7 +40,7 @@ def find(kind: str, name: str) -> type:
         HoldfastError: a name that is not known ("did you mean ..."), or a file without exactly one public class.
     """
     if name not in names(kind):
-        raise unknown(kind.rstrip("s"), name, names(kind))
+        raise unknown("certifier" if kind == "certify" else kind.rstrip("s"), name, names(kind))
     if name in _outside(kind):
         return _outside(kind)[name].load()
     module = importlib.import_module(f"holdfast.{kind}.{name}")

@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+
+PRICES = 3
+"""Values of λ that `L2.least` tries."""
+
+TINY = 1e-30
 
 
 @dataclass(frozen=True)
@@ -39,3 +48,30 @@ class L2(Ball):
     def size(self, delta: Images) -> PerImage:
         """Return ||delta||_2 of each image."""
         return delta.flatten(1).norm(dim=1)
+
+    def least(
+        self,
+        slopes: Float[Tensor, "*batch rows pixels"],
+        x: Float[Tensor, "*batch pixels"],
+        box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
+        radii: Float[Tensor, "*batch"],
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return the best of the box's bound and of max_λ min_{x' in box} slopes · x' + λ/2 (||x' - x||² - radius²).
+
+        Every λ >= 0 gives a valid bound. The first one is that of the ball without its box, ||slopes|| / radius; each
+        next one leaves out the pixels that ended on the box.
+        """
+        low, high = (box[0] - x)[..., None, :], (box[1] - x)[..., None, :]
+        slopes = slopes * (high > low)
+        room = radii[..., None].square()
+        best = torch.where(slopes > 0, slopes * low, slopes * high).sum(-1)
+        price = slopes.detach().norm(dim=-1) / room.sqrt().clamp_min(TINY)
+        for _ in range(PRICES):
+            with torch.no_grad():  # the step is the minimiser, so the bound's derivative is the step itself
+                step = (-slopes / price.clamp_min(TINY)[..., None]).clamp(low, high)
+                edge = (step == low) | (step == high)
+                cost = price / 2 * (step.square().sum(-1) - room)
+                left = room - (step.square() * edge).sum(-1)
+                price = (slopes * ~edge).norm(dim=-1) / left.clamp_min(TINY).sqrt()
+            best = torch.maximum(best, (slopes * step).sum(-1) + cost)
+        return best + (slopes @ x[..., None]).squeeze(-1)

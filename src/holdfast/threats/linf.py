@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from jaxtyping import Float
+from torch import Tensor
+
 from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
 
 
@@ -37,3 +40,14 @@ class Linf(Ball):
     def size(self, delta: Images) -> PerImage:
         """Return max |delta| of each image."""
         return delta.flatten(1).abs().amax(1)
+
+    def least(
+        self,
+        slopes: Float[Tensor, "*batch rows pixels"],
+        x: Float[Tensor, "*batch pixels"],
+        box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
+        radii: Float[Tensor, "*batch"],
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return slopes · centre - |slopes| · half-width of the box, which is the ball: exact."""
+        centre, half = (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
+        return (slopes @ centre[..., None] - slopes.abs() @ half[..., None]).squeeze(-1)

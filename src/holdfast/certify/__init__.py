@@ -1,0 +1,1 @@
+"""The worst case from above: proofs about all images of a ball at once."""

@@ -1,0 +1,216 @@
+"""The worst case, from both sides: threats, attacks that find what breaks, certifiers that prove what cannot."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.encoder import Encoder, Images, Passes, Reps
+from holdfast.errors import HoldfastError
+from holdfast.rng import Rng
+
+PerImage = Float[Tensor, "batch"]
+Rows = Float[Tensor, "batch rows"]
+
+
+# --- threats and attacks --------------------------------------------------------------------------
+
+
+class Threat(ABC):
+    """How an image may change. Subclasses are frozen dataclasses; `sample` draws one changed image each."""
+
+    @abstractmethod
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw one disturbed version of every image, inside [0, 1]."""
+
+
+class Ball(Threat):
+    """A threat with a worst case: all images within `radius` of x, in pixels, and inside [0, 1]."""
+
+    radius: float
+
+    @abstractmethod
+    def project(self, delta: Images) -> Images:
+        """Return the point of the ball nearest to each perturbation."""
+
+    @abstractmethod
+    def ascend(self, gradient: Images) -> Images:
+        """Return the step of unit size along which a linear function of this gradient rises fastest."""
+
+    @abstractmethod
+    def size(self, delta: Images) -> PerImage:
+        """Return the norm of each perturbation, in pixels."""
+
+    def box(self, x: Images, radii: PerImage) -> tuple[Images, Images]:
+        """Return the lowest and the highest value of every pixel in the balls of these radii and in [0, 1]."""
+        reach = radii.view(-1, 1, 1, 1)
+        return (x - reach).clamp_min(0), (x + reach).clamp_max(1)
+
+    @abstractmethod
+    def least(
+        self,
+        slopes: Float[Tensor, "*batch rows pixels"],
+        x: Float[Tensor, "*batch pixels"],
+        box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
+        radii: Float[Tensor, "*batch"],
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return a lower bound of min slopes · x' over the ball of each radius around x and inside its box.
+
+        Tight in exact arithmetic; pixels of which a slope does not know (a window on the image) are left out of x.
+        """
+
+    def around(self, x: Images, moved: Images) -> Images:
+        """Return `moved` brought back into the ball around x and into [0, 1].
+
+        Clamping to [0, 1] moves every pixel towards x, which is inside, so it cannot leave the ball again.
+        """
+        return (x + self.project(moved - x)).clamp_(0, 1)
+
+
+Goal = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
+
+
+class Objective(ABC):
+    """What an adversary maximises, as a function of representations alone; a frozen dataclass.
+
+    `needs_target` objectives read the representation of another image; `batchwise` ones couple the images of
+    a batch, so their values depend on the batch.
+    """
+
+    needs_target: bool = False
+    batchwise: bool = False
+
+    @abstractmethod
+    def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
+        """Return the value to maximise for every image.
+
+        Args:
+            reps: representations of the disturbed images, [B, D].
+            clean: representations of the same images undisturbed (or of another view of them), [B, D].
+            target: representations of the other images each is compared with, [B, D].
+        """
+
+    def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> Goal:
+        """Close over an encoder and the reference representations: the function that attacks call."""
+        if self.needs_target and target is None:
+            raise HoldfastError(f"{type(self).__name__} compares each image with another: give target representations")
+
+        def goal(x: Images) -> tuple[PerImage, Reps]:
+            reps = encoder(x)
+            return self(reps, clean, target), reps
+
+        return goal
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What an attack found, at each step count that was asked for.
+
+    Attributes:
+        images: the disturbed images at each read-out, step -> [B, C, H, W].
+        reps: their representations, step -> [B, D]; no further encoder pass is needed for them.
+        values: the objective after 0, 1, ... steps, [steps + 1, B] (of what would be read out there).
+        winner: for an ensemble, which member found the strongest image, [B].
+    """
+
+    images: dict[int, Tensor]
+    reps: dict[int, Tensor]
+    values: Float[Tensor, "evaluations batch"]
+    winner: Int[Tensor, "batch"] | None = None
+
+
+class Attack(ABC):
+    """A search for the image in a ball that maximises a goal: the worst case from below; a frozen dataclass."""
+
+    steps: int
+
+    @abstractmethod
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack every image of a batch.
+
+        Args:
+            goal: what to maximise, see `Objective.pursue`.
+            x: clean images in [0, 1].
+            ball: the images the adversary may choose from.
+            rng: random numbers bound to the ids of these images.
+            readouts: step counts to report, each at most `steps`; the last step when empty.
+        """
+
+    @property
+    @abstractmethod
+    def passes(self) -> Passes:
+        """Encoder passes that one image costs."""
+
+    def root(self) -> "Attack":
+        """Return what attacks whose trajectories begin alike have in common; equal roots share one run."""
+        return self
+
+    def until(self, steps: int) -> "Attack":
+        """Return the attack whose whole trajectory is the first `steps` of this one; itself where there is none."""
+        return self
+
+    def label(self, step: int) -> str:
+        """Return how the read-out at `step` is called in tables."""
+        return f"{step} step{'s' if step != 1 else ''}"
+
+
+# --- certificates ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Linear functions of the representation, several rows for every image: m(x') = weights · f(x') + bias.
+
+    Attributes:
+        weights: [B, R, D].
+        bias: [B, R].
+    """
+
+    weights: Float[Tensor, "batch rows dim"]
+    bias: Rows
+
+    def __call__(self, reps: Reps) -> Rows:
+        """Return the margins of some representations."""
+        return (self.weights @ reps[..., None]).squeeze(-1) + self.bias
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a certifier proves: no image of the ball has a margin below `lower`.
+
+    Attributes:
+        lower: [B, R]; in the units of the margin.
+        vacuous: whether it says nothing: not finite, or no better than bounds of the representation's range, [B, R].
+        slack: rounding that was allowed for (already subtracted from `lower`), [B, R].
+        confidence: 1 for a proof.
+        about: whose margin it is.
+    """
+
+    lower: Rows
+    vacuous: Bool[Tensor, "batch rows"]
+    slack: Rows
+    confidence: float = 1.0
+    about: Literal["the encoder", "the smoothed encoder"] = "the encoder"
+
+
+class Certifier(ABC):
+    """A proof about all images of a ball at once: the worst case from above; a frozen dataclass."""
+
+    @abstractmethod
+    def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
+        """Bound the margins of every image from below.
+
+        Args:
+            encoder: the encoder.
+            margin: what to bound, rows for each image.
+            x: clean images in [0, 1].
+            ball: where x' may be.
+            radii: another radius than the ball's for each image, in pixels, [B].
+
+        Raises:
+            HoldfastError: a network that cannot be traced or bounded; the error names the layer.
+        """
