@@ -192,7 +192,7 @@ class Measure(ABC):
     """
 
     better: Literal["lower", "higher"]
-    unit: Literal["share", "ratio", "similarity"]
+    unit: Literal["share", "ratio", "similarity", "pixels"]
     question: str
     how_to_read: str
     reference: str

@@ -71,7 +71,7 @@ def test_unknown_name_suggests() -> None:
 def test_measures_say_what_they_mean(name: str) -> None:
     measure = registry.find("measures", name)()
     assert measure.better in ("lower", "higher")
-    assert measure.unit in ("share", "ratio", "similarity")
+    assert measure.unit in ("share", "ratio", "similarity", "pixels")
     assert measure.question.endswith("?")
     for text in (measure.how_to_read, measure.reference, measure.column):
         assert text
