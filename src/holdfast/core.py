@@ -144,6 +144,11 @@ class Subject(Protocol):
         """How many images, the first ones of the population, were attacked."""
         ...
 
+    @property
+    def labels(self) -> Int[Tensor, "population"] | None:
+        """The class of every image of the population; None where the source does not know them all."""
+        ...
+
     def batch(self, start: int, stop: int) -> Images:
         """Return some images of the population."""
         ...
@@ -188,7 +193,7 @@ class Measure(ABC):
         question: what it asks, in one sentence.
         how_to_read: what its values mean, for somebody who meets it first.
         reference: where it is defined.
-        needs_labels: whether it reads labels.
+        needs_labels: whether it reads labels; an audit of images without labels then refuses to start.
     """
 
     better: Literal["lower", "higher"]

@@ -23,6 +23,14 @@ def missing(package: str, extra: str, what: str) -> HoldfastError:
     return HoldfastError(f"{what} needs the package {package!r}; install it with: pip install 'holdfast[{extra}]'")
 
 
+def no_labels(who: str, images: str) -> HoldfastError:
+    """Return the error for a measure that reads labels of images that have none."""
+    return HoldfastError(
+        f"{who}: expected images with labels, {images} has none for some or all of them; use one folder per class, an "
+        ".npz with 'labels', a labelled dataset (hf: with ?label=COLUMN), or leave such measures out"
+    )
+
+
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its type where it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

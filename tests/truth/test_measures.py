@@ -39,6 +39,7 @@ class Told:
     found: Tensor
     later: Tensor | None = None
     seed: int = 0
+    labels: Tensor | None = None
     encoder: Encoder = field(default_factory=lambda: Encoder(nn.Flatten(), mean=0, std=1))
 
     @property

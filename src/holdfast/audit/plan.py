@@ -56,6 +56,10 @@ class Plan:
         wanted += [(f"check {name}", c.observations()) for name, c in named(self.checks).items()]
         return merge(wanted)
 
+    def labelled(self) -> tuple[str, ...]:
+        """Return the names of the measures that read labels."""
+        return tuple(name for name, measure in named(self.measures).items() if measure.needs_labels)
+
     def predict(self, population: int) -> Passes:
         """Return the encoder passes of all observations, for one encoder."""
         return total_passes(self.observations(), population, pairs(self.attacked, population))

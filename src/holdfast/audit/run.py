@@ -17,7 +17,7 @@ from holdfast.audit.plan import Plan, named, pairs
 from holdfast.audit.store import Store
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
 from holdfast.data import ImageSet, open_images
-from holdfast.errors import first_line
+from holdfast.errors import first_line, no_labels
 from holdfast.spec_string import parse
 
 
@@ -45,8 +45,8 @@ def run_audit(
         overwrite: replace the record of another audit in the same folder.
 
     Raises:
-        HoldfastError: images that cannot be used at all, a folder that cannot be written, or one that holds the
-            record of another audit.
+        HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
+            that cannot be written, or one that holds the record of another audit.
     """
     started, began = datetime.now(UTC), time.perf_counter()
     names = [spec if spec in (encoders or {}) else label(spec) for spec in plan.encoders]
@@ -56,7 +56,8 @@ def run_audit(
     images, store = _images(plan, source), Store(folder)
     attacked = pairs(plan.attacked, len(images))
     asked = entries.plan_entry(plan, len(images), attacked)
-    _claim(store, asked, images.fingerprint, overwrite)
+    labels = _labels(plan, images)
+    _claim(store, asked, " ".join(filter(None, [images.fingerprint, labels])), overwrite)
     failures: list[str] = []
     found: dict[str, dict[str, tuple[Table, Score]]] = {}
     rows, resumed = [], 0
@@ -79,6 +80,7 @@ def run_audit(
             "images": len(images),
             "attacked": attacked,
             "fingerprint": images.fingerprint,
+            "labels": labels,
             "skipped": [list(item) for item in images.skipped],
         },
         "encoders": rows,
@@ -112,6 +114,15 @@ def _claim(store: Store, asked: dict[str, Any], fingerprint: str, overwrite: boo
                 "(what both have in common is used again)"
             )
     store.write_json("plan.json", mine)
+
+
+def _labels(plan: Plan, images: ImageSet) -> str | None:
+    """Return the fingerprint of the labels where a measure reads them; None where none does."""
+    if not (readers := plan.labelled()):
+        return None
+    if images.labels is None:
+        raise no_labels(", ".join(readers), str(images))
+    return images.labels_fingerprint
 
 
 def label(spec: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from holdfast import registry
@@ -87,6 +88,12 @@ class AuditSubject:
     def population(self) -> int:
         """How many images there are."""
         return len(self.images)
+
+    @property
+    def labels(self) -> Int[Tensor, "population"] | None:
+        """The class of every image; None where the source does not know them all."""
+        labels = self.images.labels
+        return None if labels is None else torch.tensor(labels)
 
     def batch(self, start: int, stop: int) -> Images:
         """Return images of the population on the encoder's device, in its memory format."""

@@ -51,6 +51,17 @@ class Choice:
         """The ids of the chosen images, in the order of the audit."""
         return [self.source.id(row) for row in self.rows]
 
+    @cached_property
+    def labels(self) -> list[int] | None:
+        """The classes of the chosen images; None unless the source knows them all."""
+        labels = []
+        for row in self.rows:
+            label = self.source.label(row)
+            if label is None:
+                return None
+            labels.append(label)
+        return labels
+
     @property
     def skipped(self) -> list[tuple[str, str]]:
         """The (id, reason) of every image that was replaced."""

@@ -1,6 +1,7 @@
 """The images of one audit: a seeded subset of a source, read lazily, the same on every machine."""
 
 import copy
+import hashlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -73,9 +74,18 @@ class ImageSet:
     @property
     def labels(self) -> list[int] | None:
         """The classes of the images, in the same order; None unless the source knows them all."""
-        labels = [self._choice.source.label(row) for row in self._choice.rows]
-        known = [label for label in labels if label is not None]
-        return known if len(known) == len(labels) else None
+        return self._choice.labels
+
+    @property
+    def labels_fingerprint(self) -> str | None:
+        """SHA-256 of the (id, class) of the chosen images in the order of ids; None without labels.
+
+        Apart from `fingerprint`, which says what encoders see: audits that read no labels do not depend on them.
+        """
+        if self.labels is None:
+            return None
+        pairs = sorted(zip(self.ids, self.labels, strict=True))
+        return hashlib.sha256("".join(f"{name!r} {label}\n" for name, label in pairs).encode()).hexdigest()
 
     @property
     def fingerprint(self) -> str:
