@@ -1,0 +1,217 @@
+"""Affine operations of a network: what bound propagation must know about each of them.
+
+Values are [N, *inner], where N runs over images, or over rows of linear forms.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Affine(ABC):
+    """y = L x + c; a frozen dataclass whose tensors are parameters of the network."""
+
+    constant: Tensor | None
+    """c, [*outer]; None where it is zero."""
+
+    @abstractmethod
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Return L x + c."""
+
+    @abstractmethod
+    def spread(self, *widths: Tensor) -> Tensor:
+        """Return |L| w: the half-widths of the box that contains the image of a box."""
+
+    @abstractmethod
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Return Lᵀ a for each input: linear forms on y as linear forms on x."""
+
+    def to(self, dtype: torch.dtype) -> "Affine":
+        """Return the operation with its tensors in another precision."""
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # pyright: ignore[reportArgumentType]
+        return replace(self, **{k: v.to(dtype) for k, v in tensors.items() if isinstance(v, Tensor)})  # pyright: ignore
+
+
+@dataclass(frozen=True, eq=False)
+class Conv(Affine):
+    """A convolution of [C, H, W] with any stride, dilation and groups, zero padded (left, right, top, bottom)."""
+
+    weight: Tensor
+    constant: Tensor | None
+    inner: tuple[int, int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+    def _linear(self, weight: Tensor, x: Tensor) -> Tensor:
+        left, right, top, bottom = self.padding
+        own = (top, left) if (top, left) == (bottom, right) else (0, 0)
+        x = x if own != (0, 0) or not any(self.padding) else F.pad(x, self.padding)
+        return F.conv2d(x, weight, None, self.stride, own, self.dilation, self.groups)
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Convolve and add the bias."""
+        y = self._linear(self.weight, values[0])
+        return y if self.constant is None else y + self.constant
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        """Convolve with |weight|."""
+        return self._linear(self.weight.abs(), widths[0])
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Convolve transposed, and leave out what falls on the padding."""
+        _, height, width = self.inner
+        left, _, top, _ = self.padding
+        full = self.transposed(forms)
+        return (F.pad(full, (-left, left + width - full.shape[-1], -top, top + height - full.shape[-2])),)
+
+    def transposed(self, forms: Tensor) -> Tensor:
+        """Return the forms on the padded input, as far as they reach."""
+        return F.conv_transpose2d(forms, self.weight, None, self.stride, 0, 0, self.groups, self.dilation)
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Affine):
+    """A matrix acting on the last axis."""
+
+    weight: Tensor
+    constant: Tensor | None
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Multiply and add the bias."""
+        y = values[0] @ self.weight.T
+        return y if self.constant is None else y + self.constant
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        """Multiply by |weight|."""
+        return widths[0] @ self.weight.abs().T
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Multiply by the transposed matrix."""
+        return (forms @ self.weight,)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale(Affine):
+    """A constant factor and a constant shift for every value: normalisation, BatchNorm, layer scale."""
+
+    factor: Tensor
+    constant: Tensor | None
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Scale and shift."""
+        y = values[0] * self.factor
+        return y if self.constant is None else y + self.constant
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        """Scale by |factor|."""
+        return widths[0] * self.factor.abs()
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Scale."""
+        return (forms * self.factor,)
+
+
+@dataclass(frozen=True, eq=False)
+class Reshape(Affine):
+    """The same values in the same order in another shape."""
+
+    inner: tuple[int, ...]
+    outer: tuple[int, ...]
+    constant = None
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Reshape."""
+        return values[0].reshape(-1, *self.outer)
+
+    spread = __call__
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Reshape back."""
+        return (forms.reshape(-1, *self.inner),)
+
+
+@dataclass(frozen=True, eq=False)
+class Route(Affine):
+    """Any map with weights >= 0 that torch can differentiate: pooling by averages, means, permutations, slices."""
+
+    function: Callable[[Tensor], Tensor]
+    inner: tuple[int, ...]
+    constant: Tensor | None
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Apply the function."""
+        return self.function(values[0])
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        """Apply the function without its constant: the weights are not negative."""
+        y = self.function(widths[0])
+        return y if self.constant is None else y - self.constant
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Differentiate the function, which is the same everywhere."""
+        zeros = forms.new_zeros(len(forms), *self.inner)
+        return (torch.func.vjp(self.function, zeros)[1](forms)[0],)
+
+
+@dataclass(frozen=True, eq=False)
+class ZeroPad(Affine):
+    """Zeros around [C, H, W]: (left, right, top, bottom). A convolution that follows takes it over."""
+
+    padding: tuple[int, ...]
+    inner: tuple[int, ...]
+    constant = None
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Pad."""
+        return F.pad(values[0], self.padding)
+
+    spread = __call__
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Cut the padding off."""
+        return (F.pad(forms, tuple(-p for p in self.padding)),)
+
+
+@dataclass(frozen=True, eq=False)
+class Add(Affine):
+    """The sum of two values of one shape, times `sign` for the second: residual connections."""
+
+    sign: int = 1
+    constant = None
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Add."""
+        return values[0] + self.sign * values[1]
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        """Add the widths."""
+        return widths[0] + widths[1]
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Pass the forms on to both."""
+        return forms, self.sign * forms
+
+
+@dataclass(frozen=True, eq=False)
+class Concat(Affine):
+    """Values side by side along an axis (of [N, *inner], so not 0)."""
+
+    axis: int
+    sizes: tuple[int, ...]
+    constant = None
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Concatenate."""
+        return torch.cat(values, self.axis)
+
+    spread = __call__
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Take apart."""
+        return torch.split(forms, list(self.sizes), self.axis)

@@ -1,0 +1,94 @@
+"""What the certifiers by bound propagation have in common: input checks, float64, rounding, vacuity."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from holdfast.certify._network import Network
+from holdfast.certify._propagate import Dense, Region, backward, boxes
+from holdfast.certify._trace import trace
+from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, PerImage
+
+ROUNDING = 2.0**-34
+"""Share of the sum of magnitudes that is set aside for rounding in float64 (whose unit is 2⁻⁵³)."""
+
+
+class Propagation(Certifier):
+    """A certifier that propagates bounds through the traced network.
+
+    The bound that is reported is computed in float64, whatever was used to look for good relaxations. From it
+    `slack` is subtracted: 2⁻³⁴ times the sum of the magnitudes of all terms, some 2¹⁹ roundings of float64 in one
+    direction. Weights and pixels are taken as the float32 numbers that they are; the encoder's own float32
+    arithmetic may differ from the exact function that is bounded by its usual rounding.
+    """
+
+    def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
+        """Bound the margins of every image from below, see `Certifier`."""
+        network, region, margin = prepare(encoder, margin, x, ball, radii)
+        with torch.no_grad():
+            lower = self.lower(network, margin, region)
+        return finished(network, margin, region, lower)
+
+    @abstractmethod
+    def lower(self, network: Network, margin: Margin, region: Region) -> Tensor:
+        """Return lower bounds [B, R] in float64; everything that comes in is float64."""
+
+
+def prepare(
+    encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None
+) -> tuple[Network, Region, Margin]:
+    """Return network, region and margin in float64.
+
+    Raises:
+        HoldfastError: images outside [0, 1] or NaN, radii that are negative, margins that do not fit, margins with a
+            bias for an encoder that normalises its output.
+    """
+    if x.ndim != 4 or not bool(((x >= 0) & (x <= 1)).all()):
+        raise HoldfastError("certifiers take images [B, C, H, W] with pixels in [0, 1]; these are not (or hold NaN)")
+    encoder._check_input(x)
+    if radii is None:
+        radii = torch.full((len(x),), float(getattr(ball, "radius", float("nan"))))
+    if not bool((radii >= 0).all()) or len(radii) != len(x):
+        raise HoldfastError(f"certifiers take one radius >= 0 in pixels for each image, got {radii.tolist()[:5]}")
+    network = trace(encoder, tuple(x.shape[1:]))
+    dim = network.nodes[-1].shape
+    if (margin.weights.shape[0], *margin.weights.shape[2:]) != (len(x), *dim):
+        raise HoldfastError(
+            f"the margin has weights {list(margin.weights.shape)}, expected [{len(x)}, rows, {dim[0]}] for {len(x)} "
+            f"images and the {dim[0]}-d representation of {encoder.name!r}"
+        )
+    if not bool(torch.isfinite(margin.weights).all() and torch.isfinite(margin.bias).all()):
+        raise HoldfastError("the margin is NaN or infinite: is a representation zero, or not finite?")
+    if network.normalised is not None and bool((margin.bias.abs() > 1e-5 * margin.weights.norm(dim=2)).any()):
+        raise HoldfastError(
+            f"not certified: {network.normalised} of encoder {encoder.name!r} normalises the representation; only "
+            "margins without a bias (cosine) can be bounded through it"
+        )
+    exact = Margin(margin.weights.double(), margin.bias.double())
+    return network.double, Region.around(ball, x.double(), radii.to(x.device).double()), exact
+
+
+def finished(network: Network, margin: Margin, region: Region, lower: Tensor) -> Bound:
+    """Return the bound with its slack subtracted, and whether it says more than interval arithmetic on all images."""
+    with torch.no_grad():
+        everywhere = Region(region.ball, region.x, region.radii, (region.x * 0, region.x * 0 + 1))
+        ranges = boxes(network, everywhere)
+        trivial = backward(network, *start(network, margin), everywhere, ranges, {}, stop=True) + margin.bias
+        magnitude = magnitudes(network, margin, ranges)
+    slack = ROUNDING * magnitude
+    lower = lower - slack
+    vacuous = ~torch.isfinite(lower) | (lower <= trivial)
+    return Bound(torch.where(torch.isfinite(lower), lower, -torch.inf), vacuous, slack)
+
+
+def start(network: Network, margin: Margin) -> tuple[int, Dense]:
+    """Return where backward propagation of a margin begins, and its rows."""
+    return len(network.nodes) - 1, Dense(margin.weights)
+
+
+def magnitudes(network: Network, margin: Margin, ranges: Mapping[int, tuple[Tensor, Tensor]]) -> Tensor:
+    """Return Σ |weight| · largest |representation| + |bias| over all images: the size of the numbers that are added."""
+    low, high = ranges[len(network.nodes) - 1]
+    return (margin.weights.abs() @ torch.maximum(low.abs(), high.abs())[..., None]).squeeze(-1) + margin.bias.abs()

@@ -1,0 +1,78 @@
+"""From an encoder to the network that bound propagation sees, by torch.export."""
+
+import warnings
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holdfast.certify._network import Network
+from holdfast.certify._operations import Operations
+from holdfast.certify._reader import EXAMPLES
+from holdfast.core import Encoder, HoldfastError
+from holdfast.errors import first_line
+
+_known: WeakKeyDictionary[Encoder, tuple[tuple[Any, ...], Network]] = WeakKeyDictionary()
+
+
+def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
+    """Return the encoder's network for images of this shape; traced once for as long as its weights stay.
+
+    Raises:
+        HoldfastError: a network that cannot be exported, holds an operation that cannot be bounded (the error names
+            it and where it stands), or weights that are not finite.
+    """
+    state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
+    version = (shape, *((t.data_ptr(), t._version, t.dtype) for t in state.values()))
+    known = _known.get(encoder)
+    if known is not None and known[0] == version:
+        return known[1]
+    bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
+    if bad:
+        raise HoldfastError(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
+    network = Operations(_export(encoder, shape), encoder.name).network()
+    _compare(encoder, network, shape)
+    _known[encoder] = (version, network)
+    return network
+
+
+class _Pixels(nn.Module):
+    """What `Encoder.forward` computes, without its checks and counts."""
+
+    def __init__(self, encoder: Encoder):
+        super().__init__()
+        self.module = encoder.module
+        self.identity = all(m == 0 for m in encoder.mean) and all(s == 1 for s in encoder.std)
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", encoder._mean)
+        self.register_buffer("std", encoder._std)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(x if self.identity else (x - self.mean) / self.std)
+
+
+def _export(encoder: Encoder, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
+    example = torch.full((EXAMPLES, *shape), 0.5, device=encoder._mean.device, dtype=encoder._mean.dtype)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.export(_Pixels(encoder), (example,), strict=False)
+    except Exception as error:  # whatever a foreign network raises
+        raise HoldfastError(
+            f"not certified: encoder {encoder.name!r} cannot be traced by torch.export: {first_line(error)}; "
+            "a forward pass without branches on the values of tensors can"
+        ) from error
+
+
+def _compare(encoder: Encoder, network: Network, shape: tuple[int, ...]) -> None:
+    """Refuse a network that does not compute what the encoder computes."""
+    x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)).to(encoder._mean)
+    with torch.no_grad():
+        theirs, ours = _Pixels(encoder)(x), network(x)
+    if network.normalised is not None:
+        ours = F.normalize(ours)
+    if theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=1e-3, atol=1e-4 * float(theirs.abs().max())):
+        raise HoldfastError(f"not certified: the traced network of encoder {encoder.name!r} computes something else")

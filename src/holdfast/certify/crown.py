@@ -1,0 +1,28 @@
+"""CROWN: every activation between two lines, linear functions propagated back to the pixels."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from holdfast.certify._certifier import Propagation, start
+from holdfast.certify._network import Network
+from holdfast.certify._propagate import Region, backward, ranges_by_crown, standard_lines
+from holdfast.core import Margin
+
+
+@dataclass(frozen=True)
+class Crown(Propagation):
+    """min m(x') >= min_{x' in ball} c · x' + c₀, with c from Λ⁺ (line below) + Λ⁻ (line above) at each activation.
+
+    The ranges that decide the lines come from CROWN itself, layer by layer, and from interval arithmetic where that
+    is better. All rows of a margin share them.
+
+    Source: Zhang et al. (2018), "Efficient neural network robustness certification with general activation
+    functions", Theorem 3.2; RVCL, Lemma 25.
+    """
+
+    def lower(self, network: Network, margin: Margin, region: Region) -> Tensor:
+        """Return lower bounds."""
+        ranges = ranges_by_crown(network, region)
+        lines = standard_lines(network, ranges)
+        return backward(network, *start(network, margin), region, ranges, lines) + margin.bias

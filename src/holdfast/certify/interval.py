@@ -1,0 +1,26 @@
+"""Interval arithmetic: the range of every value from the ranges of its inputs."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from holdfast.certify._certifier import Propagation, start
+from holdfast.certify._network import Network
+from holdfast.certify._propagate import Region, backward, boxes
+from holdfast.core import Margin
+
+
+@dataclass(frozen=True)
+class Interval(Propagation):
+    """c ± w through y = L x + b gives (L c + b) ± |L| w, and a rising σ gives [σ(low), σ(high)].
+
+    The margin and the last affine layers are joined into one, which is tighter. The fastest and the loosest; an ℓ2
+    ball is replaced by the box around it.
+
+    Source: Gowal et al. (2018), "On the effectiveness of interval bound propagation".
+    """
+
+    def lower(self, network: Network, margin: Margin, region: Region) -> Tensor:
+        """Return lower bounds."""
+        ranges = boxes(network, region)
+        return backward(network, *start(network, margin), region, ranges, {}, stop=True) + margin.bias
