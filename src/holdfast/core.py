@@ -15,6 +15,7 @@ from torch import Tensor
 
 from holdfast.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.errors import HoldfastError
+from holdfast.labels import Head, Probe
 from holdfast.rng import Rng
 from holdfast.worst_case import (
     Attack,
@@ -31,9 +32,9 @@ from holdfast.worst_case import (
 )  # fmt: skip
 
 __all__ = [
-    "Attack", "Ball", "Bound", "Certifier", "Check", "Encoder", "Geometry", "Goal", "HoldfastError", "ImageSource",
-    "Images", "Margin", "Measure", "Objective", "Observation", "Passes", "PerImage", "Positions", "Reps", "Rng", "Rows",
-    "Score", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
+    "Attack", "Ball", "Bound", "Certifier", "Check", "Encoder", "Geometry", "Goal", "Head", "HoldfastError",
+    "ImageSource", "Images", "Margin", "Measure", "Objective", "Observation", "Passes", "PerImage", "Positions",
+    "Probe", "Reps", "Rng", "Rows", "Score", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
 ]  # fmt: skip
 
 Positions = Int[Tensor, "batch"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, unknown
 
-KINDS = ("threats", "objectives", "attacks", "certify", "observations", "measures", "checks")
+KINDS = ("threats", "objectives", "attacks", "certify", "smoothing", "probes", "observations", "measures", "checks")
 """Kinds of parts, each a folder of `holdfast` and an entry-point group `holdfast.<kind>`."""
 
 

@@ -7,13 +7,14 @@ import json
 import pytest
 
 from holdfast import registry
-from holdfast.core import Attack, Check, HoldfastError, Measure, Objective, Observation, Threat
+from holdfast.core import Attack, Check, HoldfastError, Measure, Objective, Observation, Probe, Threat
 from holdfast.objectives.loss import Loss
 
 BASES = {
     "threats": Threat,
     "objectives": Objective,
     "attacks": Attack,
+    "probes": Probe,
     "observations": Observation,
     "measures": Measure,
     "checks": Check,

@@ -1,0 +1,38 @@
+"""What probes that learn have in common: what they can learn from, and heads on standardised features."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Reps
+
+
+def classes_of(reps: Reps, labels: Int[Tensor, "batch"]) -> tuple[Int[Tensor, "classes"], Int[Tensor, "batch"]]:
+    """Return (the classes, increasing, [C]; the number of each label among them, [N]).
+
+    Raises:
+        HoldfastError: representations that are not finite, or fewer than two classes.
+    """
+    bad = int((~reps.isfinite().all(1)).sum())
+    if bad:
+        raise HoldfastError(
+            f"expected finite representations to train a head, {bad} of {len(reps)} hold NaN or infinity; "
+            "check the encoder's weights and normalisation"
+        )
+    classes, targets = labels.unique(return_inverse=True)
+    if len(classes) < 2:
+        raise HoldfastError(
+            f"expected training images of at least 2 classes, got {len(labels)} images of {len(classes)}; "
+            "use more images, or labels that differ"
+        )
+    return classes, targets
+
+
+def standardised(
+    reps: Reps,
+) -> tuple[Float[Tensor, "batch dim"], Float[Tensor, "dim"], Float[Tensor, "dim"]]:
+    """Return (r - m) / s in float64, m and s, feature by feature; s = 1 for a feature that does not vary."""
+    reps = reps.double()
+    centre, scale = reps.mean(0), reps.std(0, correction=0)
+    scale = torch.where(scale > 1e-12 * reps.abs().amax(0), scale, torch.ones_like(scale))
+    return (reps - centre) / scale, centre, scale
