@@ -17,7 +17,7 @@ LAYERS: list[set[str]] = [
     {"worst_case"},
     {"labels"},
     {"core"},
-    {"registry", "divergences", "statistics"},
+    {"registry", "divergences", "statistics", "confidence", "negatives"},
     {"neighbours", "margins"},
     {"encoders", "data", "threats", "objectives"},
     {"attacks", "certify", "smoothing", "probes"},

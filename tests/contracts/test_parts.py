@@ -7,14 +7,17 @@ import json
 import pytest
 
 from holdfast import registry
-from holdfast.core import Attack, Check, HoldfastError, Measure, Objective, Observation, Probe, Threat
+from holdfast.core import Attack, Certifier, Check, HoldfastError, Measure, Objective, Observation, Probe, Threat
 from holdfast.objectives.loss import Loss
+from holdfast.smoothing._certificate import Certificate
 
 BASES = {
     "threats": Threat,
     "objectives": Objective,
     "attacks": Attack,
     "probes": Probe,
+    "certify": Certifier,
+    "smoothing": Certificate,
     "observations": Observation,
     "measures": Measure,
     "checks": Check,

@@ -1,0 +1,142 @@
+"""Noisy representations: one stream of draws f(x + σ z) per image, read by all certificates that share σ."""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Encoder, HoldfastError, Images, Observation, Passes, Reps, Shard
+from holdfast.smoothing._certificate import Anchor, Certificate, Sampling
+from holdfast.smoothing.pair_probability import PairProbability
+from holdfast.threats.gaussian import Gaussian
+
+
+@dataclass(frozen=True)
+class Smoothed(Observation):
+    """What certificates conclude from draws f(x + σ z), as `CERTIFICATE.result` [M, ...]; see `results`.
+
+    Noise is Gaussian in pixels, before the encoder's normalisation, and not clamped to [0, 1]. Every certificate reads
+    the draws from the first one on, so company changes nothing for it; drawing ends when all are done.
+
+    Attributes:
+        sigma: σ of the noise, in pixels.
+        certificates: who reads the draws.
+        first: draw only for the first images; None: for all that the audit attacks.
+    """
+
+    sigma: float = 0.25
+    certificates: tuple[Certificate, ...] = (PairProbability(),)
+    first: int | None = None
+
+    def __post_init__(self) -> None:
+        Gaussian(self.sigma)
+        for certificate in self.certificates:
+            certificate.check(self.sigma)
+        if self.first is not None and self.first < 1:
+            raise HoldfastError(f"smoothed first: expected at least 1 image, got {self.first}")
+
+    def key(self) -> Observation:
+        """Certificates and images do not change an image's draws."""
+        return replace(self, certificates=(), first=None)
+
+    def join(self, other: Observation) -> Observation:
+        """Let all certificates of both read one stream, on as many images as the larger one needs."""
+        assert isinstance(other, Smoothed)  # equal keys
+        certificates = tuple(dict.fromkeys((*self.certificates, *other.certificates)))
+        first = None if self.first is None or other.first is None else max(self.first, other.first)
+        return replace(self, certificates=certificates, first=first)
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them."""
+        return attacked if self.first is None else min(self.first, attacked)
+
+    @property
+    def passes(self) -> Passes:
+        """The most that the greediest certificate may need; certificates that stop early cost less."""
+        return Passes(forward=max((certificate.budget for certificate in self.certificates), default=0))
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Draw for the images of one shard, one after the other.
+
+        Raises:
+            HoldfastError: a representation of a noisy image that is not finite.
+        """
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean.to(shard.x.device)
+        block = block_size(shard.x)
+        seen: dict[Certificate, list[dict[str, Tensor]]] = {certificate: [] for certificate in self.certificates}
+        for x, position, image in zip(shard.x, shard.positions.tolist(), shard.rng.ids, strict=True):
+            rng = shard.rng.at((image,))
+            found = self._sample(shard.encoder, x, Anchor(self.sigma, position, clean, rng), block)
+            for certificate, result in found.items():
+                seen[certificate].append(result)
+        return {
+            f"{certificate}.{name}": value
+            for certificate, images in seen.items()
+            for name, value in certificate.conclude(_stacked(images), self.sigma).items()
+        }
+
+    def _sample(self, encoder: Encoder, x: Tensor, anchor: Anchor, block: int) -> dict[Certificate, dict[str, Tensor]]:
+        """Return what every certificate saw of one image."""
+        at_work = {certificate: certificate.sample(anchor) for certificate in self.certificates}
+        wants = {certificate: next(sampling) for certificate, sampling in at_work.items()}
+        found: dict[Certificate, dict[str, Tensor]] = {}
+        drawn = 0
+        with torch.no_grad():
+            for noisy in Gaussian(self.sigma).draws(x, anchor.rng, block):
+                useful = max(certificate.budget for certificate in wants) - drawn
+                reps = _represent(encoder, noisy[:useful], self.sigma, anchor)
+                drawn += len(reps)
+                for certificate in list(wants):
+                    want = _feed(at_work[certificate], wants[certificate], reps)
+                    if isinstance(want, int):
+                        wants[certificate] = want
+                    else:
+                        found[certificate] = want
+                        del wants[certificate]
+                if not wants:
+                    break
+        return found
+
+
+def results(seen: dict[str, Tensor], certificate: Certificate) -> dict[str, Tensor]:
+    """Return what one certificate concluded, from all that a `Smoothed` observed; see its `conclude`."""
+    start = f"{certificate}."
+    return {key.removeprefix(start): value for key, value in seen.items() if key.startswith(start)}
+
+
+def block_size(x: Images) -> int:
+    """Return how many draws make one encoder pass: enough to keep it busy, at most 2^22 pixel values on a CPU.
+
+    The draws are looked at after every block, so it depends on nothing but the image's size and the kind of device.
+    """
+    values, most = (2**22, 256) if x.device.type == "cpu" else (2**24, 1024)
+    return max(8, min(most, values // math.prod(x.shape[1:])))
+
+
+def _represent(encoder: Encoder, noisy: Images, sigma: float, anchor: Anchor) -> Reps:
+    reps = encoder(noisy)
+    if not bool(torch.isfinite(reps).all()):
+        raise HoldfastError(
+            f"encoder {encoder.name!r}: the representation of a noisy image is NaN or infinite (sigma {sigma:g}, image "
+            f"{anchor.rng.ids[0]}); smoothing needs an encoder that takes pixels outside [0, 1]"
+        )
+    return reps.float()
+
+
+def _feed(sampling: Sampling, want: int, reps: Reps) -> int | dict[str, Tensor]:
+    """Give a certificate the draws of a block that it wants; return what it wants next, or what it saw in all."""
+    given = 0
+    try:
+        while given < len(reps):
+            part = reps[given : given + want]
+            given += len(part)
+            want = sampling.send(part)
+    except StopIteration as done:
+        return done.value
+    return want
+
+
+def _stacked(images: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([image[name] for image in images]) for name in images[0]}

@@ -1,0 +1,53 @@
+"""Gaussian noise: every pixel moves by an independent normal amount."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Images, Rng, Threat
+
+
+@dataclass(frozen=True)
+class Gaussian(Threat):
+    """x + σ z with z ~ N(0, I), in pixels, before any normalisation.
+
+    Attributes:
+        sigma: σ in pixels of a [0, 1] image, positive.
+
+    Source: Cohen et al. (2019) for its use in certificates.
+    """
+
+    sigma: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sigma < float("inf"):
+            raise HoldfastError(f"gaussian sigma: expected a positive number of pixels, got {self.sigma}")
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw one noisy version of every image, clamped to [0, 1]."""
+        return (x + self.sigma * rng.normal(*x.shape[1:]).to(x)).clamp_(0, 1)
+
+    def draws(self, x: Float[Tensor, "channel height width"], rng: Rng, block: int) -> Iterator[Images]:
+        """Yield noisy versions of one image without end, `block` at a time, *not* clamped to [0, 1].
+
+        Certificates by smoothing need the noise to be exactly Gaussian, so pixels may leave [0, 1]. A block's memory is
+        used again for the next one: whoever keeps draws must copy them. Numbers depend on the seed, the image's id, σ,
+        the block size, and on whether they are drawn on a CPU or on an accelerator.
+
+        Args:
+            x: the image, on the encoder's device and in its memory format.
+            rng: random numbers bound to the id of this image.
+            block: draws at a time.
+        """
+        generator = rng.child("gaussian", self.sigma).generator(rng.ids[0])
+        if x.device.type != "cpu":  # drawing on the CPU would take longer than the encoder does
+            generator = torch.Generator(x.device).manual_seed(generator.initial_seed())
+        noise = torch.empty(block, *x.shape, dtype=x.dtype, device=x.device)
+        last = x[None].is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+        noisy = torch.empty_like(noise, memory_format=torch.channels_last) if last else noise
+        while True:
+            noise.normal_(generator=generator)
+            yield torch.add(x, noise, alpha=self.sigma, out=noisy)
