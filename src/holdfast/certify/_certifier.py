@@ -6,10 +6,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from holdfast.certify._curved import Box
 from holdfast.certify._network import Network
 from holdfast.certify._propagate import Dense, Region, backward, boxes
 from holdfast.certify._trace import trace
 from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, PerImage
+from holdfast.errors import NotCertified
 
 ROUNDING = 2.0**-34
 """Share of the sum of magnitudes that is set aside for rounding in float64 (whose unit is 2⁻⁵³)."""
@@ -27,19 +29,27 @@ class Propagation(Certifier):
     def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
         """Bound the margins of every image from below, see `Certifier`."""
         network, region, margin = prepare(encoder, margin, x, ball, radii)
-        with torch.no_grad():
-            lower = self.lower(network, margin, region)
-        return finished(network, margin, region, lower)
+        lower, _ = self.lower(network.double, margin, region)
+        return finished(network.double, margin, region, lower)
 
     @abstractmethod
-    def lower(self, network: Network, margin: Margin, region: Region) -> Tensor:
-        """Return lower bounds [B, R] in float64; everything that comes in is float64."""
+    def lower(
+        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        """Return lower bounds [B, R] and the ranges behind them, in the precision of what comes in.
+
+        Args:
+            network: the traced network.
+            margin: [B, R] rows; B may be 1 for all images of the region.
+            region: where the images may be.
+            known: ranges that are known to hold, such as those of a larger region around the same image.
+        """
 
 
 def prepare(
     encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None
 ) -> tuple[Network, Region, Margin]:
-    """Return network, region and margin in float64.
+    """Return the network (in the encoder's precision), and region and margin in float64.
 
     Raises:
         HoldfastError: images outside [0, 1] or NaN, radii that are negative, margins that do not fit, margins with a
@@ -62,33 +72,36 @@ def prepare(
     if not bool(torch.isfinite(margin.weights).all() and torch.isfinite(margin.bias).all()):
         raise HoldfastError("the margin is NaN or infinite: is a representation zero, or not finite?")
     if network.normalised is not None and bool((margin.bias.abs() > 1e-5 * margin.weights.norm(dim=2)).any()):
-        raise HoldfastError(
+        raise NotCertified(
             f"not certified: {network.normalised} of encoder {encoder.name!r} normalises the representation; only "
             "margins without a bias (cosine) can be bounded through it"
         )
     exact = Margin(margin.weights.double(), margin.bias.double())
-    return network.double, Region.around(ball, x.double(), radii.to(x.device).double()), exact
+    return network, Region.around(ball, x.double(), radii.to(x.device).double()), exact
 
 
 def finished(network: Network, margin: Margin, region: Region, lower: Tensor) -> Bound:
     """Return the bound with its slack subtracted, and whether it says more than interval arithmetic on all images."""
-    with torch.no_grad():
-        everywhere = Region(region.ball, region.x, region.radii, (region.x * 0, region.x * 0 + 1))
-        ranges = boxes(network, everywhere)
-        trivial = backward(network, *start(network, margin), everywhere, ranges, {}, stop=True) + margin.bias
-        magnitude = magnitudes(network, margin, ranges)
-    slack = ROUNDING * magnitude
+    trivial, slack = on_all_images(network, margin, region)
     lower = lower - slack
     vacuous = ~torch.isfinite(lower) | (lower <= trivial)
     return Bound(torch.where(torch.isfinite(lower), lower, -torch.inf), vacuous, slack)
 
 
+@torch.no_grad()
+def on_all_images(network: Network, margin: Margin, region: Region) -> tuple[Tensor, Tensor]:
+    """Return lower bounds that hold for every image in [0, 1], and what to set aside for rounding, [B, R] each.
+
+    The magnitude of the terms is Σ |weight| · largest |representation| + |bias| by interval arithmetic.
+    """
+    everywhere = Region(region.ball, region.x, region.radii, (torch.zeros_like(region.x), torch.ones_like(region.x)))
+    ranges = boxes(network, everywhere)
+    trivial = backward(network, *start(network, margin), everywhere, ranges, {}, stop=True) + margin.bias
+    low, high = ranges[len(network.nodes) - 1]
+    magnitude = (margin.weights.abs() @ torch.maximum(low.abs(), high.abs())[..., None]).squeeze(-1)
+    return trivial, ROUNDING * (magnitude + margin.bias.abs())
+
+
 def start(network: Network, margin: Margin) -> tuple[int, Dense]:
     """Return where backward propagation of a margin begins, and its rows."""
     return len(network.nodes) - 1, Dense(margin.weights)
-
-
-def magnitudes(network: Network, margin: Margin, ranges: Mapping[int, tuple[Tensor, Tensor]]) -> Tensor:
-    """Return Σ |weight| · largest |representation| + |bias| over all images: the size of the numbers that are added."""
-    low, high = ranges[len(network.nodes) - 1]
-    return (margin.weights.abs() @ torch.maximum(low.abs(), high.abs())[..., None]).squeeze(-1) + margin.bias.abs()

@@ -64,6 +64,12 @@ class Network:
                 matrices[i] = matrices[node.inputs[0]] + isinstance(node.operation, (Conv, Linear))
         return frozenset(i for i, count in matrices.items() if count <= 1)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of its weights."""
+        weights = (value for node in self.nodes for value in vars(node.operation or object).values())
+        return next((value.dtype for value in weights if isinstance(value, Tensor)), torch.get_default_dtype())
+
     @cached_property
     def double(self) -> "Network":
         """The network in float64."""

@@ -37,7 +37,7 @@ class Region:
         """Return the region of balls around x."""
         return cls(ball, x, radii, ball.box(x, radii))
 
-    def part(self, images: slice | Tensor) -> "Region":
+    def part(self, images: list[int] | Tensor) -> "Region":
         """Return the region of some images."""
         return Region(self.ball, self.x[images], self.radii[images], (self.box[0][images], self.box[1][images]))
 

@@ -11,7 +11,7 @@ from torch.fx.node import map_aggregate
 from holdfast.certify._affine import Affine, Conv, Linear, Route, Scale
 from holdfast.certify._curved import Curved, MaxPool
 from holdfast.certify._network import Network, Node
-from holdfast.core import HoldfastError
+from holdfast.errors import NotCertified
 
 EXAMPLES = 2
 """Images in the example batch; any number but 1, which torch.export treats specially."""
@@ -48,7 +48,7 @@ class Reader:
     def _finish(self, output: fx.Node) -> Network:
         last = self.values[output]
         if not isinstance(last, int):
-            raise HoldfastError(f"not certified: the output of encoder {self._encoder!r} does not depend on the image")
+            raise NotCertified(f"not certified: the output of encoder {self._encoder!r} does not depend on the image")
         needed, order = {last}, []
         for index in range(last, -1, -1):
             if index in needed:
@@ -74,8 +74,8 @@ class Reader:
         path = ".".join(part for part in path.split(".") if part not in ("module", "network")) or "its top level"
         return f"{str(kind).rpartition('.')[2]} at {path}"
 
-    def refuse(self, what: str) -> HoldfastError:
-        return HoldfastError(
+    def refuse(self, what: str) -> NotCertified:
+        return NotCertified(
             f"not certified: {self.where()} of encoder {self._encoder!r}: {what} cannot be bounded; "
             "certify a convolutional or fully connected encoder, an earlier layer (?layer=), or use the sampled "
             "certificates, which take any encoder"

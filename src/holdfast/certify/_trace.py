@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from holdfast.certify._network import Network
 from holdfast.certify._operations import Operations
 from holdfast.certify._reader import EXAMPLES
-from holdfast.core import Encoder, HoldfastError
-from holdfast.errors import first_line
+from holdfast.core import Encoder
+from holdfast.errors import NotCertified, first_line
 
 _known: WeakKeyDictionary[Encoder, tuple[tuple[Any, ...], Network]] = WeakKeyDictionary()
 
@@ -21,7 +21,7 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     """Return the encoder's network for images of this shape; traced once for as long as its weights stay.
 
     Raises:
-        HoldfastError: a network that cannot be exported, holds an operation that cannot be bounded (the error names
+        NotCertified: a network that cannot be exported, holds an operation that cannot be bounded (the error names
             it and where it stands), or weights that are not finite.
     """
     state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
@@ -31,7 +31,7 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
         return known[1]
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
-        raise HoldfastError(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
+        raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
     network = Operations(_export(encoder, shape), encoder.name).network()
     _compare(encoder, network, shape)
     _known[encoder] = (version, network)
@@ -61,7 +61,7 @@ def _export(encoder: Encoder, shape: tuple[int, ...]) -> torch.export.ExportedPr
             warnings.simplefilter("ignore")
             return torch.export.export(_Pixels(encoder), (example,), strict=False)
     except Exception as error:  # whatever a foreign network raises
-        raise HoldfastError(
+        raise NotCertified(
             f"not certified: encoder {encoder.name!r} cannot be traced by torch.export: {first_line(error)}; "
             "a forward pass without branches on the values of tensors can"
         ) from error
@@ -75,4 +75,4 @@ def _compare(encoder: Encoder, network: Network, shape: tuple[int, ...]) -> None
     if network.normalised is not None:
         ours = F.normalize(ours)
     if theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=1e-3, atol=1e-4 * float(theirs.abs().max())):
-        raise HoldfastError(f"not certified: the traced network of encoder {encoder.name!r} computes something else")
+        raise NotCertified(f"not certified: the traced network of encoder {encoder.name!r} computes something else")

@@ -1,10 +1,13 @@
 """CROWN: every activation between two lines, linear functions propagated back to the pixels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from holdfast.certify._certifier import Propagation, start
+from holdfast.certify._curved import Box
 from holdfast.certify._network import Network
 from holdfast.certify._propagate import Region, backward, ranges_by_crown, standard_lines
 from holdfast.core import Margin
@@ -21,8 +24,11 @@ class Crown(Propagation):
     functions", Theorem 3.2; RVCL, Lemma 25.
     """
 
-    def lower(self, network: Network, margin: Margin, region: Region) -> Tensor:
-        """Return lower bounds."""
-        ranges = ranges_by_crown(network, region)
+    @torch.no_grad()
+    def lower(
+        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        """Return lower bounds and ranges."""
+        ranges = ranges_by_crown(network, region, known)
         lines = standard_lines(network, ranges)
-        return backward(network, *start(network, margin), region, ranges, lines) + margin.bias
+        return backward(network, *start(network, margin), region, ranges, lines) + margin.bias, ranges

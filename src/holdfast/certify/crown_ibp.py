@@ -1,10 +1,13 @@
 """CROWN-IBP: ranges inside the network by interval arithmetic, the margin by linear relaxation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from holdfast.certify._certifier import Propagation, start
+from holdfast.certify._curved import Box
 from holdfast.certify._network import Network
 from holdfast.certify._propagate import Region, backward, boxes, standard_lines
 from holdfast.core import Margin
@@ -19,8 +22,11 @@ class CrownIbp(Propagation):
     Source: Zhang et al. (2020), "Towards stable and efficient training of verifiably robust neural networks".
     """
 
-    def lower(self, network: Network, margin: Margin, region: Region) -> Tensor:
-        """Return lower bounds."""
-        ranges = boxes(network, region)
+    @torch.no_grad()
+    def lower(
+        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        """Return lower bounds and ranges."""
+        ranges = boxes(network, region, known)
         lines = standard_lines(network, ranges)
-        return backward(network, *start(network, margin), region, ranges, lines) + margin.bias
+        return backward(network, *start(network, margin), region, ranges, lines) + margin.bias, ranges

@@ -1,10 +1,13 @@
 """Interval arithmetic: the range of every value from the ranges of its inputs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from holdfast.certify._certifier import Propagation, start
+from holdfast.certify._curved import Box
 from holdfast.certify._network import Network
 from holdfast.certify._propagate import Region, backward, boxes
 from holdfast.core import Margin
@@ -20,7 +23,10 @@ class Interval(Propagation):
     Source: Gowal et al. (2018), "On the effectiveness of interval bound propagation".
     """
 
-    def lower(self, network: Network, margin: Margin, region: Region) -> Tensor:
-        """Return lower bounds."""
-        ranges = boxes(network, region)
-        return backward(network, *start(network, margin), region, ranges, {}, stop=True) + margin.bias
+    @torch.no_grad()
+    def lower(
+        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        """Return lower bounds and ranges."""
+        ranges = boxes(network, region, known)
+        return backward(network, *start(network, margin), region, ranges, {}, stop=True) + margin.bias, ranges
