@@ -16,26 +16,42 @@ Images = Float[Tensor, "batch channel height width"]
 Reps = Float[Tensor, "batch dim"]
 
 
+BOUND = 200
+"""Passes that take about as long as one bound propagation does (small convolutional networks, one core)."""
+
+
 @dataclass
 class Passes:
-    """Encoder passes, counted in images: one forward pass of a batch of 64 counts 64."""
+    """Encoder passes, counted in images: one forward pass of a batch of 64 counts 64.
+
+    Attributes:
+        forward: passes forward.
+        backward: passes backward to the pixels.
+        bounds: bound propagations of certifiers, counted in images × radii; they make no encoder pass.
+    """
 
     forward: int = 0
     backward: int = 0
+    bounds: int = 0
 
     def __add__(self, other: "Passes") -> "Passes":
-        return Passes(self.forward + other.forward, self.backward + other.backward)
+        return Passes(self.forward + other.forward, self.backward + other.backward, self.bounds + other.bounds)
 
     def __sub__(self, other: "Passes") -> "Passes":
-        return Passes(self.forward - other.forward, self.backward - other.backward)
+        return Passes(self.forward - other.forward, self.backward - other.backward, self.bounds - other.bounds)
 
     def __mul__(self, images: int) -> "Passes":
-        return Passes(self.forward * images, self.backward * images)
+        return Passes(self.forward * images, self.backward * images, self.bounds * images)
 
     @property
     def total(self) -> int:
         """Forward and backward passes together."""
         return self.forward + self.backward
+
+    @property
+    def work(self) -> int:
+        """About how many passes all of it is worth; for progress bars."""
+        return self.total + BOUND * self.bounds
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ class Encoder(nn.Module):
     """A frozen network f: [0, 1]^(C x H x W) -> R^D with its normalisation inside.
 
     f(x) = module((x - mean) / std), in eval mode, no parameter requiring a gradient, so every radius is in
-    pixels. Passes are counted in `passes`; `watch`, where set, is called with every number that is added to them.
+    pixels. Passes are counted in `passes`; `watch`, where set, is called with the work of all that is added to them.
 
     Args:
         module: maps normalised images [B, C, H, W] to representations [B, D].
@@ -121,7 +137,7 @@ class Encoder(nn.Module):
             HoldfastError: channels that do not fit, or an output that is not a real [B, D] tensor.
         """
         self._check_input(x)
-        self._count(forward=x.shape[0])
+        self.count(Passes(forward=x.shape[0]))
         if torch.is_grad_enabled() and x.requires_grad:
             x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
             x.register_hook(self._count_backward)
@@ -143,12 +159,13 @@ class Encoder(nn.Module):
             )
 
     def _count_backward(self, gradient: Tensor) -> None:
-        self._count(backward=gradient.shape[0])
+        self.count(Passes(backward=gradient.shape[0]))
 
-    def _count(self, forward: int = 0, backward: int = 0) -> None:
-        self.passes += Passes(forward, backward)
+    def count(self, passes: Passes) -> None:
+        """Add to `passes` what was done with this encoder."""
+        self.passes += passes
         if self.watch is not None:
-            self.watch(forward + backward)
+            self.watch(passes.work)
 
     @property
     def fingerprint(self) -> str:

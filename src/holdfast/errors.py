@@ -8,6 +8,13 @@ class HoldfastError(Exception):
     """A request that cannot be answered: what was expected, what came, and what to do, in one line."""
 
 
+class NotCertified(HoldfastError):
+    """A network about which nothing can be proved; the message begins with "not certified:" and names the layer.
+
+    It is an answer, not a fault: an audit reports it as such and goes on.
+    """
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> HoldfastError:
     """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
     names = sorted(known)

@@ -10,7 +10,7 @@ from holdfast.certify._certifier import Propagation, on_all_images, prepare
 from holdfast.certify._curved import Box
 from holdfast.certify._network import Network
 from holdfast.certify._propagate import Region
-from holdfast.core import Ball, Encoder, Images, Margin
+from holdfast.core import Ball, Encoder, Images, Margin, Passes
 
 FIRST = tuple(4.0**-k for k in (5, 4, 3, 2))
 """First probes, in units of the largest radius; where all of them are certified, larger ones follow."""
@@ -52,7 +52,11 @@ def certified_radii(
     network, region, margin = prepare(encoder, margin, x, ball, x.new_zeros(len(x)))
     end = largest if largest is not None else float(ball.size(torch.ones_like(x[:1])))
     rows = [Margin(margin.weights[i : i + 1], margin.bias[i : i + 1]) for i in range(len(x))]
-    found = [_Search(certifier, network, region.part([i]), rows[i], end).run(tolerance) for i in range(len(x))]
+    found = []
+    for i in range(len(x)):
+        search = _Search(certifier, network, region.part([i]), rows[i], end)
+        found.append(search.run(tolerance))
+        encoder.count(Passes(bounds=search.probes))
     return torch.stack(found) if found else margin.bias.clone()
 
 
@@ -65,6 +69,7 @@ class _Search:
         self._slack = on_all_images(network.double, margin, region)[1][0]
         self._radii, self._bounds = torch.zeros(1, dtype=torch.float64), clean[None]
         self._proved = torch.zeros_like(clean)
+        self.probes = 0
         self._open = clean > self._slack
         self._before = torch.full_like(clean, -1)
         self._known: dict[tuple[torch.dtype, float], Mapping[int, Box]] = {}
@@ -124,6 +129,7 @@ class _Search:
             self._probe([float(probes[-1])], exact)
             self._probe(probes[:-1].tolist(), exact)
             return
+        self.probes += len(probes)
         network = self._network.double if exact else self._network
         x = self._region.x.to(dtype).expand(len(probes), -1, -1, -1)
         margin = Margin(self._margin.weights.to(dtype), self._margin.bias.to(dtype))
