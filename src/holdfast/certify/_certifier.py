@@ -10,7 +10,7 @@ from holdfast.certify._curved import Box
 from holdfast.certify._network import Network
 from holdfast.certify._propagate import Dense, Region, backward, boxes
 from holdfast.certify._trace import trace
-from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, PerImage
+from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
 from holdfast.errors import NotCertified
 
 ROUNDING = 2.0**-34
