@@ -1,6 +1,7 @@
 """Weibull fits against SciPy and exact laws, p values under their hypothesis, and Ψ by loops."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError
 from holdfast.measures._weibull import FITS, anderson_darling, independent, joint, p_values
 from holdfast.measures.margin_distribution import MarginDistribution, margin_distances
+from holdfast.report import plots
 
 
 def weibull(shape: float, scale: float, size: tuple[int, ...], seed: int = 0) -> Tensor:
@@ -247,3 +249,29 @@ def test_nearest_distances_leave_the_image_itself_out_even_among_twins() -> None
     distances = margin_distances(clean, torch.arange(9), 4)
     assert distances[:6].tolist() == [[0.0] * 4] * 6
     assert distances[6:].tolist() == [[0.0, 0.0, 0.5, 0.5]] * 3
+
+
+# --- its plot -------------------------------------------------------------------------------------
+
+
+def drawn(svg: str) -> list[str]:
+    """The paths of the curves, in the order in which they were drawn."""
+    return re.findall(r'<path d="([^"]*)"[^>]*style="fill: none;[^"]*stroke: var\(--s\d\)', svg)
+
+
+def test_plot_shows_the_least_the_most_and_the_median_image_and_every_attacked_one() -> None:
+    shape, scale = np.array([2.0, 3.0, 4.0, 5.0, 2.5]), np.array([0.1, 0.3, 0.2, 0.15, 0.4])
+    margins = plots.Margins(1, shape, scale, np.array([0.05, 0.1, 0.2, 0.3, 9.0]))
+    svg = plots.margin_distribution("margins0", [margins])
+    assert "var(--s1)" in svg
+    assert svg.count("<use ") >= 5
+    least, most, median = drawn(svg)
+    assert len({least, most, median}) == 3
+    alone = {i: drawn(plots.margin_distribution("x", [one(margins, i), margins])) for i in range(5)}
+    assert [alone[0][0], alone[4][0], alone[2][0]] == [least, most, median]
+    assert plots.margin_distribution("margins0", [margins]) == svg
+
+
+def one(margins: plots.Margins, image: int) -> plots.Margins:
+    kept = slice(image, image + 1)
+    return plots.Margins(1, margins.shape[kept], margins.scale[kept], margins.distance[kept])

@@ -97,6 +97,54 @@ def histogram(key: str, values: Sequence[tuple[int, np.ndarray]], *, label: str,
         return _svg(figure, key)
 
 
+@dataclass(frozen=True)
+class Margins:
+    """One encoder's margin distributions, Ψ(d) = exp(-(d/scale)^shape), and how far its attacked images went.
+
+    Attributes:
+        series: picks colour and marker.
+        shape: one per image, finite.
+        scale: one per image, in units of d.
+        distance: d = 1 - ρ of each attacked image to its original.
+    """
+
+    series: int
+    shape: np.ndarray
+    scale: np.ndarray
+    distance: np.ndarray
+
+
+def margin_distribution(key: str, encoders: Sequence[Margins]) -> str:
+    """Return Ψ against 1 - ρ as SVG: a line for the median image, dashed ones for the least and the most robust.
+
+    Images are ranked by the distance where their Ψ is one half, s (log 2)^(1/a). Points show where the attack brought
+    each image, on its own Ψ.
+
+    Args:
+        key: unique name of the chart on its page.
+        encoders: one per encoder, none of them without images.
+    """
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": key}):
+        figure, axes = _axes()
+        halves = [m.scale * np.log(2) ** (1 / m.shape) for m in encoders]
+        right = 1.5 * max(float(half.max()) for half in halves)
+        d = np.linspace(0, right, 200)
+        for m, half in zip(encoders, halves, strict=True):
+            order, colour = np.argsort(half), _colour(m.series)
+            for image, dashes in ((order[0], (0, (2, 2))), (order[-1], (0, (2, 2))), (order[len(order) // 2], "-")):
+                psi = np.exp(-((d / m.scale[image]) ** m.shape[image]))
+                axes.plot(d, psi, color=colour, linewidth=1.8 if dashes == "-" else 1.0, linestyle=dashes)
+            psi = np.exp(-((m.distance / m.scale) ** m.shape))
+            axes.plot(
+                np.minimum(m.distance, right), psi, color=colour, marker=MARKERS[m.series % len(MARKERS)], markersize=3,
+                linestyle="none", markeredgewidth=0, alpha=0.5,
+            )  # fmt: skip
+        axes.set_xlim(0, right)
+        axes.set_xlabel("distance to the original, 1 - cosine (farther points at the edge)")
+        _finish(axes, "still a positive sample", "share")
+        return _svg(figure, key)
+
+
 def _colour(series: int) -> str:
     return f"#0c01{series % COLOURS:02x}"
 
