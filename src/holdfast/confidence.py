@@ -145,9 +145,9 @@ def fewest_draws(alpha: float) -> int:
     return draws
 
 
-def highest_lower(draws: int, alpha: float) -> float:
-    """Return the largest bound that `lower` can give: that of draws which are all 1."""
-    return float(lower(_all_ones(draws), alpha, draws))
+def highest_radius(draws: int, alpha: float) -> float:
+    """Return Φ⁻¹ of the largest bound that `lower` can give: that of draws which are all 1."""
+    return float(special.ndtri(float(lower(_all_ones(draws), alpha, draws))))
 
 
 def _all_ones(draws: int) -> Float[Tensor, "levels"]:

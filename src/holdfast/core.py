@@ -171,6 +171,7 @@ class Score:
         interval: what kind of interval it is and what it is conditional on.
         confidence: its level.
         note: anything a reader must know, such as rows left out.
+        unit: of this score, where it is not its measure's.
     """
 
     value: float | None
@@ -180,6 +181,7 @@ class Score:
     interval: str
     confidence: float = 0.95
     note: str = ""
+    unit: str = ""
 
 
 class Measure(ABC):

@@ -17,12 +17,29 @@ from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
 from holdfast.core import Check, Encoder, Measure
 from holdfast.data.arrays import Arrays
+from holdfast.measures._attack_measure import AttackMeasure
+from holdfast.smoothing.center import Center
+from holdfast.smoothing.classifier import Classifier
+from holdfast.smoothing.pair_probability import PairProbability
 
 IMAGES, ATTACKED = 30, 14
+ATTACK = {"attack": Pgd(4), "readouts": (2, 4)}
+
+
+SMALL = {
+    "smoothed_radius": {"certificate": PairProbability(draws=600)},
+    "smoothed_accuracy": {"certificate": Classifier(draws=300), "sigma": 0.1},
+    "center_smoothing": {"certificate": Center(0.02, draws=800, distances=500, slack=0.1), "sigma": 0.1},
+}
+"""Parameters that make measures cheap, of those that do not read an attack."""
+
+
+def attacks(name: str) -> bool:
+    return issubclass(registry.find("measures", name), AttackMeasure)
 
 
 def measure(name: str) -> Measure:
-    return registry.find("measures", name)(attack=Pgd(4), readouts=(2, 4))
+    return registry.find("measures", name)(**(ATTACK if attacks(name) else SMALL.get(name, {})))
 
 
 def check(name: str) -> Check:
@@ -36,6 +53,7 @@ def check(name: str) -> Check:
 
 
 MEASURES = registry.names("measures")
+ATTACKING = tuple(filter(attacks, MEASURES))
 CHECKS = registry.names("checks")
 
 
@@ -67,10 +85,15 @@ def test_nothing_failed_and_passes_are_as_predicted(run) -> None:
     _, record = run
     (entry,) = record["encoders"]
     assert record["failures"] == []
+    saved = 0
     for observation in entry["observations"]:
-        assert observation["passes"] == observation["predicted"], observation["title"]
+        if observation["part"]["name"] == "smoothed":  # drawing may end early
+            saved += observation["predicted"]["forward"] - observation["passes"]["forward"]
+            assert 0 < observation["passes"]["forward"] <= observation["predicted"]["forward"]
+        else:
+            assert observation["passes"] == observation["predicted"], observation["title"]
     passes = entry["passes"]
-    assert {k: passes[k] for k in ("forward", "backward")} == passes["predicted"]
+    assert {"forward": passes["forward"] + saved, "backward": passes["backward"]} == passes["predicted"]
     assert passes["alone"]["forward"] > passes["measures"]["forward"]
 
 
@@ -83,8 +106,10 @@ def test_measure_gives_scores_with_intervals_and_a_table(name: str, run) -> None
     assert table.column_names[0] == "id"
     assert table.num_rows in (IMAGES, ATTACKED)
     assert entry["column"] in table.column_names
-    assert entry["headline"] == list(entry["scores"])[-1] == "4 steps"
-    assert "2 steps" in entry["scores"]
+    assert entry["headline"] == list(entry["scores"])[-1]
+    if attacks(name):
+        assert entry["headline"] == "4 steps"
+        assert "2 steps" in entry["scores"]
     for score in entry["scores"].values():
         assert score["low"] <= score["value"] <= score["high"]
         assert score["low"] < score["high"] or name == "universal_quantile"  # few pairs: quantiles are tied
@@ -109,7 +134,7 @@ def test_measure_depends_on_neither_batch_size_nor_company(name: str, run, pictu
         assert math.isclose(here[key]["value"], there[key]["value"], rel_tol=0.05, abs_tol=0.02)
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", ATTACKING)
 def test_measure_takes_an_ensemble(name: str, pictures, tmp_path) -> None:
     part = registry.find("measures", name)(attack=Ensemble((Pgd(3), Square(6))))
     record = audit(tmp_path, network(), pictures, measures=(part,), checks=())
@@ -150,7 +175,7 @@ class Constant(nn.Module):
 def test_a_constant_encoder_gets_defined_values_and_a_failed_check(pictures, tmp_path) -> None:
     record = audit(tmp_path, Encoder(Constant(), mean=0, std=1), pictures)
     entry = record["encoders"][0]
-    value = {name: m["scores"]["4 steps"]["value"] for name, m in entry["measures"].items()}
+    value = {name: m["scores"][m["headline"]]["value"] for name, m in entry["measures"].items()}
     assert value["universal_quantile"] == 1
     assert value["breakaway_risk"] == 0
     assert value["nearest_neighbour_accuracy"] == 1

@@ -13,6 +13,7 @@ from holdfast.attacks.fgsm import Fgsm
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import Encoder, HoldfastError, Images, Measure, Observation, Rng, Shard
 from holdfast.divergences import DIVERGENCES, divergence
+from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.measures.adversarial_margin import AdversarialMargin
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.cosine_to_self import CosineToSelf
@@ -28,7 +29,7 @@ from holdfast.observations.clean import Clean
 
 SHORT = {"attack": Pgd(4, 0.01), "readouts": (2, 4)}
 ALL = [registry.find("measures", name) for name in registry.names("measures")]
-LABEL_FREE = [cls for cls in ALL if not cls.needs_labels]
+LABEL_FREE = [cls for cls in ALL if issubclass(cls, AttackMeasure) and not cls.needs_labels]
 
 
 @dataclass

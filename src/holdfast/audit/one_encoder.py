@@ -20,6 +20,7 @@ from holdfast.encoders import open_encoder
 from holdfast.errors import first_line
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
+from holdfast.observations.smoothed import Smoothed
 
 
 class EncoderAudit:
@@ -229,6 +230,9 @@ def title(name: str) -> str:
 
 def describe(observation: Observation) -> str:
     """Return an observation in a few words."""
+    if isinstance(observation, Smoothed):
+        readers = " and ".join(dict.fromkeys(map(registry.part_name, observation.certificates))).replace("_", " ")
+        return f"Gaussian noise, σ {observation.sigma:g}, at most {observation.passes.forward:,} draws: {readers}"
     if not isinstance(observation, Attacked):
         return "clean representations"
     objective, attack, ball = observation.objective, observation.attack, observation.ball

@@ -58,7 +58,11 @@ def interval(score: Mapping[str, Any], unit: str = "ratio") -> str:
 
 
 def score(entry: Mapping[str, Any], unit: str) -> str:
-    """Return "12.3 % [9.1, 15.2]" for one score of a record, "undefined" where its value is null."""
+    """Return "12.3 % [9.1, 15.2]" for one score of a record, "undefined" where its value is null.
+
+    `unit` is its measure's; a score that has another one says so itself.
+    """
+    unit = entry.get("unit") or unit
     value = number(entry.get("value"), unit, entry.get("low"), entry.get("high"))
     return " ".join(part for part in (value, interval(entry, unit)) if part)
 

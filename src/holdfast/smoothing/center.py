@@ -102,14 +102,14 @@ class Center(Certificate):
         while drawn < self.draws:
             reps = yield self.draws - drawn
             drawn += len(reps)
-            inside += int((l2(self._seen(reps), centre) <= reach).sum())
+            inside += int((_distances(self._seen(reps), centre) <= reach).sum())
         deviation = math.sqrt(math.log(2 / self.alpha_centre) / (2 * self.draws))
         short = 0.5 - (inside / self.draws - deviation)
         if max(deviation, short) > self.slack:
             return {"spread": torch.tensor(torch.nan, dtype=torch.float64), "draws": torch.tensor(2 * self.draws)}
         found: list[Tensor] = []
         while (drawn := sum(map(len, found))) < self.distances:
-            found.append(l2(self._seen((yield self.distances - drawn)), centre).double().cpu())
+            found.append(_distances(self._seen((yield self.distances - drawn)), centre).double().cpu())
         rank = math.ceil(self.quantile(anchor.sigma) * self.distances)
         spread = torch.cat(found).kthvalue(rank).values
         return {"spread": spread, "draws": torch.tensor(self.budget)}
@@ -133,4 +133,8 @@ def _centre(points: Float[Tensor, "draws dim"]) -> tuple[Float[Tensor, "dim"], F
     rank = len(points) // 2 + 1
     medians = torch.cat([torch.cdist(part, points).kthvalue(rank, 1).values for part in points.split(rows)])
     best = int(medians.argmin())
-    return points[best], l2(points, points[best]).kthvalue(rank).values
+    return points[best], _distances(points, points[best]).kthvalue(rank).values
+
+
+def _distances(points: Reps, centre: Float[Tensor, "dim"]) -> Float[Tensor, "batch"]:
+    return l2(points, centre.expand_as(points))

@@ -60,6 +60,14 @@ class Classifier(Certificate):
         """n₀ + n."""
         return self.selection + self.draws
 
+    @property
+    def highest_radius(self) -> float:
+        """The largest radius that it can certify, in units of σ: that of draws which all agree."""
+        if self.bound == "betting":
+            return confidence.highest_radius(self.draws, self.alpha)
+        all_agree = torch.tensor(self.draws)
+        return float(radius(confidence.clopper_pearson_lower(all_agree, self.draws, self.alpha), 1.0))
+
     def check(self, sigma: float) -> None:
         """Every σ will do."""
 

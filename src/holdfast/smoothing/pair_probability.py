@@ -123,6 +123,6 @@ class PairProbability(Certificate):
         """
         counts = seen["counts"]
         mean = confidence.empirical_mean(counts)
-        bound = mean if self.convention == "paper" else confidence.lower(counts, self.level, self.draws)
+        bound = mean.clone() if self.convention == "paper" else confidence.lower(counts, self.level, self.draws)
         found = {"lower": bound, "mean": mean, "radius": radius(bound, sigma)}
         return found | {"negatives": seen["negatives"], "draws": seen["draws"]}

@@ -1,0 +1,72 @@
+"""Center smoothing: how far a small change can provably move the smoothed representation at most."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast import neighbours, statistics
+from holdfast.core import Score, Subject, Table
+from holdfast.divergences import unit
+from holdfast.measures._smoothed_measure import SmoothedMeasure
+from holdfast.observations.clean import Clean
+from holdfast.smoothing._certificate import Certificate
+from holdfast.smoothing.center import Center
+
+
+@dataclass(frozen=True)
+class CenterSmoothing(SmoothedMeasure):
+    """ε_out for a change of ε_in, as a universal quantile: P_{x',x''}[ d(f(x'), f(x'')) <= ε_out ]; see `Center`.
+
+    The distribution is the exact empirical one of all pairs of clean representations of the population (unit
+    vectors where the certificate is of those). Medians are over the images that did not abstain.
+
+    Table, one row per image: `radius`, ε_out in the units of the representation, and `quantile`, NaN where the
+    certificate abstained; `abstained`, 1 or 0.
+    """
+
+    certificate: Certificate = Center()
+
+    better = "lower"
+    unit = "share"
+    question = "How far can a small change of an image move its smoothed representation at most, among image distances?"
+    how_to_read = (
+        "At 30 % no change of the given size can move the smoothed representation farther than the distance that 30 % "
+        "of image pairs stay below; at 100 % the bound says nothing. It is a promise about the encoder's output "
+        "under noise (the centre of its draws), not about the encoder itself. Abstentions are left out and counted."
+    )
+    reference = "Kumar & Goldstein (2021); section 7 and appendix C.10 of " + (
+        "Robustness of unsupervised representation learning without labels"
+    )
+
+    @property
+    def column(self) -> str:
+        """The universal quantile."""
+        return "quantile"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the radius in the representation of every image, and its quantile."""
+        certificate = self.certificate
+        assert isinstance(certificate, Center)
+        seen, clean = self.seen(subject), subject.read(Clean())["reps"].double()
+        quantile = neighbours.share_below(unit(clean) if certificate.normalised else clean, seen["radius"])
+        return {"radius": seen["radius"], "quantile": quantile, "abstained": seen["abstained"]}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return abstentions, and the medians of radius and quantile."""
+        certificate = self.certificate
+        assert isinstance(certificate, Center)
+        holds = 1 - certificate.alpha_centre - certificate.alpha_distance
+        promise = f"for changes of up to {certificate.radius:g} (ℓ2), each image on its own at confidence {holds:g}"
+        counted = f"{int(table['abstained'].sum())} of {len(table['abstained'])} images abstained"
+        pairs = "given the pairs of this population (plug-in)"
+        abstained = statistics.share(table["abstained"])
+        return {
+            "abstained": self.about(abstained),
+            "median radius": self.about(statistics.median(table["radius"]), promise, counted, unit="ratio"),
+            "median quantile": self.about(statistics.median(table["quantile"], given=pairs), promise, counted),
+        }
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the median."""
+        return statistics.influence_of_median(table[self.column])

@@ -1,0 +1,75 @@
+"""Smoothed radius: how far an image may move before the smoothed encoder may take it for another one."""
+
+from dataclasses import dataclass
+
+from holdfast import confidence, statistics
+from holdfast.core import Score, Subject, Table
+from holdfast.measures._smoothed_measure import SmoothedMeasure
+from holdfast.smoothing._certificate import Certificate
+from holdfast.smoothing.pair_probability import PairProbability
+
+
+@dataclass(frozen=True)
+class SmoothedRadius(SmoothedMeasure):
+    """ACR_CL by sampling: the mean over images of the mean over K negatives of R = σ Φ⁻¹(p̲); see `PairProbability`.
+
+    A pair that is not certified counts as 0, also where the paper's plug-in is negative.
+
+    Table, one row per image: `radius`, mean over its negatives, and `least`, the smallest, in pixels (ℓ2);
+    `certified`, the share of its negatives; `draws`.
+    """
+
+    sigma: float = 0.1
+    certificate: Certificate = PairProbability()
+
+    better = "higher"
+    unit = "pixels"
+    question = "How far (ℓ2) may an image move before the smoothed encoder may take it for another image?"
+    how_to_read = (
+        "Up to this Euclidean distance, in pixels of a [0, 1] image and on average over pairs of images, an image "
+        "under Gaussian noise is still more probably itself than the other one. 0 means that nothing could be "
+        "certified. It is a promise about the encoder averaged over noise, not about the encoder itself."
+    )
+    reference = "RVCL: robustness verification for contrastive learning, theorem 7, Algorithm 2 and Eq. 18"
+
+    @property
+    def column(self) -> str:
+        """The mean radius."""
+        return "radius"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the radii of every image."""
+        seen = self.seen(subject)
+        radius = seen["radius"]
+        certified = (radius > 0).double()
+        return {
+            "radius": radius.mean(1),
+            "least": radius.amin(1),
+            "certified": certified.mean(1),
+            "draws": seen["draws"].double(),
+        }
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the share of pairs with a radius, the mean of each image's smallest, and the mean radius."""
+        certificate = self.certificate
+        assert isinstance(certificate, PairProbability)
+        if certificate.convention == "paper":
+            word, promise, most = "estimated ", "an estimate by the plain mean of draws, no certificate", None
+        else:
+            word = "certified "
+            who = "all pairs of an image together" if certificate.simultaneous else "each pair's radius on its own"
+            promise = f"{who} at confidence {1 - certificate.alpha:g}"
+            most = self.sigma * confidence.highest_radius(certificate.draws, certificate.level)
+        pairs = certificate.negatives * len(table["radius"])
+        failed = round(float((1 - table["certified"]).sum()) * certificate.negatives)
+        counted = f"{failed:,} of {pairs:,} pairs not {word}to have one, counted as 0"
+        spent = f"{float(table['draws'].mean()):,.0f} draws per image"
+        given = "given this population, from which the negatives come"
+        share = statistics.mean(table["certified"], given=given, most=1.0)
+        least = statistics.mean(table["least"], given=given, most=most)
+        radius = statistics.mean(table["radius"], given=given, most=most)
+        return {
+            f"pairs with {word}radius": self.about(share, promise, unit="share"),
+            f"{word}radius, nearest negative": self.about(least, promise),
+            f"{word}radius, mean": self.about(radius, promise, counted, spent),
+        }
