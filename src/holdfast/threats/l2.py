@@ -51,7 +51,7 @@ class L2(Ball):
 
     def least(
         self,
-        slopes: Float[Tensor, "*batch rows pixels"],
+        slopes: Float[Tensor, "*#batch rows pixels"],
         x: Float[Tensor, "*batch pixels"],
         box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
         radii: Float[Tensor, "*batch"],

@@ -43,7 +43,7 @@ class Linf(Ball):
 
     def least(
         self,
-        slopes: Float[Tensor, "*batch rows pixels"],
+        slopes: Float[Tensor, "*#batch rows pixels"],
         x: Float[Tensor, "*batch pixels"],
         box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
         radii: Float[Tensor, "*batch"],
