@@ -185,6 +185,7 @@ def test_scores_and_their_order() -> None:
     assert list(scores) == ["shape", "scale", "fit rejected", "5 steps", "10 steps", "30 steps", "50 steps"]
     for key, column in (("shape", "shape"), ("scale", "scale"), ("50 steps", "positive@50")):
         assert scores[key].value == pytest.approx(float(table[column].quantile(0.5)))
+    assert [score.unit for score in scores.values()] == ["ratio", "ratio"] + [""] * 5
     assert scores["fit rejected"].value == float((table["p"] < 0.05).double().mean())
     assert (
         measure.influence(table).tolist() == (table["positive@50"] - table["positive@50"].nanmedian()).sign().tolist()

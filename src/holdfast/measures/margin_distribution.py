@@ -1,6 +1,6 @@
 """Margin distribution: is an attacked image still a positive sample of itself, by extreme value theory?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -60,13 +60,13 @@ class MarginDistribution(AttackMeasure):
     statistic = "median"
     given = "given this population of images"
     better = "higher"
-    unit = "ratio"
+    unit = "share"
     question = (
         "How probable is it that an attacked image has gone less than half of the way to the nearest other image?"
     )
     how_to_read = (
-        "1 means that the attacked image is surely a positive sample of its original, 0 that it is lost among other "
-        "images. Shape and scale describe the distances to the nearest images; where many fits are rejected, do not "
+        "100 % means that the attacked image is surely a positive sample of its original, 0 % that it is lost among "
+        "other images. Shape and scale describe the distances to the nearest images; where many fits are rejected, do not "
         "trust the probabilities."
     )
     reference = "RVCL: Robustness verification for contrastive learning, section 5 and Theorem 14"
@@ -99,8 +99,8 @@ class MarginDistribution(AttackMeasure):
         """Return medians of the fit, the share of rejected ones, and the median of Ψ at every read-out."""
         rejected = torch.where(table["p"].isnan(), torch.nan, (table["p"] < REJECTED).double())
         return {
-            "shape": statistics.median(table["shape"], given=self.given),
-            "scale": statistics.median(table["scale"], given=self.given),
+            "shape": replace(statistics.median(table["shape"], given=self.given), unit="ratio"),
+            "scale": replace(statistics.median(table["scale"], given=self.given), unit="ratio"),
             "fit rejected": statistics.share(rejected, given=self.given),
             **super().score(table),
         }
