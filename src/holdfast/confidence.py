@@ -115,7 +115,7 @@ def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
 
     Why betting: Hoeffding's bound knows neither variance nor the nearness of 1, and the empirical Bernstein bound
     knows the first but pays 7 log(2/α) / 3(n-1) in every case. At α .001, n 1000 and draws that are all 1 they give
-    .941 and .982, this one .992 (Clopper-Pearson .993); for Beta(20, 2), mean .909, .850, .883 and .900. Neither may be
+    .941 and .982, this one .992 (Clopper-Pearson .993); for Beta(20, 2), mean .909, .850, .884 and .900. Neither may be
     looked at twice, while this one holds at every stopping time, so that sampling may end early. The mixture over
     constant bets, rather than bets that follow the draws (Waudby-Smith & Ramdas's predictable plug-in, within .003
     of it in these cases), does not depend on the order of draws: a tally is all it needs, in constant memory.
