@@ -66,8 +66,8 @@ class MarginDistribution(AttackMeasure):
     )
     how_to_read = (
         "100 % means that the attacked image is surely a positive sample of its original, 0 % that it is lost among "
-        "other images. Shape and scale describe the distances to the nearest images; where many fits are rejected, do not "
-        "trust the probabilities."
+        "other images. Shape and scale describe the distances to the nearest images; where many fits are rejected, do "
+        "not trust the probabilities."
     )
     reference = "RVCL: Robustness verification for contrastive learning, section 5 and Theorem 14"
 
