@@ -106,3 +106,9 @@ def on_all_images(network: Network, margin: Margin, region: Region) -> tuple[Ten
 def start(network: Network, margin: Margin) -> tuple[int, Dense]:
     """Return where backward propagation of a margin begins, and its rows."""
     return len(network.nodes) - 1, Dense(margin.weights)
+
+
+def rows_of(margin: Margin, image: int) -> Margin:
+    """Return the rows of one image, with a batch of one; a margin with a batch of one holds for all images."""
+    keep = slice(image, image + 1) if len(margin.bias) > 1 else slice(0, 1)
+    return Margin(margin.weights[keep], margin.bias[keep])

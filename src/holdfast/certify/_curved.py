@@ -15,12 +15,26 @@ Box = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """below_slope · z + below <= σ(z) <= above_slope · z + above on the box; [B, *shape] each (or [B, R, *shape])."""
+    """below_slope · z + below <= σ(z) <= above_slope · z + above on the box; [B, *shape] each.
+
+    Attributes:
+        below_slope: as above.
+        below: None where it is zero.
+        above_slope: as above.
+        above: as above.
+        free: where any slope in [0, 1] would do below (the values of a ReLU whose sign is open); None for nowhere.
+    """
 
     below_slope: Tensor
     below: Tensor | None
     above_slope: Tensor
     above: Tensor
+    free: Tensor | None = None
+
+    def to(self, dtype: torch.dtype) -> "Lines":
+        """Return the lines in another precision."""
+        below = None if self.below is None else self.below.to(dtype)
+        return Lines(self.below_slope.to(dtype), below, self.above_slope.to(dtype), self.above.to(dtype), self.free)
 
 
 class Curved(ABC):
@@ -55,19 +69,12 @@ class Relu(Curved):
         return box[0].clamp_min(0), box[1].clamp_min(0)
 
     def lines(self, box: Box) -> Lines:
-        """Return the chord and the adaptive line below."""
-        low, high = box
-        adaptive = (high > -low).to(low)
-        return self.with_slope(box, adaptive)
-
-    def with_slope(self, box: Box, slope: Tensor) -> Lines:
-        """Return the chord, and slope · z below where the sign of z is open."""
+        """Return the chord, and below z or 0 where the sign of z is open, by the side that is longer."""
         low, high = box
         below, above = low.clamp_max(0), high.clamp_min(0)
         chord = above / (above - below).clamp_min(1e-30)
-        open_ = (low < 0) & (high > 0)
-        slope = torch.where(open_, slope, chord)
-        return Lines(slope, None, chord, -chord * below)
+        free = (low < 0) & (high > 0)
+        return Lines(torch.where(free, (high > -low).to(low), chord), None, chord, -chord * below, free)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 A form is what bound propagation carries backwards: Σ coefs · values, plus a constant kept elsewhere.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,10 @@ class Dense:
 
     coefs: Tensor
 
+    def to(self, dtype: torch.dtype) -> "Dense":
+        """Return the forms in another precision."""
+        return Dense(self.coefs.to(dtype))
+
     def __add__(self, other: "Form") -> "Dense":
         """Add the forms of two paths, row by row."""
         return Dense(self.coefs + (other if isinstance(other, Dense) else other.dense()).coefs)
@@ -39,9 +43,18 @@ class Dense:
         batch, rows = self.coefs.shape[:2]
         return [Dense(a.unflatten(0, (batch, rows))) for a in operation.adjoint(self.coefs.flatten(0, 1))]
 
-    def relaxed(self, lines: Lines) -> tuple["Dense", Tensor]:
-        """Return forms that lie below these once σ is replaced by its lines, and their constants [B, R]."""
-        lined = Lines(*(t if t is None or t.ndim == self.coefs.ndim else t[:, None] for t in _parts(lines)))  # type: ignore[arg-type]
+    def lined(self, lines: Lines) -> Lines:
+        """Return the lines of the values that these forms read, to be broadcast over rows."""
+        return Lines(*(None if t is None else t[:, None] for t in _parts(lines)))  # pyright: ignore[reportArgumentType]
+
+    def relaxed(self, lines: Lines, slopes: Tensor | None = None) -> tuple["Dense", Tensor]:
+        """Return forms that lie below these once σ is replaced by its lines, and their constants [B, R].
+
+        Args:
+            lines: the lines of σ.
+            slopes: other slopes below where those are free, [B, R, *shape].
+        """
+        lined = _sloped(self.lined(lines), slopes)
         coefs, up, down = _weighed(self.coefs, lined)
         constant = (down * lined.above).flatten(2).sum(2)
         if lined.below is not None:
@@ -67,8 +80,14 @@ class Dense:
         return values
 
 
-def _parts(lines: Lines) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    return lines.below_slope, lines.below, lines.above_slope, lines.above
+def _parts(lines: Lines) -> tuple[Tensor | None, ...]:
+    return lines.below_slope, lines.below, lines.above_slope, lines.above, lines.free
+
+
+def _sloped(lines: Lines, slopes: Tensor | None) -> Lines:
+    if slopes is None or lines.free is None:
+        return lines
+    return replace(lines, below_slope=torch.where(lines.free, slopes, lines.below_slope))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +112,10 @@ class Patches:
     top: int
     left: int
     shape: tuple[int, int, int]
+
+    def to(self, dtype: torch.dtype) -> "Patches":
+        """Return the forms in another precision."""
+        return self._with(self.coefs.to(dtype))
 
     def __add__(self, other: "Form") -> "Form":
         """Add the forms of two paths, row by row: as patches where both read windows at the same distances."""
@@ -151,10 +174,19 @@ class Patches:
     def _with(self, coefs: Tensor) -> "Patches":
         return Patches(coefs, self.at, self.stride, self.top, self.left, self.shape)
 
-    def relaxed(self, lines: Lines) -> tuple["Patches", Tensor]:
-        """Return forms that lie below these once σ is replaced by its lines, and their constants [B, L · O]."""
-        cut = [None if t is None else self.cut(t)[:, :, None] for t in _parts(lines)]
-        lined = Lines(*cut)  # type: ignore[arg-type]
+    def lined(self, lines: Lines) -> Lines:
+        """Return the lines of the values that these forms read, to be broadcast over rows."""
+        cut = (None if t is None else self.cut(t)[:, :, None] for t in _parts(lines))
+        return Lines(*cut)  # pyright: ignore[reportArgumentType]
+
+    def relaxed(self, lines: Lines, slopes: Tensor | None = None) -> tuple["Patches", Tensor]:
+        """Return forms that lie below these once σ is replaced by its lines, and their constants [B, L · O].
+
+        Args:
+            lines: the lines of σ.
+            slopes: other slopes below where those are free, in the shape of `coefs`.
+        """
+        lined = _sloped(self.lined(lines), slopes)
         coefs, up, down = _weighed(self.coefs, lined)
         constant = (down.flatten(3) @ lined.above.flatten(3).transpose(2, 3)).squeeze(-1)
         if lined.below is not None:

@@ -73,6 +73,16 @@ class Network:
     @cached_property
     def double(self) -> "Network":
         """The network in float64."""
-        kept = [n.operation.to(torch.float64) if isinstance(n.operation, Affine) else n.operation for n in self.nodes]
+        return self._to(torch.float64)
+
+    @cached_property
+    def single(self) -> "Network":
+        """The network in float32."""
+        return self._to(torch.float32)
+
+    def _to(self, dtype: torch.dtype) -> "Network":
+        if self.dtype == dtype:
+            return self
+        kept = [n.operation.to(dtype) if isinstance(n.operation, Affine) else n.operation for n in self.nodes]
         nodes = (replace(node, operation=operation) for node, operation in zip(self.nodes, kept, strict=True))
         return Network(tuple(nodes), self.normalised)

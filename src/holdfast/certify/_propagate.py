@@ -1,19 +1,16 @@
 """Bound propagation: boxes forwards, linear forms backwards, and the bounds of a whole network from both."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from holdfast.certify._affine import Affine
-from holdfast.certify._curved import Box, Curved, Lines, MaxPool, Relu
-from holdfast.certify._forms import Dense, Form, Patches
+from holdfast.certify._curved import Box, Curved, Lines, MaxPool
+from holdfast.certify._forms import Dense, Form
 from holdfast.certify._network import Network
 from holdfast.core import Ball
-
-CHUNK = 2**24
-"""Coefficients that one backward pass holds at a time, about (64 MiB in float32)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +37,11 @@ class Region:
     def part(self, images: list[int] | Tensor) -> "Region":
         """Return the region of some images."""
         return Region(self.ball, self.x[images], self.radii[images], (self.box[0][images], self.box[1][images]))
+
+    def to(self, dtype: torch.dtype) -> "Region":
+        """Return the region in another precision."""
+        box = (self.box[0].to(dtype), self.box[1].to(dtype))
+        return Region(self.ball, self.x.to(dtype), self.radii.to(dtype), box)
 
     def least(self, form: Form) -> Tensor:
         """Return the minimum of linear forms on the image, [B, R]."""
@@ -79,6 +81,7 @@ def backward(
     region: Region,
     ranges: Mapping[int, Box],
     lines: Mapping[int, Lines],
+    slopes: MutableMapping[int, Tensor] | None = None,
     prices: Mapping[int, Tensor] | None = None,
     stop: bool = False,
 ) -> Tensor:
@@ -94,6 +97,8 @@ def backward(
         region: where the image may be.
         ranges: the range of the input of each curved node (and, with `stop`, of its output).
         lines: the lines of each curved node that takes one.
+        slopes: α-CROWN: the slope below each ReLU whose sign is open, for each row; those that are missing are
+            entered as they are usual.
         prices: β-CROWN: what is added to the coefficients of each curved node's input, [B, R, *shape].
         stop: end at the first curved nodes, at their ranges (interval arithmetic, the last layers joined).
 
@@ -120,7 +125,11 @@ def backward(
             relaxed, constant = here.pooled(*operation.choose(ranges[node.inputs[0]]), operation)
             total, passed = total + constant, [relaxed]
         else:
-            relaxed, constant = here.relaxed(lines[index])
+            free = slopes is not None and lines[index].free is not None
+            if slopes is not None and free and index not in slopes:
+                shape = here.relaxed(lines[index])[0].coefs.shape
+                slopes[index] = here.lined(lines[index]).below_slope.expand(shape).clone()
+            relaxed, constant = here.relaxed(lines[index], slopes[index] if slopes is not None and free else None)
             if prices is not None and index in prices:
                 assert isinstance(relaxed, Dense)
                 relaxed = Dense(relaxed.coefs + prices[index])
@@ -145,93 +154,3 @@ def standard_lines(network: Network, ranges: Mapping[int, Box]) -> dict[int, Lin
         for index in network.curved
         if isinstance(operation := network.nodes[index].operation, Curved)
     }
-
-
-def ranges_by_crown(network: Network, region: Region, known: Mapping[int, Box] | None = None) -> dict[int, Box]:
-    """Return the ranges of the inputs of all curved nodes, each by CROWN from those before it.
-
-    Ranges of one matrix over a box are exact by interval arithmetic. Elsewhere both are computed and the better end
-    of each is kept.
-
-    Args:
-        network: the network.
-        region: where the images may be.
-        known: ranges that are known to hold, such as those over a larger region.
-    """
-    found: dict[int, Box] = {}
-    intervals = boxes(network, region, known)
-    lines: dict[int, Lines] = {}
-    exact = network.boxed if type(region.ball).__name__ == "Linf" else frozenset()
-    for index in network.curved:
-        node = network.nodes[index]
-        source = node.inputs[0]
-        if source not in found:
-            found[source] = intervals[source]
-            if source not in exact:
-                matters = _sign_is_open(found[source]) if isinstance(node.operation, Relu) else None
-                tight = _box_of(network, source, matters, region, found, lines)
-                found[source] = meet(found[source], tight)
-        if isinstance(node.operation, Curved):
-            lines[index] = node.operation.lines(found[source])
-    return found
-
-
-def _sign_is_open(box: Box) -> Tensor:
-    """Return which values of a node may have either sign in some image of the batch: ReLU is exact for the others."""
-    return ((box[0] < 0) & (box[1] > 0)).any(0)
-
-
-def _box_of(
-    network: Network,
-    node: int,
-    matters: Tensor | None,
-    region: Region,
-    ranges: Mapping[int, Box],
-    lines: Mapping[int, Lines],
-) -> Box:
-    """Return the range of the values of a node that matter, (-inf, inf) elsewhere, in pieces that fit in memory."""
-    shape = network.nodes[node].shape
-    like = region.box[0]
-    low = like.new_full((len(like), *shape), -torch.inf)
-    high = -low
-    largest = max(torch.Size(n.shape).numel() for n in network.nodes[: node + 1])
-    for form, index in _units(shape, matters, like, max(1, CHUNK // (2 * largest * len(like)))):
-        ends = backward(network, node, form, region, ranges, lines).unflatten(1, (-1, 2))
-        low[(slice(None), *index)], high[(slice(None), *index)] = ends[..., 0], -ends[..., 1]
-    return low, high
-
-
-def _units(
-    shape: tuple[int, ...], matters: Tensor | None, like: Tensor, at_once: int
-) -> Iterator[tuple[Form, tuple[Tensor, ...]]]:
-    """Give the forms +value and -value of the values that matter, some at a time, each time with their indices.
-
-    Values of [C, H, W] are read as patches. Where half of them matter, all channels of a position go together and
-    share its windows.
-    """
-    kind = {"dtype": like.dtype, "device": like.device}
-    places = (torch.ones(shape, device=like.device) if matters is None else matters).nonzero()
-    if len(shape) == 3 and 2 * len(places) > torch.Size(shape).numel():
-        channels, _, width = shape
-        eye = torch.eye(channels, **kind)
-        positions = torch.arange(shape[1] * width, device=like.device)
-        for some in positions.split(max(1, at_once * WINDOW // channels)):
-            at = torch.stack([some // width, some % width], 1)
-            unit = torch.stack([eye, -eye], 1).view(1, 1, 2 * channels, channels, 1, 1)
-            channel = torch.arange(channels, device=like.device).repeat(len(some))
-            index = (channel, *at.repeat_interleave(channels, 0).unbind(1))
-            yield Patches(unit, at, (1, 1), 0, 0, (shape[0], shape[1], shape[2])), index
-    elif len(shape) == 3:
-        for some in places.split(at_once * WINDOW):
-            one = torch.eye(shape[0], **kind)[some[:, 0]]
-            unit = torch.stack([one, -one], 1).view(1, len(some), 2, shape[0], 1, 1)
-            yield Patches(unit, some[:, 1:], (1, 1), 0, 0, (shape[0], shape[1], shape[2])), some.unbind(1)
-    else:
-        for some in places.split(at_once):
-            flat = torch.zeros(len(some), *shape, **kind)
-            flat[(torch.arange(len(some)), *some.unbind(1))] = 1
-            yield Dense(torch.stack([flat, -flat], 1).flatten(0, 1)[None]), some.unbind(1)
-
-
-WINDOW = 8
-"""How many times smaller than all values a window is, about."""

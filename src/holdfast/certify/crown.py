@@ -9,7 +9,8 @@ from torch import Tensor
 from holdfast.certify._certifier import Propagation, start
 from holdfast.certify._curved import Box
 from holdfast.certify._network import Network
-from holdfast.certify._propagate import Region, backward, ranges_by_crown, standard_lines
+from holdfast.certify._propagate import Region, backward, standard_lines
+from holdfast.certify._ranges import ranges_inside
 from holdfast.core import Margin
 
 
@@ -29,6 +30,6 @@ class Crown(Propagation):
         self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
-        ranges = ranges_by_crown(network, region, known)
+        ranges = ranges_inside(network, region, known)
         lines = standard_lines(network, ranges)
         return backward(network, *start(network, margin), region, ranges, lines) + margin.bias, ranges
