@@ -6,6 +6,7 @@ Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -81,6 +82,7 @@ class Shard:
         positions: where they stand in the audit's population, [B].
         rng: random numbers bound to the ids of these images.
         clean: clean representations of the *whole* population [N, D], once they are known.
+        others: gives images of the population by their positions; None where they cannot be had.
     """
 
     encoder: Encoder
@@ -88,6 +90,7 @@ class Shard:
     positions: Positions
     rng: Rng
     clean: Tensor | None
+    others: Callable[[Positions], Images] | None = None
 
 
 class Observation(ABC):
@@ -143,6 +146,11 @@ class Subject(Protocol):
     @property
     def attacked(self) -> int:
         """How many images, the first ones of the population, were attacked."""
+        ...
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of every image of the population."""
         ...
 
     @property

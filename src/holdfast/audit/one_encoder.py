@@ -17,7 +17,8 @@ from holdfast.audit.subject import AuditSubject
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
 from holdfast.data import ImageSet
 from holdfast.encoders import open_encoder
-from holdfast.errors import first_line
+from holdfast.errors import NotCertified, first_line
+from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
 from holdfast.observations.smoothed import Smoothed
@@ -34,14 +35,14 @@ class EncoderAudit:
 
     def __init__(self, plan: Plan, name: str, slug: str, store: Store, listener: Listener):
         self._plan, self._name, self._slug, self._store, self._listener = plan, name, slug, store, listener
-        self._reasons: dict[Observation, str] = {}
+        self._reasons: dict[Observation, dict[str, str]] = {}
         self.failures: list[str] = []
         self.scored: dict[str, tuple[Table, Score]] = {}
         self.resumed = 0
 
     def run(self, encoder: Encoder | str, images: ImageSet, attacked: int) -> dict[str, Any]:
         """Return the encoder's entry in the record."""
-        self._listener.begin(self._name, self._plan.predict(len(images)).total)
+        self._listener.begin(self._name, self._plan.predict(len(images)).work)
         entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
         entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": []}
         try:
@@ -97,8 +98,12 @@ class EncoderAudit:
                 subject.observe(observation)
             except StoreError:
                 raise
+            except NotCertified as error:
+                self._reasons[observation.key()] = {"not_certified": str(error)}
             except Exception as error:
-                self._reasons[observation.key()] = self._fail(f"{self._name}, {describe(observation)}", error)
+                self._reasons[observation.key()] = {
+                    "error": self._fail(f"{self._name}, {describe(observation)}", error)
+                }
 
     def _readers(self, subject: AuditSubject) -> list[tuple[Observation, tuple[str, ...]]]:
         return [(o, readers) for o, readers in self._plan.observations().items() if o in subject.costs]
@@ -147,11 +152,12 @@ class EncoderAudit:
             "table": None,
             "seconds": 0.0,
             "error": None,
+            "not_certified": None,
         }
         began = time.perf_counter()
         for observation in measure.observations():
             if reason := self._reasons.get(observation.key()):
-                return entry | {"error": reason}
+                return entry | reason
         try:
             table = measure.observe(subject)
             scores = measure.score(table)
@@ -170,7 +176,7 @@ class EncoderAudit:
         self._listener.stage(f"checking {name}")
         for observation in check.observations():
             if reason := self._reasons.get(observation.key()):
-                return {"title": title(name), **_skipped(reason)}
+                return {"title": title(name), **_skipped(next(iter(reason.values())))}
         before = subject.encoder.passes
         try:
             verdict = asdict(check.judge(subject))
@@ -230,6 +236,8 @@ def title(name: str) -> str:
 
 def describe(observation: Observation) -> str:
     """Return an observation in a few words."""
+    if isinstance(observation, Some):
+        return observation.title
     if isinstance(observation, Smoothed):
         readers = " and ".join(dict.fromkeys(map(registry.part_name, observation.certificates))).replace("_", " ")
         return f"Gaussian noise, σ {observation.sigma:g}, at most {observation.passes.forward:,} draws: {readers}"

@@ -58,8 +58,9 @@ def encoder_entry(encoder: Encoder, slug: str) -> dict[str, Any]:
 
 
 def passes_entry(passes: Passes) -> dict[str, int]:
-    """Return passes as JSON data."""
-    return {"forward": passes.forward, "backward": passes.backward}
+    """Return passes as JSON data; bound propagations only where there are any."""
+    bounds = {"bounds": passes.bounds} if passes.bounds else {}
+    return {"forward": passes.forward, "backward": passes.backward} | bounds
 
 
 def environment() -> dict[str, Any]:

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from holdfast import registry
 from holdfast.audit.store import Store, digest
-from holdfast.core import Encoder, Images, Observation, Passes, Rng, Shard
+from holdfast.core import Encoder, Images, Observation, Passes, Positions, Rng, Shard
 from holdfast.data import ImageSet
 from holdfast.observations.clean import Clean
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of what shard files hold; part of their key."""
 
 Progress = Callable[[int], None]
-"""Told how many encoder passes have been made (or were found stored)."""
+"""Told how much work, in encoder passes, has been done (or was found stored)."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,11 @@ class AuditSubject:
         return len(self.images)
 
     @property
+    def ids(self) -> list[str]:
+        """The id of every image."""
+        return self.images.ids
+
+    @property
     def labels(self) -> Int[Tensor, "population"] | None:
         """The class of every image; None where the source does not know them all."""
         labels = self.images.labels
@@ -126,9 +131,9 @@ class AuditSubject:
                 assert found is not None
             else:
                 stored += 1
-                self._progress((observation.passes * (stop - start)).total)
+                self._progress((observation.passes * (stop - start)).work)
             shards.append(found[0])
-            passes += Passes(int(found[1]["forward"]), int(found[1]["backward"]))
+            passes += Passes(*(int(found[1][name]) for name in ("forward", "backward", "bounds")))
             seconds += float(found[1]["seconds"])
         self._seen[observation.key()] = {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
         self.costs[observation] = Cost(passes, observation.passes * total, seconds, stored)
@@ -147,6 +152,9 @@ class AuditSubject:
         finally:
             self.encoder.watch = None
         passes = self.encoder.passes - before
+        spared = (observation.passes * (stop - start)).work - passes.work  # adaptive searches: predictions are limits
+        if spared > 0:
+            self._progress(spared)
         facts = {key: str(value) for key, value in asdict(passes).items()}
         self._store.write_tensors(name, seen, facts | {"seconds": f"{time.perf_counter() - began:.3f}"})
 
@@ -167,7 +175,10 @@ class AuditSubject:
         clean = self._seen.get(Clean(), {}).get("reps")
         positions = torch.arange(start, stop)
         rng = Rng(self.seed, ids=tuple(self.images.ids[start:stop]))
-        return Shard(self.encoder, self.batch(start, stop), positions, rng, clean)
+        return Shard(self.encoder, self.batch(start, stop), positions, rng, clean, self._images_at)
+
+    def _images_at(self, positions: Positions) -> Images:
+        return torch.cat([self.batch(position, position + 1) for position in positions.tolist()])
 
 
 def memory_format(encoder: Encoder) -> torch.memory_format:
