@@ -1,7 +1,6 @@
 """From an encoder to the network that bound propagation sees, by torch.export."""
 
 import warnings
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,7 +13,7 @@ from holdfast.certify._reader import EXAMPLES
 from holdfast.core import Encoder
 from holdfast.errors import NotCertified, first_line
 
-_known: WeakKeyDictionary[Encoder, tuple[tuple[Any, ...], Network]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], Network]]] = WeakKeyDictionary()
 
 
 def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
@@ -25,17 +24,24 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
             it and where it stands), or weights that are not finite.
     """
     state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
-    version = (shape, *((t.data_ptr(), t._version, t.dtype) for t in state.values()))
-    known = _known.get(encoder)
-    if known is not None and known[0] == version:
-        return known[1]
+    known = _known.setdefault(encoder, {})
+    if shape in known and _same(known[shape][0], state):
+        return known[shape][1]
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
     network = Operations(_export(encoder, shape), encoder.name).network()
     _compare(encoder, network, shape)
-    _known[encoder] = (version, network)
+    known[shape] = ({name: t.detach().clone() for name, t in state.items()}, network)
     return network
+
+
+def _same(before: dict[str, Tensor], now: dict[str, Tensor]) -> bool:
+    """Compare values: torch's version counters miss changes through `.data`, and a stale network proves nothing."""
+    return before.keys() == now.keys() and all(
+        t.dtype == now[name].dtype and t.device == now[name].device and torch.equal(t, now[name])
+        for name, t in before.items()
+    )
 
 
 class _Pixels(nn.Module):

@@ -62,7 +62,7 @@ class L2(Ball):
         next one leaves out the pixels that ended on the box.
         """
         low, high = (box[0] - x)[..., None, :], (box[1] - x)[..., None, :]
-        slopes = slopes * (high > low)
+        whole, slopes = slopes, slopes * (high > low)  # pixels that cannot move take no part in the search
         room = radii[..., None].square()
         best = torch.where(slopes > 0, slopes * low, slopes * high).sum(-1)
         price = slopes.detach().norm(dim=-1) / room.sqrt().clamp_min(TINY)
@@ -74,4 +74,4 @@ class L2(Ball):
                 left = room - (step.square() * edge).sum(-1)
                 price = (slopes * ~edge).norm(dim=-1) / left.clamp_min(TINY).sqrt()
             best = torch.maximum(best, (slopes * step).sum(-1) + cost)
-        return best + (slopes @ x[..., None]).squeeze(-1)
+        return best + (whole @ x[..., None]).squeeze(-1)

@@ -1,0 +1,249 @@
+"""Every certifier x every ball: shapes, independence, closed forms, honest errors; no attack beats a certificate."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from torch import Tensor, nn
+
+from holdfast import registry
+from holdfast.attacks.ensemble import Ensemble
+from holdfast.attacks.pgd import Pgd
+from holdfast.attacks.square import Square
+from holdfast.core import Attack, Ball, Bound, Certifier, Encoder, HoldfastError, Margin, Rng
+from holdfast.threats.l2 import L2
+from holdfast.threats.linf import Linf
+
+IDS = tuple("abcdefgh")
+NAMES = registry.names("certify")
+BALLS: list[Ball] = [Linf(0.04), L2(0.25)]
+BOTH = [*(pytest.param(name, ball, id=f"{name}-{type(ball).__name__}") for name in NAMES for ball in BALLS)]
+
+
+def make(name: str) -> Certifier:
+    """The certifier with a small budget."""
+    return registry.find("certify", name)(**{"alpha_crown": {"inside": 2, "steps": 8}}.get(name, {}))
+
+
+def margins(dim: int, count: int = 8, rows: int = 3, seed: int = 0) -> Margin:
+    generator = torch.Generator().manual_seed(seed)
+    return Margin(torch.randn(count, rows, dim, generator=generator), torch.randn(count, rows, generator=generator))
+
+
+def some(margin: Margin, index: list[int] | slice) -> Margin:
+    return Margin(margin.weights[index], margin.bias[index])
+
+
+def linear(dim: int = 5, seed: int = 0) -> tuple[Encoder, Tensor, Tensor]:
+    """An encoder f(x) = A x + b of 1x2x3 images, and A and b in float64, its normalisation included."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        layer = nn.Linear(6, dim)
+    encoder = Encoder(nn.Sequential(nn.Flatten(), layer), mean=0.25, std=0.5)
+    matrix = layer.weight.detach().double() / 0.5
+    return encoder, matrix, layer.bias.detach().double() - matrix.sum(1) * 0.25
+
+
+@pytest.mark.parametrize(("name", "ball"), BOTH)
+def test_bounds_have_one_number_per_row_and_no_attack_is_below(name, ball, tiny, edges) -> None:
+    margin = margins(12)
+    bound = make(name)(tiny, margin, edges, ball)
+    assert isinstance(bound, Bound)
+    assert bound.lower.shape == bound.slack.shape == bound.vacuous.shape == (8, 3)
+    assert bound.confidence == 1
+    assert bound.about == "the encoder"
+    assert bool((bound.slack >= 0).all())
+    with torch.no_grad():
+        assert bool((bound.lower <= margin(tiny(edges)) + 1e-5).all())
+    assert bool(torch.isfinite(bound.lower[~bound.vacuous]).all())
+
+
+@pytest.mark.parametrize(("name", "ball"), BOTH)
+def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny, edges) -> None:
+    certifier, margin = make(name), margins(12)
+    whole = certifier(tiny, margin, edges, ball).lower
+    assert torch.equal(whole, certifier(tiny, margin, edges, ball).lower)
+    order = [6, 1, 3]
+    part = certifier(tiny, some(margin, order), edges[order], ball).lower
+    torch.testing.assert_close(part, whole[order], rtol=1e-4, atol=1e-4)
+    for row in range(3):
+        alone = Margin(margin.weights[:, [row]], margin.bias[:, [row]])
+        torch.testing.assert_close(certifier(tiny, alone, edges, ball).lower[:, 0], whole[:, row], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "ball"), BOTH)
+def test_radii_of_images_replace_the_ball_s(name, ball, tiny, edges) -> None:
+    certifier, margin, other = make(name), margins(12), type(ball)(ball.radius / 2)
+    halves = torch.full((8,), ball.radius / 2)
+    halves[4:] = ball.radius
+    mixed = certifier(tiny, margin, edges, ball, halves).lower
+    torch.testing.assert_close(mixed[:4], certifier(tiny, margin, edges, other).lower[:4], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(mixed[4:], certifier(tiny, margin, edges, ball).lower[4:], rtol=1e-4, atol=1e-4)
+    point = certifier(tiny, margin, edges, ball, torch.zeros(8))
+    with torch.no_grad():
+        torch.testing.assert_close(point.lower.float(), margin(tiny(edges)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_linear_encoders_in_closed_form(name: str, seed: int) -> None:
+    """m(x) - ε ‖Wᵀw‖ of the dual norm, where no pixel reaches an edge."""
+    encoder, matrix, shift = linear(seed=seed)
+    x, margin = torch.rand(8, 1, 2, 3) * 0.4 + 0.3, margins(5, seed=seed)
+    slopes = margin.weights.double() @ matrix
+    clean = (slopes @ x.flatten(1).double()[..., None]).squeeze(-1) + margin.weights.double() @ shift + margin.bias
+    for ball, reach in ((Linf(0.2), slopes.abs().sum(-1)), (L2(0.2), slopes.norm(dim=-1))):
+        bound = make(name)(encoder, margin, x, ball)
+        torch.testing.assert_close(bound.lower, clean - 0.2 * reach, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("radius", [0.1, 0.5, 1.2])
+def test_linear_encoders_clipped_to_the_pixel_box(name: str, radius: float, edges: Tensor) -> None:
+    """Against the minimum over ball and box: pixel by pixel for ℓ∞, by sequential programming for ℓ2."""
+    encoder, matrix, shift = linear()
+    x, margin = edges[:, :, :2, :3], margins(5)
+    slopes = margin.weights.double() @ matrix
+    constant = margin.weights.double() @ shift + margin.bias
+    flat = x.flatten(1).double()
+    if radius <= 1:
+        low, high = (flat - radius).clamp_min(0)[:, None], (flat + radius).clamp_max(1)[:, None]
+        least = torch.where(slopes > 0, slopes * low, slopes * high).sum(-1) + constant
+        torch.testing.assert_close(make(name)(encoder, margin, x, Linf(radius)).lower, least, rtol=1e-6, atol=1e-6)
+    bound = make(name)(encoder, margin, x, L2(radius)).lower
+    for i in range(8):
+        start = flat[i].numpy()
+        ball = {"type": "ineq", "fun": lambda z, c=start: radius**2 - (z - c) @ (z - c)}
+        for row in range(3):
+            slope = slopes[i, row].numpy()
+            found = minimize(
+                lambda z, s=slope: s @ z,
+                np.clip(start, 0.01, 0.99),
+                jac=lambda z, s=slope: s,
+                bounds=[(0, 1)] * 6,
+                constraints=[ball],
+                method="SLSQP",
+                options={"ftol": 1e-12, "maxiter": 300},
+            )
+            least = float(found.fun) + float(constant[i, row])
+            assert float(bound[i, row]) <= least + 1e-5
+            assert float(bound[i, row]) >= least - 0.02 * radius * float(slopes[i, row].norm())
+
+
+def attacks() -> list[Attack]:
+    small = {"pgd": {"steps": 20}, "bim": {"steps": 20}, "apgd": {"steps": 20}, "square": {"steps": 100}}
+    names = [name for name in registry.names("attacks") if name != "ensemble"]
+    return [*(registry.find("attacks", name)(**small.get(name, {})) for name in names), Ensemble((Pgd(10), Square(20)))]
+
+
+@pytest.mark.parametrize("attack", attacks(), ids=lambda attack: type(attack).__name__)
+@pytest.mark.parametrize("ball", BALLS, ids=lambda b: type(b).__name__)
+def test_no_attack_beats_a_certificate(attack: Attack, ball: Ball, tiny: Encoder, edges: Tensor) -> None:
+    margin = margins(12, rows=1)
+    lowers = {name: make(name)(tiny, margin, edges, ball).lower[:, 0] for name in NAMES}
+
+    def goal(x: Tensor) -> tuple[Tensor, Tensor]:
+        reps = tiny(x)
+        return -margin(reps)[:, 0], reps
+
+    found = attack(goal, edges, ball, Rng(0, ids=IDS))
+    with torch.no_grad():
+        reached = margin(tiny(found.images[attack.steps]))[:, 0]
+    for name, lower in lowers.items():
+        assert bool((lower <= reached + 1e-5).all()), f"{name} is beaten by {(lower - reached).max()}"
+
+
+@pytest.mark.parametrize(("name", "ball"), BOTH)
+def test_vacuous_bounds_say_so(name, ball, tiny, edges) -> None:
+    """On the whole pixel box a bound is no better than that of the box; on a tiny ball it is."""
+    certifier, margin = make(name), margins(12)
+    small = certifier(tiny, margin, edges, ball, torch.full((8,), 1e-3))
+    assert not bool(small.vacuous.any())
+    whole = registry.find("certify", "interval")()(tiny, margin, edges, ball, torch.full((8,), 8.0))
+    assert bool(whole.vacuous.all())
+
+
+def test_weights_that_change_are_seen(edges: Tensor) -> None:
+    """A proof about weights that are no longer there would be false."""
+    layer = nn.Linear(64, 4)
+    encoder, margin = Encoder(nn.Sequential(nn.Flatten(), layer), mean=0, std=1), margins(4)
+
+    def wrong() -> float:
+        lower = registry.find("certify", "crown")()(encoder, margin, edges, Linf(0.01), torch.zeros(8)).lower
+        with torch.no_grad():
+            return float((lower - margin(encoder(edges))).abs().max())
+
+    assert wrong() < 1e-4
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    assert wrong() < 1e-4
+    layer.weight.data *= -1
+    assert wrong() < 1e-4
+    layer.weight = nn.Parameter(torch.randn(4, 64), requires_grad=False)
+    assert wrong() < 1e-4
+
+
+class Attends(nn.Module):
+    """A network with attention in a place that has a name."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(8, 8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embed(x.flatten(1, 2))
+        return self.attention(tokens, tokens, tokens, need_weights=False)[0].mean(1)
+
+
+class Branches(nn.Module):
+    """A network that cannot be traced."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1) * (2 if float(x.sum()) > 0 else 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_certified_is_refused_with_its_name(name: str, tiny: Encoder, edges: Tensor) -> None:
+    certifier, ball = make(name), BALLS[0]
+
+    def refused(encoder: Encoder, x: Tensor = edges, margin: Margin | None = None, radii: Tensor | None = None) -> str:
+        with pytest.raises(HoldfastError) as caught:
+            certifier(encoder, margins(12) if margin is None else margin, x, ball, radii)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    assert "attention" in refused(Encoder(Attends(), mean=0, std=1), margin=margins(8))
+    assert "traced" in refused(Encoder(Branches(), mean=0, std=1), margin=margins(64))
+    rgb = Encoder(tiny.module, mean=[0.5] * 3, std=[0.5] * 3)
+    assert "3 channels" in refused(rgb)
+    broken = nn.Linear(64, 12)
+    broken.weight.data[0, 0] = torch.nan
+    assert "NaN" in refused(Encoder(nn.Sequential(nn.Flatten(), broken), mean=0, std=1))
+    assert "expected" in refused(tiny, margin=margins(11))
+    assert "expected" in refused(tiny, margin=margins(12, count=7))
+    weightless = margins(12)
+    weightless.weights[0, 0, 0] = torch.inf
+    assert "NaN or infinite" in refused(tiny, margin=weightless)
+    assert "pixels" in refused(tiny, x=edges * torch.nan)
+    assert "pixels" in refused(tiny, x=edges + 1)
+    assert "radius" in refused(tiny, radii=torch.full((8,), -0.1))
+    assert "radius" in refused(tiny, radii=torch.full((8,), torch.nan))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_normalised_heads_are_certified_for_the_sign_of_cosine_margins(name: str, tiny: Encoder, edges: Tensor) -> None:
+    class Normalised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = tiny.module
+
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.normalize(self.body(x), dim=1)
+
+    encoder, margin = Encoder(Normalised(), mean=0.5, std=0.5), margins(12)
+    cosine = Margin(margin.weights, torch.zeros(8, 3))
+    bound = make(name)(encoder, cosine, edges, BALLS[0])
+    torch.testing.assert_close(bound.lower, make(name)(tiny, cosine, edges, BALLS[0]).lower, rtol=1e-5, atol=1e-5)
+    with pytest.raises(HoldfastError, match="normalises"):
+        make(name)(encoder, margin, edges, BALLS[0])
