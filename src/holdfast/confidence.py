@@ -5,6 +5,7 @@ any [0, 1] variable, that holds however the number of draws was chosen. The latt
 """
 
 import math
+from functools import cache
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -137,6 +138,7 @@ def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
     return low
 
 
+@cache
 def fewest_draws(alpha: float) -> int:
     """Return the fewest draws with which `lower` can exceed ½: those that do when every one of them is 1."""
     draws = fewest_trials(alpha)
@@ -145,6 +147,14 @@ def fewest_draws(alpha: float) -> int:
     return draws
 
 
+def near_mean(counts: Counts, precision: float, alpha: float, budget: int) -> PerVariable:
+    """Return Φ(max(min(Φ⁻¹(plain mean), `highest_radius`) - precision, 0)): the bound that more draws hardly raise."""
+    most = highest_radius(budget, alpha)
+    plain = torch.special.ndtri(empirical_mean(counts).clamp(0, 1))
+    return torch.special.ndtr((plain.clamp_max(most) - precision).clamp_min(0))
+
+
+@cache
 def highest_radius(draws: int, alpha: float) -> float:
     """Return Φ⁻¹ of the largest bound that `lower` can give: that of draws which are all 1."""
     return float(special.ndtri(float(lower(_all_ones(draws), alpha, draws))))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Int
@@ -27,8 +26,8 @@ class Classifier(Certificate):
         draws: n, draws for the bound (at most, with betting).
         alpha: α, the chance that the bound is too high.
         bound: "clopper_pearson", exact for exactly n draws; or "betting", a little lower at n, which allows to stop
-            early: once the class is certified with a radius at most `precision` σ below the plug-in one, or is shown
-            to have less than ½.
+            early: once the class is shown to have less than ½, or more with a radius at most `precision` σ below the
+            plug-in one, or below the largest that `draws` can show.
         precision: see `bound`, in units of σ.
 
     Source: Cohen et al. (2019), "Certified adversarial robustness via randomized smoothing", CERTIFY.
@@ -37,7 +36,7 @@ class Classifier(Certificate):
     selection: int = 100
     draws: int = 1000
     alpha: float = 0.001
-    bound: Literal["clopper_pearson", "betting"] = "clopper_pearson"
+    bound: str = "clopper_pearson"
     precision: float = 0.2
 
     def __post_init__(self) -> None:
@@ -89,8 +88,8 @@ class Classifier(Certificate):
 
     def _settled(self, hits: int, drawn: int) -> bool:
         counts = confidence.tally_votes(torch.tensor(hits), torch.tensor(drawn))
-        near = torch.special.ndtr(torch.special.ndtri(counts[-1] / drawn) - self.precision)
-        if near > 0.5 and bool(confidence.exceeds(counts, near, self.alpha, self.draws)):
+        near = confidence.near_mean(counts, self.precision, self.alpha, self.draws)
+        if bool(confidence.exceeds(counts, near, self.alpha, self.draws)):
             return True
         return bool(confidence.stays_below(counts, torch.tensor(0.5).double(), self.alpha, self.draws))
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -24,8 +23,9 @@ class PairProbability(Certificate):
     statement about the smoothed encoder. Each of the K pairs' statements holds at 1-α on its own; with
     `simultaneous` all K of an image do. An x⁻ with the representation of x⁺ has p = ½ exactly, never certified.
 
-    Sampling ends before `draws` once every pair of the image is settled: shown to be above ½ with a radius that is at
-    most `precision` σ below the plug-in one, or shown to be below ½. The bound holds at any stopping time.
+    Sampling ends before `draws` once every pair of the image is settled: shown to be below ½, or above ½ with a radius
+    at most `precision` σ below the plug-in one, or below the largest that `draws` can show. The bound holds at any
+    stopping time.
 
     Attributes:
         draws: N, noisy versions of each image at most.
@@ -33,7 +33,7 @@ class PairProbability(Certificate):
         temperature: τ; 0 counts votes, 1[ρ⁺ > ρ⁻].
         alpha: α, the chance that a pair's bound is too high.
         simultaneous: spend α/K on each pair.
-        precision: how near the plug-in radius settles a pair, in units of σ.
+        precision: how near to these a radius settles a pair, in units of σ.
         convention: "sound", or "paper": p̲ is the plain mean of all draws, so that R is an *estimate*, no certificate.
 
     Source: RVCL, theorem 7 and Algorithm 2; the bound is `confidence.lower`.
@@ -45,7 +45,7 @@ class PairProbability(Certificate):
     alpha: float = 0.001
     simultaneous: bool = False
     precision: float = 0.2
-    convention: Literal["sound", "paper"] = "sound"
+    convention: str = "sound"
 
     def __post_init__(self) -> None:
         confidence.check_level(self.alpha, "pair_probability")
@@ -109,9 +109,8 @@ class PairProbability(Certificate):
     def _settled(self, counts: Float[Tensor, "negatives levels"], twin: Bool[Tensor, "negatives"]) -> bool:
         if self.convention == "paper":
             return False
-        plug_in = torch.special.ndtri(confidence.empirical_mean(counts).clamp(0, 1 - 1e-9))
-        near = torch.special.ndtr(plug_in - self.precision)
-        certified = (near > 0.5) & confidence.exceeds(counts, near, self.level, self.draws)
+        near = confidence.near_mean(counts, self.precision, self.level, self.draws)
+        certified = confidence.exceeds(counts, near, self.level, self.draws)
         hopeless = twin | confidence.stays_below(counts, torch.full_like(near, 0.5), self.level, self.draws)
         return bool((certified | hopeless).all())
 

@@ -1,0 +1,333 @@
+"""Certificates by sampling on encoders whose truth is known, and the draws that they share."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from holdfast.core import Encoder, Head, HoldfastError, Passes, Rng, Shard
+from holdfast.divergences import unit
+from holdfast.negatives import draw_negatives
+from holdfast.observations.smoothed import Smoothed, block_size, results
+from holdfast.smoothing._certificate import Anchor, Certificate
+from holdfast.smoothing.center import Center
+from holdfast.smoothing.classifier import Classifier
+from holdfast.smoothing.pair_probability import PairProbability
+from holdfast.threats.gaussian import Gaussian
+
+SHAPE, IMAGES = (1, 3, 4), 9
+IDS = tuple("abcdefghi")
+SMALL: tuple[Certificate, ...] = (
+    PairProbability(300, 4),
+    PairProbability(256, 3, convention="paper"),
+    Classifier(50, 200),
+    Classifier(50, 700, bound="betting", precision=1.0),
+    Center(0.05, 400, 300, slack=0.1),
+)
+
+
+@pytest.fixture
+def weight() -> Tensor:
+    return torch.randn(5, 12, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.rand(IMAGES, *SHAPE, generator=torch.Generator().manual_seed(1))
+
+
+def linear(weight: Tensor) -> Encoder:
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+    return Encoder(nn.Sequential(nn.Flatten(), layer), mean=0, std=1, name="linear")
+
+
+def observe(encoder: Encoder, x: Tensor, observation: Smoothed, rows=slice(None), seed=0) -> dict[str, Tensor]:
+    with torch.no_grad():
+        clean = encoder(x)
+    encoder.passes = Passes()
+    ids = IDS[: len(x)][rows]
+    return observation.run(Shard(encoder, x[rows], torch.arange(len(x))[rows], Rng(seed, ids=ids), clean))
+
+
+# --- what is certified ----------------------------------------------------------------------------
+
+
+def test_votes_of_a_linear_encoder_have_the_radius_of_a_half_space(weight, x) -> None:
+    """ρ⁺ > ρ⁻ is (z⁺ - z⁻) · W x' > 0: R is the distance of x⁺ from that plane, if no bound is too high."""
+    encoder, certificate = linear(weight), PairProbability(20_000, 8, temperature=0.0, precision=0.0)
+    found = results(observe(encoder, x, Smoothed(0.1, (certificate,))), certificate)
+    z = unit(encoder(x).double())
+    normal = (z[:, None] - z[found["negatives"]]) @ weight.double()
+    truth = (normal @ x.flatten(1).double()[..., None])[..., 0] / normal.norm(dim=-1)
+    assert (found["radius"] <= truth.clamp_min(0)).all()  # 72 statements at .999 each
+    near = truth < 0.25  # beyond 2½ σ twenty thousand draws see no failures
+    assert near.sum() > 10
+    torch.testing.assert_close(found["radius"][near], truth[near], rtol=0, atol=0.02)
+
+
+def test_a_head_on_a_linear_encoder_has_the_radius_of_its_border(weight, x) -> None:
+    encoder = linear(weight)
+    bias = torch.tensor([0.1, -0.1])
+    head = Head(torch.randn(2, 5, generator=torch.Generator().manual_seed(2)), bias, torch.tensor([3, 7]))
+    clean = encoder(x).detach()
+    random = torch.Generator().manual_seed(3)
+    certificate = Classifier(200, 5000)
+    for i in range(IMAGES):
+        sampling = certificate.sample(Anchor(0.3, i, clean, Rng(0, ids=(IDS[i],)), head))
+        want = next(sampling)
+        try:
+            while True:
+                noisy = x[i] + 0.3 * torch.randn(want, *SHAPE, generator=random)
+                want = sampling.send(encoder(noisy).detach())
+        except StopIteration as done:
+            seen = {name: value[None] for name, value in done.value.items()}
+        found = certificate.conclude(seen, 0.3)
+        logit = (head.weights @ clean[i] + bias).double()
+        normal = ((head.weights[0] - head.weights[1]) @ weight).norm()
+        border = float((logit[0] - logit[1]).abs() / normal)
+        if found["vote"].item() == (3 if logit[0] > logit[1] else 7):
+            assert 0.8 * min(border, 0.8) - 0.05 < float(found["radius"]) <= border
+        else:  # the first draws may mislead near the border, but then nothing is certified
+            assert border < 0.05
+            assert found["abstained"].item() == 1
+
+
+def test_center_smoothing_bounds_a_linear_encoder(weight, x) -> None:
+    """The smoothed linear encoder moves by at most ε_in σ_max(W); unit vectors of draws move along."""
+    encoder, certificate = linear(weight), Center(0.1, 2000, 3000)
+    turned = dataclasses.replace(certificate, normalised=True)
+    seen = observe(encoder, x, Smoothed(0.2, (certificate, turned)))
+    found = results(seen, certificate)
+    moved = 0.1 * float(torch.linalg.matrix_norm(weight, 2))
+    kept = found["abstained"] == 0
+    assert kept.any()
+    assert (found["radius"][kept] >= moved).all()
+    assert found["radius"][~kept].isnan().all()
+    angles = results(seen, turned)["radius"]
+    assert (angles[~angles.isnan()] <= 6).all()  # three times the diameter of the sphere
+    noise = 3 * 0.2 * weight.norm()  # R is about the median length of W z
+    assert (found["radius"][kept] < 2 * noise).all()
+
+
+def test_center_check_number() -> None:
+    assert Center(0.25, distances=10_000).quantile(0.25) == pytest.approx(0.8861, abs=5e-5)
+
+
+@pytest.mark.parametrize("draws", [1, 1000, 1198])
+def test_center_refuses_what_always_abstains(draws) -> None:
+    with pytest.raises(HoldfastError, match="take 1199 or more"):
+        Center(draws=draws)
+    assert Center(draws=1199).budget == 2 * 1199 + 10_000
+
+
+def test_center_refuses_a_radius_that_is_too_large_for_sigma() -> None:
+    with pytest.raises(HoldfastError, match="take distances=") as told:
+        Smoothed(0.1, (Center(0.15, distances=500),))
+    enough = int(str(told.value).split("distances=")[1].split(",")[0])
+    Smoothed(0.1, (Center(0.15, distances=enough),))
+    with pytest.raises(HoldfastError, match="always abstains"):
+        Smoothed(0.1, (Center(0.15, distances=enough - 1),))
+    with pytest.raises(HoldfastError, match="take a smaller radius"):
+        Smoothed(0.1, (Center(1.0),))
+
+
+def test_a_twin_is_never_certified_and_does_not_hold_up_the_others(weight, x) -> None:
+    x[4] = x[0]
+    for temperature in (0.0, 0.1):
+        certificate = PairProbability(2000, IMAGES - 1, temperature)
+        found = results(observe(linear(weight), x, Smoothed(0.02, (certificate,))), certificate)
+        twin = found["negatives"][0] == 4
+        assert found["mean"][0, twin].item() == 0.5
+        assert found["radius"][0, twin].item() == 0
+        assert (found["radius"][0, ~twin] > 0).all()
+        assert found["draws"][0] < 1500
+
+
+def test_a_zero_representation_is_nobody_and_certifies_nothing(x) -> None:
+    encoder = linear(torch.zeros(5, 12))
+    certificates = (PairProbability(300, 4), PairProbability(300, 4, temperature=0.0), Classifier(10, 50))
+    seen = observe(encoder, x, Smoothed(0.1, certificates))
+    for certificate in certificates[:2]:
+        found = results(seen, certificate)
+        assert (found["mean"] == 0.5).all()
+        assert (found["radius"] == 0).all()
+    assert torch.equal(results(seen, certificates[2])["vote"], torch.arange(IMAGES))  # ties go to the image itself
+
+
+def test_the_papers_convention_is_the_plain_mean(weight, x) -> None:
+    encoder, certificate = linear(weight), PairProbability(256, 4, convention="paper")
+    found = results(observe(encoder, x, Smoothed(0.1, (certificate,))), certificate)
+    noisy = next(Gaussian(0.1).draws(x[2], Rng(0, ids=("c",)), block_size(x)))[:256]
+    with torch.no_grad():
+        clean, reps = unit(encoder(x)), unit(encoder(noisy))
+    own, other = reps @ clean[2], reps @ clean[found["negatives"][2]].T
+    plain = (1 / (1 + ((other - own[:, None]) / 0.1).exp())).double().mean(0)
+    torch.testing.assert_close(found["mean"][2], plain, rtol=1e-5, atol=1e-7)
+    expected = 0.1 * torch.special.ndtri(plain).clamp_min(0)
+    torch.testing.assert_close(found["radius"][2], expected, rtol=1e-4, atol=1e-6)
+    assert (found["draws"] == 256).all()
+    sound = PairProbability(256, 4)
+    assert (results(observe(encoder, x, Smoothed(0.1, (sound,))), sound)["radius"] <= found["radius"]).all()
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor], rows=slice(None)) -> None:
+    for name in b:
+        torch.testing.assert_close(a[name][rows], b[name], rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+def test_results_depend_on_neither_shard_nor_order_nor_company(weight, x) -> None:
+    encoder = linear(weight)
+    whole = observe(encoder, x, Smoothed(0.1, SMALL))
+    for rows in (slice(0, 4), slice(4, 9), slice(6, 7)):
+        same(whole, observe(encoder, x, Smoothed(0.1, SMALL), rows), rows)
+    for certificate in SMALL:
+        alone = Smoothed(0.1, (certificate,))
+        same(whole, observe(encoder, x, alone))
+        assert encoder.passes.total <= alone.passes.total * IMAGES
+    other = observe(encoder, x, Smoothed(0.1, SMALL), seed=1)
+    assert not torch.equal(other[f"{SMALL[0]}.lower"], whole[f"{SMALL[0]}.lower"])
+    order = torch.tensor([3, 0, 8])
+    shard = Shard(encoder, x[order], order, Rng(0, ids=("d", "a", "i")), encoder(x).detach())
+    same(whole, Smoothed(0.1, SMALL).run(shard), order)
+
+
+def test_certificates_of_one_sigma_share_one_stream(weight, x) -> None:
+    parts = [Smoothed(0.1, (certificate,)) for certificate in SMALL]
+    assert len({part.key() for part in parts}) == 1
+    assert Smoothed(0.2, SMALL).key() != parts[0].key()
+    joined = parts[0]
+    for part in parts:
+        joined = joined.join(part)
+    assert joined == Smoothed(0.1, SMALL)
+    assert joined.passes == Passes(forward=1100)
+    encoder = linear(weight)
+    observe(encoder, x, joined)
+    assert 0 < encoder.passes.forward <= 1100 * IMAGES
+    assert Smoothed(0.1, SMALL, 3).join(Smoothed(0.1, SMALL, 5)).first == 5
+    assert Smoothed(0.1, SMALL, 3).join(Smoothed(0.1, SMALL)).first is None
+
+
+def test_drawing_stops_when_everything_is_settled(weight, x) -> None:
+    """Little noise: every vote agrees, so a few draws tell all that a coarse radius needs; else all are drawn."""
+    encoder = linear(weight)
+    for certificate, early in (
+        (PairProbability(5000, 4, precision=1.5), True),
+        (PairProbability(1000, 4, precision=0), False),
+    ):
+        found = results(observe(encoder, x, Smoothed(0.1, (certificate,))), certificate)
+        assert encoder.passes.forward == int(found["draws"].sum())
+        assert bool((found["draws"] < certificate.draws).all()) == early
+
+
+def test_noise_is_gaussian_and_not_clamped() -> None:
+    x = torch.rand(3, 5, 5, generator=torch.Generator().manual_seed(0))
+    stream = Gaussian(0.5).draws(x, Rng(0, ids=("a",)), 4000)
+    first, second = next(stream).clone(), next(stream).clone()
+    for block in (first, second):
+        z = (block - x) / 0.5
+        assert z.mean().abs() < 5 / math.sqrt(z.numel())
+        assert float(z.square().mean()) == pytest.approx(1, abs=0.02)
+        assert float((z.abs() < 1).double().mean()) == pytest.approx(0.6827, abs=0.01)
+        correlation = torch.corrcoef(z.flatten(1).T) - torch.eye(75)
+        assert correlation.abs().max() < 0.1
+        assert block.min() < 0
+        assert block.max() > 1
+    assert abs(float(((first - x) * (second - x)).mean())) < 0.01
+    inside = Gaussian(0.5).sample(x[None], Rng(0, ids=("a",)))
+    assert inside.min() >= 0
+    assert inside.max() <= 1
+
+
+def test_the_memory_format_changes_no_number() -> None:
+    x = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
+    last = x[None].contiguous(memory_format=torch.channels_last)[0]
+    usual, other = (next(Gaussian(0.1).draws(image, Rng(0, ids=("a",)), 10)) for image in (x, last))
+    assert torch.equal(usual, other)
+    assert usual.is_contiguous()
+    assert other.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_noise_depends_on_seed_image_and_sigma() -> None:
+    x = torch.zeros(1, 4, 4)
+
+    def draw(sigma: float, seed: int, image: str) -> Tensor:
+        return next(Gaussian(sigma).draws(x, Rng(seed, ids=(image,)), 5)) / sigma
+
+    usual = draw(0.1, 0, "a")
+    assert torch.equal(usual, draw(0.1, 0, "a"))
+    for other in (draw(0.1, 1, "a"), draw(0.1, 0, "b"), draw(0.2, 0, "a")):
+        assert not torch.allclose(usual, other)
+
+
+def test_blocks_fit_the_image() -> None:
+    assert block_size(torch.zeros(1, 1, 8, 8)) == 256
+    assert 8 <= block_size(torch.zeros(1, 3, 224, 224)) < 64
+
+
+def test_negatives_are_others_each_once() -> None:
+    positions = torch.tensor([0, 3, 7])
+    drawn = draw_negatives(Rng(0, ids=("a", "b", "c")), positions, 8, 7)
+    for own, others in zip(positions.tolist(), drawn.tolist(), strict=True):
+        assert sorted([own, *others]) == list(range(8))
+    few = draw_negatives(Rng(0, ids=("b",)), positions[1:2], 8, 2)
+    assert torch.equal(few[0], drawn[1, :2])
+    for count in (0, 8):
+        with pytest.raises(HoldfastError, match="from 1 to 7"):
+            draw_negatives(Rng(0, ids=("a",)), positions[:1], 8, count)
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sigma", [0.0, -0.1, math.nan, math.inf])
+def test_impossible_sigmas_are_refused(sigma) -> None:
+    for make in (Gaussian, Smoothed):
+        with pytest.raises(HoldfastError, match="sigma"):
+            make(sigma)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: PairProbability(draws=5), "can never certify at alpha 0.001; take"),
+        (lambda: PairProbability(draws=0), "at least 1 draw"),
+        (lambda: PairProbability(negatives=0), "at least 1 draw"),
+        (lambda: PairProbability(temperature=-1.0), "temperature"),
+        (lambda: PairProbability(alpha=0.0), "alpha"),
+        (lambda: PairProbability(convention="rough"), "'sound' or 'paper'"),
+        (lambda: PairProbability(convention="paper", temperature=0.0), "infinite radius"),
+        (lambda: Classifier(draws=9), "take 10 or more"),
+        (lambda: Classifier(draws=10, bound="betting"), "can never certify"),
+        (lambda: Classifier(selection=0), "selection"),
+        (lambda: Classifier(bound="hoeffding"), "'clopper_pearson' or 'betting'"),
+        (lambda: Classifier(alpha=math.nan), "alpha"),
+        (lambda: Center(radius=0.0), "positive radius"),
+        (lambda: Center(slack=0.5), "slack"),
+        (lambda: Center(distances=0), "at least 1"),
+        (lambda: Center(alpha_centre=1.0), "alpha_centre"),
+        (lambda: Smoothed(first=0), "at least 1 image"),
+    ],
+)
+def test_bad_parameters_are_refused(make, words) -> None:
+    with pytest.raises(HoldfastError, match=words):
+        make()
+
+
+def test_a_paper_estimate_may_have_few_draws() -> None:
+    assert PairProbability(draws=5, convention="paper").budget == 5
+
+
+def test_nan_under_noise_is_an_error(x) -> None:
+    class Root(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.flatten(1).sqrt()  # of a negative pixel: NaN
+
+    with pytest.raises(HoldfastError, match=r"noisy image is NaN .* pixels outside"):
+        observe(Encoder(Root(), mean=0, std=1), x, Smoothed(0.5, (PairProbability(300, 4),)))

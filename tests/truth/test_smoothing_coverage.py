@@ -1,0 +1,171 @@
+"""Each sampled certificate fails no more often than it says, over 1,000 repetitions on problems with known truth.
+
+Representations are drawn as a linear encoder would give them, f(x + σz) = W (x + σz): Gaussian with known moments.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+from torch import Tensor
+
+from holdfast.core import Rng
+from holdfast.divergences import unit
+from holdfast.smoothing._certificate import Anchor, Certificate
+from holdfast.smoothing.center import Center, _centre
+from holdfast.smoothing.classifier import Classifier
+from holdfast.smoothing.pair_probability import PairProbability
+
+RUNS, ALPHA, SIGMA, BLOCK = 1000, 0.05, 0.5, 50
+
+
+def at_most(failures: int, alpha: float, runs: int = RUNS) -> None:
+    """Fail where so many failures would be a 1 in 1,000 accident at a failure rate of alpha."""
+    assert stats.binomtest(failures, runs, alpha, alternative="greater").pvalue > 1e-3, f"{failures} of {runs}"
+
+
+def certify(certificate: Certificate, anchor: Anchor, draw) -> dict[str, Tensor]:
+    """Certify one image, block by block."""
+    sampling = certificate.sample(anchor)
+    want = next(sampling)
+    while True:
+        try:
+            want = sampling.send(draw(min(want, BLOCK)))
+        except StopIteration as done:
+            return done.value
+
+
+def repeat(certificate: Certificate, anchor: Anchor, draw, runs: int = RUNS) -> dict[str, Tensor]:
+    """Certify the same image with fresh draws, many times."""
+    seen = [certify(certificate, anchor, draw) for _ in range(runs)]
+    return certificate.conclude({name: torch.stack([s[name] for s in seen]) for name in seen[0]}, anchor.sigma)
+
+
+def plane(clean: list[list[float]], seed: int = 0):
+    """An encoder that is the identity on two pixels: x at clean[0], and draws of it under noise."""
+    points = torch.tensor(clean)
+    generator = torch.Generator().manual_seed(seed)
+    anchor = Anchor(SIGMA, 0, points, Rng(0, ids=("x",)))
+    return anchor, lambda n: points[0] + SIGMA * torch.randn(n, points.shape[1], generator=generator)
+
+
+def expectation(anchor: Anchor, other: int, temperature: float) -> float:
+    """E p(x + σz) on the plane by Gauss-Hermite quadrature; by the closed form of a half-plane for votes."""
+    apart = (unit(anchor.clean[0].double()) - unit(anchor.clean[other].double())).numpy()
+    x = anchor.clean[0].double().numpy()
+    if temperature == 0:
+        return float(special.ndtr(apart @ x / (SIGMA * np.linalg.norm(apart))))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    grid = np.stack(np.meshgrid(nodes, nodes), -1).reshape(-1, 2)
+    mass = np.outer(weights, weights).ravel() / (2 * math.pi)
+    z = x + SIGMA * grid
+    margin = (z / np.linalg.norm(z, axis=1, keepdims=True)) @ apart
+    return float(mass @ special.expit(margin / temperature))
+
+
+@pytest.mark.parametrize("precision", [0.0, 1.0], ids=["all draws", "early stopping"])
+@pytest.mark.parametrize("temperature", [0.0, 0.1])
+@pytest.mark.parametrize("other", [[-0.3, 1.0], [0.9, 0.6]], ids=["far", "near"])
+def test_pair_probability(other, temperature, precision) -> None:
+    anchor, draw = plane([[1.2, 0.5], other])
+    truth = expectation(anchor, 1, temperature)
+    certificate = PairProbability(200, 1, temperature, ALPHA, precision=precision)
+    found = repeat(certificate, anchor, draw)
+    at_most(int((found["radius"][:, 0] > SIGMA * float(special.ndtri(truth))).sum()), ALPHA)
+    assert float(found["mean"].mean()) == pytest.approx(truth, abs=0.02)
+    assert (found["radius"] > 0).double().mean() > 0.5 or other[0] == 0.9
+    if precision and other[0] == -0.3:
+        assert found["draws"].double().mean() < 190
+
+
+def test_a_stop_at_the_first_success_does_not_spoil_pair_probability() -> None:
+    """A pair of probability ½: drawing ends as soon as it can be settled, and is settled wrongly by α."""
+    anchor, _ = plane([[1.0, 0.0], [0.9, 0.4]])
+    random = torch.Generator().manual_seed(1)
+    votes = PairProbability(300, 1, 0.0, ALPHA, precision=10.0)  # any certified radius will do
+    side = unit(anchor.clean[0]) - unit(anchor.clean[1])
+
+    def fair(n: int) -> Tensor:
+        return torch.randn(n, 1, generator=random) * side
+
+    found = repeat(votes, anchor, fair)
+    at_most(int((found["radius"] > 0).sum()), ALPHA)
+
+
+def test_all_pairs_together() -> None:
+    """With Bonferroni no pair of an image fails, but for α of the images."""
+    angles = torch.linspace(0.3, 2.8, 4)
+    anchor, draw = plane([[1.0, 0.0], *torch.stack([angles.cos(), angles.sin()], 1).tolist()])
+    certificate = PairProbability(100, 4, 0.0, ALPHA, simultaneous=True, precision=0.0)
+    found = repeat(certificate, anchor, draw)
+    truth = torch.tensor([expectation(anchor, int(other), 0.0) for other in found["negatives"][0]])
+    at_most(int((found["lower"] > truth).any(1).sum()), ALPHA)
+    alone = PairProbability(100, 4, 0.0, ALPHA, precision=0.0)
+    assert (repeat(alone, anchor, draw, 20)["lower"].mean(0) > found["lower"].mean(0)).all()
+
+
+@pytest.mark.parametrize("bound", ["clopper_pearson", "betting"])
+@pytest.mark.parametrize("distance", [0.05, 0.8, 1.5])
+def test_classifier(bound, distance) -> None:
+    """Two instances on a line: x is as far as half their distance from the border, the true radius."""
+    anchor, draw = plane([[0.0, 0.0], [2 * distance, 0.0]])
+    found = repeat(Classifier(20, 200, ALPHA, bound, precision=1.0), anchor, draw)
+    border = distance * torch.where(found["vote"] == 0, 1.0, -1.0)  # the other class never holds at x
+    at_most(int(((found["radius"] > border) & (found["abstained"] == 0)).sum()), ALPHA)
+    assert (found["abstained"] == (found["lower"] < 0.5)).all()
+    if distance > 0.5:
+        assert (found["abstained"] == 0).all()
+        assert float(found["radius"].mean()) > 0.4 * distance
+    if bound == "betting" and distance < 1:
+        assert found["draws"].double().mean() < 200
+
+
+def test_a_centre_covers_what_it_must() -> None:
+    """f(x) = x on a line: the share of draws within R of the centre is known, and short of what is needed by α₂."""
+    certificate = Center(0.2, 400, 200, slack=0.1, alpha_distance=ALPHA)
+    needed = float(special.ndtr(special.ndtri(0.6) + 0.2 / SIGMA))
+    random, failures, accepted = torch.Generator().manual_seed(2), 0, 0
+    anchor = Anchor(SIGMA, 0, torch.zeros(2, 1), Rng(0, ids=("x",)))
+    while accepted < RUNS:
+        stream = SIGMA * torch.randn(1000, 1, generator=random)
+        given = [0]
+
+        def draw(n: int, stream: Tensor = stream, given: list[int] = given) -> Tensor:
+            given[0] += n
+            return stream[given[0] - n : given[0]]
+
+        radius = 3 * float(certify(certificate, anchor, draw)["spread"])
+        if math.isnan(radius):
+            continue
+        accepted += 1
+        centre = float(_centre(stream[:400])[0])
+        reach = radius / 3
+        covered = special.ndtr((centre + reach) / SIGMA) - special.ndtr((centre - reach) / SIGMA)
+        failures += covered < needed
+    at_most(failures, ALPHA, accepted)
+
+
+@pytest.mark.parametrize(("share", "often"), [(0.3999, False), (0.5, True)])
+def test_a_centre_is_accepted_wrongly_at_most_by_alpha(share, often) -> None:
+    """The distance that holds half of the first n draws holds only `share` of what is drawn later."""
+    certificate = Center(0.1, 400, 100, slack=0.1, alpha_centre=ALPHA, alpha_distance=0.3)
+    random, accepted, runs = torch.Generator().manual_seed(3), 0, 300
+    first = torch.special.ndtri((torch.arange(400.0) + 0.5) / 400)[:, None]  # the middle one is nearest to the others
+    reach = float(_centre(first)[1])
+    scale = reach / float(special.ndtri(0.5 + share / 2))
+    anchor = Anchor(SIGMA, 0, torch.zeros(2, 1), Rng(0, ids=("x",)))
+    for _ in range(runs):
+        given = [0]
+
+        def draw(n: int, given: list[int] = given) -> Tensor:
+            given[0] += n
+            fresh = scale * torch.randn(n, 1, generator=random)
+            return first[given[0] - n : given[0]] if given[0] <= len(first) else fresh
+
+        accepted += not math.isnan(float(certify(certificate, anchor, draw)["spread"]))
+    if often:
+        assert accepted > 0.9 * runs
+    else:
+        at_most(accepted, ALPHA, runs)
