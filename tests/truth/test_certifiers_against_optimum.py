@@ -16,8 +16,8 @@ from holdfast.certify._curved import Curved, Relu
 
 CURVES = {"ReLU": Relu(), **{name: value for name, value in vars(_curved).items() if isinstance(value, Curved)}}
 
-TOLERANCE = 1e-6
-"""Share of the size of the numbers that a margin adds."""
+CERTIFIED, SEARCHED = 1e-9, 1e-6
+"""Shares of the size of the numbers that a margin adds; attacks leave the ball by their rounding in float32."""
 
 CERTIFIERS = registry.names("certify")
 PIECEWISE_LINEAR = [*RELU_NETWORKS, *OTHER_PIECEWISE_LINEAR]
@@ -30,20 +30,21 @@ def cases(names: list[str], fast: int, slow: int = 8) -> list:
     return [*first, *(pytest.param(*case, marks=pytest.mark.slow) for case in rest)]
 
 
-def all_below(values: Tensor, limit: Tensor, scale: Tensor, what: str) -> None:
-    over = (values - limit) / scale
-    assert float(over.max()) <= TOLERANCE, f"{what}: {int((over > TOLERANCE).sum())} of {over.numel()} by {over.max()}"
+def all_below(values: Tensor, limit: Tensor, scale: Tensor, tolerance: float, what: str) -> None:
+    over = ((values - limit) / scale).flatten().tolist()
+    false = [value for value in over if not value <= tolerance]
+    assert not false, f"{what}: {len(false)} of {len(over)} by {max(over)}"
 
 
 def certificate_optimum_attack(name: str, norm: str, seed: int) -> None:
     problem = solved(name, norm, seed)
     setting, scale = problem.setting, problem.setting.scale
     attack = setting.attacked()
-    all_below(problem.reached, attack, scale, "the optimum above an attack")
-    all_below(problem.bound, problem.reached, scale, "the program above its optimum")
+    all_below(problem.reached, attack, scale, SEARCHED, "the optimum above an attack")
+    all_below(problem.bound, problem.reached, scale, SEARCHED, "the program above its optimum")
     for certifier in CERTIFIERS:
         bound = setting.certified(registry.find("certify", certifier)())
-        all_below(bound.lower, problem.reached, scale, f"{certifier} above the optimum")
+        all_below(bound.lower, problem.reached, scale, CERTIFIED, f"{certifier} above the optimum")
         assert bool((bound.slack >= 0).all())
 
 
@@ -71,7 +72,7 @@ def test_no_image_beats_a_certificate_on_smooth_networks(name: str, seed: int, n
     least = torch.minimum(setting.sampled(5000), setting.attacked(steps=40))
     for certifier in CERTIFIERS:
         bound = setting.certified(registry.find("certify", certifier)())
-        all_below(bound.lower, least, setting.scale, f"{certifier} above an image")
+        all_below(bound.lower, least, setting.scale, SEARCHED, f"{certifier} above an image")
 
 
 def grid(low: Tensor, high: Tensor, points: int) -> Tensor:

@@ -50,7 +50,7 @@ class Propagation(Certifier):
 def prepare(
     encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None
 ) -> tuple[Network, Region, Margin]:
-    """Return the network (in the encoder's precision), and region and margin in float64.
+    """Return network, region and margin in float64.
 
     Raises:
         HoldfastError: images outside [0, 1] or NaN, radii that are negative, margins that do not fit, margins with a

@@ -123,14 +123,14 @@ class _Search:
         probes = torch.tensor(sorted(set(radii)), dtype=torch.float64)
         if not len(probes):
             return
-        dtype = torch.float64 if exact else self._network.dtype
+        network = self._network.double if exact else self._network.single
+        dtype = network.dtype
         larger = [key for key in self._known if key[0] == dtype and key[1] >= float(probes[-1])]
         if exact and not larger and len(probes) > 1:
             self._probe([float(probes[-1])], exact)
             self._probe(probes[:-1].tolist(), exact)
             return
         self.probes += len(probes)
-        network = self._network.double if exact else self._network
         x = self._region.x.to(dtype).expand(len(probes), -1, -1, -1)
         margin = Margin(self._margin.weights.to(dtype), self._margin.bias.to(dtype))
         known = self._known[min(larger, key=lambda key: key[1])] if larger else None

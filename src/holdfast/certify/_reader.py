@@ -121,7 +121,7 @@ class Reader:
     def constant_of(self, value: Tensor | float) -> Tensor:
         """Return something that does not depend on the image, in the shape of this node's value."""
         shape = self.shape()
-        tensor = torch.as_tensor(value, dtype=torch.get_default_dtype())
+        tensor = torch.as_tensor(value, dtype=torch.float64)
         tensor = tensor.to(self.at.meta["val"].dtype).expand(EXAMPLES, *shape)  # type: ignore[union-attr]
         if not torch.equal(tensor[0], tensor[1]):
             raise self.refuse("a constant that differs between the images of a batch")

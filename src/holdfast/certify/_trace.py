@@ -1,5 +1,6 @@
 """From an encoder to the network that bound propagation sees, by torch.export."""
 
+import copy
 import warnings
 from weakref import WeakKeyDictionary
 
@@ -17,7 +18,9 @@ _known: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor]
 
 
 def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
-    """Return the encoder's network for images of this shape; traced once for as long as its weights stay.
+    """Return the encoder's network for images of this shape in float64; traced once for as long as its weights stay.
+
+    Normalisation and BatchNorm are folded into weights in float64 too: folded in float32, another network is bounded.
 
     Raises:
         NotCertified: a network that cannot be exported, holds an operation that cannot be bounded (the error names
@@ -30,8 +33,9 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
-    network = Operations(_export(encoder, shape), encoder.name).network()
-    _compare(encoder, network, shape)
+    pixels = _Pixels(copy.deepcopy(encoder).double())
+    network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
+    _compare(pixels, network, encoder.name, shape)
     known[shape] = ({name: t.detach().clone() for name, t in state.items()}, network)
     return network
 
@@ -60,25 +64,25 @@ class _Pixels(nn.Module):
         return self.module(x if self.identity else (x - self.mean) / self.std)
 
 
-def _export(encoder: Encoder, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
-    example = torch.full((EXAMPLES, *shape), 0.5, device=encoder._mean.device, dtype=encoder._mean.dtype)
+def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
+    example = torch.full((EXAMPLES, *shape), 0.5).to(pixels.mean)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return torch.export.export(_Pixels(encoder), (example,), strict=False)
+            return torch.export.export(pixels, (example,), strict=False)
     except Exception as error:  # whatever a foreign network raises
         raise NotCertified(
-            f"not certified: encoder {encoder.name!r} cannot be traced by torch.export: {first_line(error)}; "
+            f"not certified: encoder {name!r} cannot be traced by torch.export: {first_line(error)}; "
             "a forward pass without branches on the values of tensors can"
         ) from error
 
 
-def _compare(encoder: Encoder, network: Network, shape: tuple[int, ...]) -> None:
+def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...]) -> None:
     """Refuse a network that does not compute what the encoder computes."""
-    x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)).to(encoder._mean)
+    x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)).to(pixels.mean)
     with torch.no_grad():
-        theirs, ours = _Pixels(encoder)(x), network(x)
+        theirs, ours = pixels(x), network(x)
     if network.normalised is not None:
         ours = F.normalize(ours)
-    if theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=1e-3, atol=1e-4 * float(theirs.abs().max())):
-        raise NotCertified(f"not certified: the traced network of encoder {encoder.name!r} computes something else")
+    if theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=1e-9, atol=1e-9 * float(theirs.abs().max())):
+        raise NotCertified(f"not certified: the traced network of encoder {name!r} computes something else")
