@@ -1,6 +1,6 @@
 """The best relaxation: slopes below ReLUs (α-CROWN) and prices of splits (β-CROWN) found by gradient ascent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 import torch
@@ -55,7 +55,8 @@ class Problem:
         region: where the image may be.
         ranges: of the inputs of curved nodes.
         lines: of curved nodes.
-        signs: of split ReLUs: +1 where z >= 0 is assumed, -1 where z <= 0, 0 elsewhere, [B, 1, *shape].
+        signs: of split ReLUs: positive where z >= 0 is assumed, negative where z <= 0, 0 elsewhere, [B, 1, *shape];
+            their size is the unit of the prices.
     """
 
     network: Network
@@ -79,11 +80,18 @@ class Problem:
             {k: sign.to(kind) for k, sign in self.signs.items()},
         )
 
-    def bound(self, relaxation: Relaxation) -> Tensor:
-        """Return lower bounds [B, R]; slopes that are missing are entered as they are usual."""
-        prices = {k: -self.signs[k] * price for k, price in relaxation.prices.items()}
+    def bound(self, relaxation: Relaxation, trail: MutableMapping[int, Tensor] | None = None) -> Tensor:
+        """Return lower bounds [B, R]; slopes that are missing are entered as they are usual; see `backward`."""
         return backward(
-            self.network, self.start, self.form, self.region, self.ranges, self.lines, relaxation.slopes, prices
+            self.network,
+            self.start,
+            self.form,
+            self.region,
+            self.ranges,
+            self.lines,
+            relaxation.slopes,
+            {k: -self.signs[k] * price for k, price in relaxation.prices.items()},
+            trail=trail,
         )
 
 

@@ -84,6 +84,7 @@ def backward(
     slopes: MutableMapping[int, Tensor] | None = None,
     prices: Mapping[int, Tensor] | None = None,
     stop: bool = False,
+    trail: MutableMapping[int, Tensor] | None = None,
 ) -> Tensor:
     """Return lower bounds of linear forms on a node over the region, [B, R].
 
@@ -100,6 +101,7 @@ def backward(
         slopes: α-CROWN: the slope below each ReLU whose sign is open, for each row; those that are missing are
             entered as they are usual.
         prices: β-CROWN: what is added to the coefficients of each curved node's input, [B, R, *shape].
+        trail: receives the coefficients of dense forms on the image and on the outputs of curved nodes.
         stop: end at the first curved nodes, at their ranges (interval arithmetic, the last layers joined).
 
     Source: Zhang et al. (2018), CROWN, Theorem 3.2; Wang et al. (2021), β-CROWN, Theorem 3.1.
@@ -112,6 +114,8 @@ def backward(
             continue
         node = network.nodes[index]
         operation = node.operation
+        if trail is not None and not isinstance(operation, Affine) and isinstance(here, Dense):
+            trail[index] = here.coefs
         if operation is None:
             return total + region.least(here)
         if isinstance(operation, Affine):

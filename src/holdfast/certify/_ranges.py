@@ -94,6 +94,8 @@ def _units(
     """
     kind = {"dtype": like.dtype, "device": like.device}
     places = (torch.ones(shape, device=like.device) if matters is None else matters).nonzero()
+    if not len(places):
+        return
     if len(shape) == 3 and 2 * len(places) > torch.Size(shape).numel():
         channels, _, width = shape
         eye = torch.eye(channels, **kind)

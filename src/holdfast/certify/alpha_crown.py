@@ -49,8 +49,7 @@ class AlphaCrown(Propagation):
             ranges = ranges_inside(network, here, known, Ascent(self.inside, 0.5, 0.8))
             problem = Problem(network, *start(network, rows), here, ranges, standard_lines(network, ranges))
             results.append((best_bound(problem, Ascent(self.steps))[0] + rows.bias, ranges))
-        ranges = {k: _joined([found[k] for _, found in results]) for k in results[0][1]}
-        return torch.cat([bound for bound, _ in results]), ranges
+        return torch.cat([bound for bound, _ in results]), joined([found for _, found in results])
 
 
 def best_bound(problem: Problem, ascent: Ascent) -> tuple[Tensor, Relaxation]:
@@ -60,5 +59,7 @@ def best_bound(problem: Problem, ascent: Ascent) -> tuple[Tensor, Relaxation]:
         return problem.bound(relaxation), relaxation
 
 
-def _joined(parts: list[Box]) -> Box:
-    return torch.cat([low for low, _ in parts]), torch.cat([high for _, high in parts])
+def joined(found: list[dict[int, Box]]) -> dict[int, Box]:
+    """Return the ranges of single images as those of a batch."""
+    ends = {k: list(zip(*(ranges[k] for ranges in found), strict=True)) for k in found[0]}
+    return {k: (torch.cat(low), torch.cat(high)) for k, (low, high) in ends.items()}
