@@ -142,9 +142,10 @@ class _Search:
         if exact:
             proved = torch.where(bounds > 0, probes[:, None], 0.0).amax(0)
             self._proved = torch.maximum(self._proved, proved)
-        order = torch.cat([self._radii, probes]).argsort(stable=True)
-        self._radii = torch.cat([self._radii, probes])[order]
-        self._bounds = torch.cat([self._bounds, bounds])[order]
+        stale = torch.isin(self._radii, probes)  # where float32 and float64 disagree, the later probe counts
+        order = torch.cat([self._radii[~stale], probes]).argsort(stable=True)
+        self._radii = torch.cat([self._radii[~stale], probes])[order]
+        self._bounds = torch.cat([self._bounds[~stale], bounds])[order]
 
 
 SETTLED = 32
