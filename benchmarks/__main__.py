@@ -1,12 +1,12 @@
 """All benchmarks in one table: python -m benchmarks [--json]."""
 
-from benchmarks import attack_step, pair_memory, sharing
+from benchmarks import attack_step, pair_memory, sampling, sharing
 from benchmarks.result import Result, report
 
 
 def measure() -> list[Result]:
     """Run every benchmark."""
-    return [*sharing.measure(), *attack_step.measure(), *pair_memory.measure()]
+    return [*sharing.measure(), *attack_step.measure(), *pair_memory.measure(), *sampling.measure()]
 
 
 if __name__ == "__main__":
