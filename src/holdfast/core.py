@@ -83,6 +83,8 @@ class Shard:
         rng: random numbers bound to the ids of these images.
         clean: clean representations of the *whole* population [N, D], once they are known.
         others: gives images of the population by their positions; None where they cannot be had.
+        labels: the class of every image of the population, [N]; None where the source does not know them all.
+        head: gives the linear head that a probe trains on images that are not attacked; None without labels.
     """
 
     encoder: Encoder
@@ -91,6 +93,8 @@ class Shard:
     rng: Rng
     clean: Tensor | None
     others: Callable[[Positions], Images] | None = None
+    labels: Int[Tensor, "population"] | None = None
+    head: Callable[[Probe], Head] | None = None
 
 
 class Observation(ABC):

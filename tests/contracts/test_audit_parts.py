@@ -21,6 +21,7 @@ from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.smoothing.center import Center
 from holdfast.smoothing.classifier import Classifier
 from holdfast.smoothing.pair_probability import PairProbability
+from holdfast.threats.linf import Linf
 
 IMAGES, ATTACKED = 30, 14
 ATTACK = {"attack": Pgd(4), "readouts": (2, 4)}
@@ -30,8 +31,15 @@ SMALL = {
     "smoothed_radius": {"certificate": PairProbability(draws=600)},
     "smoothed_accuracy": {"certificate": Classifier(draws=300), "sigma": 0.1},
     "center_smoothing": {"certificate": Center(0.02, draws=800, distances=500, slack=0.1), "sigma": 0.1},
+    "certified_radius": {"negatives": 3, "steps": 10, "tolerance": 1e-3},
+    "instance_accuracy": {"negatives": 3, "attack": Apgd(4), "ball": Linf(0.02)},
+    "tightness": {"negatives": 3, "attack": Apgd(4), "ball": Linf(0.02)},
+    "certified_breakaway_risk": {"attack": Apgd(4), "ball": Linf(0.02)},
+    "certified_nearest_neighbour_accuracy": {"attack": Apgd(4), "ball": Linf(0.02)},
+    "certified_overlap_risk": {"attack": Apgd(4), "ball": Linf(0.02)},
+    "certified_drift": {"attack": Apgd(4), "ball": Linf(0.02)},
 }
-"""Parameters that make measures cheap, of those that do not read an attack."""
+"""Parameters that make measures cheap, of those that are not read out along an attack."""
 
 
 def attacks(name: str) -> bool:
@@ -85,15 +93,23 @@ def test_nothing_failed_and_passes_are_as_predicted(run) -> None:
     _, record = run
     (entry,) = record["encoders"]
     assert record["failures"] == []
-    saved = 0
+    saved = probed = 0
     for observation in entry["observations"]:
         if observation["part"]["name"] == "smoothed":  # drawing may end early
             saved += observation["predicted"]["forward"] - observation["passes"]["forward"]
             assert 0 < observation["passes"]["forward"] <= observation["predicted"]["forward"]
+        elif observation["part"]["name"] == "radii":  # the search decides
+            probed += observation["passes"]["bounds"] - observation["predicted"]["bounds"]
+            assert observation["passes"]["bounds"] > 0
         else:
             assert observation["passes"] == observation["predicted"], observation["title"]
     passes = entry["passes"]
-    assert {"forward": passes["forward"] + saved, "backward": passes["backward"]} == passes["predicted"]
+    expected = {
+        "forward": passes["forward"] + saved,
+        "backward": passes["backward"],
+        "bounds": passes["bounds"] - probed,
+    }
+    assert expected == passes["predicted"]
     assert passes["alone"]["forward"] > passes["measures"]["forward"]
 
 

@@ -95,6 +95,6 @@ class _Best:
             low, high = torch.where(broken, low, middle), torch.where(broken, middle, high)
 
 
-def passes(steps: int) -> Passes:
-    """Return what `minimal_radius` costs for one image, with an image that is known to break."""
-    return Passes(forward=steps + 2 + 2 * HALVINGS, backward=steps)
+def passes(steps: int, known: bool) -> Passes:
+    """Return what `minimal_radius` costs for one image, with or without an image that is known to break."""
+    return Passes(forward=steps + 1 + HALVINGS + (1 + HALVINGS) * known, backward=steps)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from holdfast import registry
 from holdfast.audit.store import Store, digest
-from holdfast.core import Encoder, Images, Observation, Passes, Positions, Rng, Shard
+from holdfast.core import Encoder, Head, Images, Observation, Passes, Positions, Probe, Rng, Shard
 from holdfast.data import ImageSet
+from holdfast.measures._probe import head_of
 from holdfast.observations.clean import Clean
 
 LAYOUT = 2
@@ -71,6 +72,7 @@ class AuditSubject:
         self.encoder.to(memory_format=self._format)  # pyright: ignore[reportCallIssue] torch has no stub for it
         self._seen: dict[Observation, dict[str, Tensor]] = {}
         self.costs: dict[Observation, Cost] = {}
+        self._heads: dict[Probe, Head] = {}
         self._fresh: bool | None = None  # whether stored shards are to be made anew; decided at the first one
         self._identity = [
             LAYOUT,
@@ -115,7 +117,8 @@ class AuditSubject:
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
         total = observation.images(len(self.images), self.attacked)
-        folder = f"cache/{digest([self._identity, registry.spec(observation)])}"
+        read = [self.images.labels_fingerprint] if getattr(observation, "probe", None) is not None else []
+        folder = f"cache/{digest([self._identity, registry.spec(observation), *read])}"
         shards: list[dict[str, Tensor]] = []
         passes, seconds, stored = Passes(), 0.0, 0
         for start in range(0, total, self.batch_size):
@@ -175,7 +178,13 @@ class AuditSubject:
         clean = self._seen.get(Clean(), {}).get("reps")
         positions = torch.arange(start, stop)
         rng = Rng(self.seed, ids=tuple(self.images.ids[start:stop]))
-        return Shard(self.encoder, self.batch(start, stop), positions, rng, clean, self._images_at)
+        x, head = self.batch(start, stop), None if self.labels is None else self._head
+        return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head)
+
+    def _head(self, probe: Probe) -> Head:
+        if probe not in self._heads:
+            self._heads[probe] = head_of(self, probe)
+        return self._heads[probe]
 
     def _images_at(self, positions: Positions) -> Images:
         return torch.cat([self.batch(position, position + 1) for position in positions.tolist()])

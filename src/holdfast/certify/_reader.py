@@ -17,6 +17,10 @@ EXAMPLES = 2
 """Images in the example batch; any number but 1, which torch.export treats specially."""
 
 
+class Value(int):
+    """The number of a node; a type of its own, because whole numbers are constants of the graph too."""
+
+
 class Reader:
     """Builds nodes from an exported graph; values that do not depend on the image are computed at once."""
 
@@ -95,9 +99,9 @@ class Reader:
             folded = _folded(previous.operation, operation)
             if folded is not None:
                 self.nodes.append(Node(folded, previous.inputs, shape, previous.name))
-                return len(self.nodes) - 1
+                return Value(len(self.nodes) - 1)
         self.nodes.append(Node(operation, inputs, shape, self.where()))
-        return len(self.nodes) - 1
+        return Value(len(self.nodes) - 1)
 
     def _alone(self, index: int) -> bool:
         """Whether a value has one reader."""
@@ -128,7 +132,7 @@ class Reader:
         return tensor[0]
 
     def depends(self, *values: Any) -> list[bool]:
-        return [isinstance(value, int) and not isinstance(value, bool) for value in values]
+        return [isinstance(value, Value) for value in values]
 
     def route(self, x: int, function: Callable[[Tensor], Tensor]) -> int:
         inner = self.nodes[x].shape

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -12,6 +11,7 @@ from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.divergences import divergence as find_divergence
+from holdfast.measures._worst import trajectories, worst
 from holdfast.objectives.targeted import Targeted
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.attacked import Attacked
@@ -76,9 +76,7 @@ class AttackMeasure(Measure):
     @property
     def trajectories(self) -> tuple[Attacked, ...]:
         """The trajectories that this measure reads: one, or one for each member of an ensemble."""
-        if isinstance(self.attack, Ensemble):
-            return tuple(Attacked(member, self.ball, self.objective) for member in self.attack.members)
-        return (Attacked(self.attack, self.ball, self.objective, self.steps),)
+        return trajectories(self.attack, self.ball, self.objective, self.steps)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and the trajectories."""
@@ -116,15 +114,5 @@ class AttackMeasure(Measure):
     def reps(
         self, subject: Subject
     ) -> tuple[Float[Tensor, "population dim"], dict[int, Float[Tensor, "attacked dim"]]]:
-        """Return the clean representations and the attacked ones at every read-out, in float64.
-
-        For an ensemble those of each image's strongest member: the one with the largest final objective.
-        """
-        clean = subject.read(Clean())["reps"].double()
-        if not isinstance(self.attack, Ensemble):
-            seen = subject.read(self.trajectories[0])
-            return clean, {step: seen[f"reps@{step}"].double() for step in self.steps}
-        members = [(part.attack.steps, subject.read(part)) for part in self.trajectories]
-        strongest = torch.stack([seen["values"][:, steps] for steps, seen in members]).argmax(0)
-        reps = torch.stack([seen[f"reps@{steps}"] for steps, seen in members])
-        return clean, {self.attack.steps: reps[strongest, torch.arange(len(strongest))].double()}
+        """Return the clean representations and the attacked ones at every read-out, in float64; see `worst`."""
+        return subject.read(Clean())["reps"].double(), worst(subject, self.attack, self.trajectories)

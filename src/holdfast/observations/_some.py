@@ -3,14 +3,32 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Images, Margin, Observation, Shard
-from holdfast.margins import between
+from holdfast.core import (
+    Encoder,
+    Goal,
+    HoldfastError,
+    Images,
+    Margin,
+    Observation,
+    PerImage,
+    Probe,
+    Reps,
+    Rows,
+    Shard,
+)
+from holdfast.errors import no_labels, unknown
+from holdfast.margins import DIVERGENCES, between
 from holdfast.negatives import draw_negatives
+from holdfast.registry import part_name
+
+ROUNDING = 1e-6
+"""Share of the magnitudes of a sum that float32 representations are taken to be uncertain by."""
 
 VALUES = 2**24
 """Coefficients that the rows of one call of a certifier take in its widest layer, about (128 MiB in float64)."""
@@ -19,7 +37,7 @@ WIDER = 4
 """How many times more values than pixels a layer is taken to have."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Some(Observation):
     """An observation of the first images of an audit.
 
@@ -27,7 +45,7 @@ class Some(Observation):
         first: how many images; None: all that the audit attacks.
     """
 
-    first: int | None = field(default=None, kw_only=True)
+    first: int | None = None
 
     def __post_init__(self) -> None:
         if self.first is not None and self.first < 1:
@@ -60,21 +78,72 @@ def clean_of(shard: Shard) -> Tensor:
     return shard.clean.to(shard.x.device).double()
 
 
-def pair_margins(shard: Shard, negatives: int | None, divergence: str) -> tuple[Margin, Tensor]:
-    """Return the margins of a shard's images against their negatives, and the positions of these, [B, R].
+@dataclass(frozen=True, kw_only=True)
+class SomeMargins(Some):
+    """An observation of margins: of each image against other images, or of its class against the other classes.
 
-    Args:
-        shard: the images x⁺.
-        negatives: how many are drawn for each image; None: the whole population (where the image itself has a margin
-            that is zero everywhere).
-        divergence: see `margins.between`.
+    Attributes:
+        negatives: how many images each is compared with, drawn by the seed; None: the whole population (where the
+            image itself has a margin that is zero everywhere).
+        divergence: "cosine" or "l2", how images are compared; see `margins.between`.
+        probe: a linear head on labels; its margins e_y - e_j instead of those of pairs of images.
     """
-    clean = clean_of(shard)
-    if negatives is None:
-        others = torch.arange(len(clean)).expand(len(shard.x), -1)
-    else:
-        others = draw_negatives(shard.rng, shard.positions, len(clean), negatives)
-    return between(clean[shard.positions], clean[others], divergence), others
+
+    negatives: int | None = 10
+    divergence: str = "cosine"
+    probe: Probe | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.divergence not in DIVERGENCES:
+            raise unknown("divergence with a linear margin", self.divergence, DIVERGENCES)
+        if self.negatives is not None and self.negatives < 1:
+            raise HoldfastError(f"{type(self).__name__}: negatives: expected at least 1, got {self.negatives}")
+
+    @property
+    def rows(self) -> str:
+        """What is compared, in a few words."""
+        if self.probe is not None:
+            return f"classes ({part_name(self.probe)})"
+        return "the whole population" if self.negatives is None else f"{self.negatives} negatives"
+
+    def margins(self, shard: Shard) -> Margin:
+        """Return the margins of a shard's images, in float64, [M, R] rows."""
+        if self.probe is not None:
+            if shard.labels is None or shard.head is None:
+                raise no_labels(f"the observation {part_name(self)}", "the source of images")
+            margin = shard.head(self.probe).margins(shard.labels[shard.positions])
+            return Margin(margin.weights.to(shard.x.device).double(), margin.bias.to(shard.x.device).double())
+        clean = clean_of(shard)
+        return between(clean[shard.positions], clean[self.others(shard)], self.divergence)
+
+    def others(self, shard: Shard) -> Int[Tensor, "batch rows"]:
+        """Return the positions of the images that each is compared with."""
+        assert shard.clean is not None
+        if self.negatives is None:
+            return torch.arange(len(shard.clean)).expand(len(shard.x), -1)
+        return draw_negatives(shard.rng, shard.positions, len(shard.clean), self.negatives)
+
+
+def row(margin: Margin, number: int) -> Margin:
+    """Return one row of some margins."""
+    return Margin(margin.weights[:, number : number + 1], margin.bias[:, number : number + 1])
+
+
+def confusion(encoder: Encoder, margin: Margin, like: Images) -> Goal:
+    """Return the goal -min_r m_r(x'): above zero where one of the margins is below."""
+    ours = Margin(margin.weights.to(like), margin.bias.to(like))
+
+    def goal(x: Images) -> tuple[PerImage, Reps]:
+        reps = encoder(x)
+        return -ours(reps).amin(1), reps
+
+    return goal
+
+
+def rounding(margin: Margin, reps: Reps) -> Rows:
+    """Return what float32 may change a margin by: 1e-6 of the sum of the magnitudes of its terms."""
+    return ROUNDING * Margin(margin.weights.abs(), margin.bias.abs())(reps.abs())
 
 
 def pieces(x: Images, rows: int) -> Iterator[slice]:

@@ -1,44 +1,36 @@
 """Certified margins: what no image of a ball can undo, pair by pair."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from holdfast.certify.crown import Crown
-from holdfast.core import Ball, Certifier, Margin, Passes, Shard
-from holdfast.observations._some import Some, pair_margins, pieces
+from holdfast.core import Ball, Certifier, Passes, Shard
+from holdfast.observations._some import SomeMargins, pieces
 from holdfast.registry import part_name
 from holdfast.threats.linf import Linf
 
 
 @dataclass(frozen=True)
-class Certified(Some):
-    """Lower bounds of the margins between an image and others over its ball, as `lower` [M, R], and `vacuous` [M, R].
+class Certified(SomeMargins):
+    """Lower bounds of margins over the ball around each image, as `lower` [M, R], and `vacuous` [M, R].
 
-    Columns are the population (where the image itself has NaN), or its negatives, in the order of the draw. All
-    rows of an image share the ranges inside the network.
+    Where the rows are the whole population, an image has NaN against itself. All rows of an image share the ranges
+    inside the network.
 
     Attributes:
         certifier: how to bound.
         ball: where x' may be.
-        negatives: how many are drawn for each image; None: all images of the population.
-        divergence: "cosine" or "l2", see `margins.between`.
     """
 
     certifier: Certifier = Crown()
     ball: Ball = Linf()
-    negatives: int | None = None
-    divergence: str = "l2"
-
-    @property
-    def _whom(self) -> str:
-        return "whole population" if self.negatives is None else f"{self.negatives} negatives"
 
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"margins, {self._whom}: {part_name(self.certifier)}, {part_name(self.ball)} {self.ball.radius:g}"
+        return f"margins, {self.rows}: {part_name(self.certifier)}, {part_name(self.ball)} {self.ball.radius:g}"
 
     @property
     def passes(self) -> Passes:
@@ -47,14 +39,18 @@ class Certified(Some):
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Bound the margins of one shard."""
-        rows = len(shard.clean) if self.negatives is None and shard.clean is not None else self.negatives or 1
-        found = [self._bound(shard, part) for part in pieces(shard.x, rows)]
+        assert shard.clean is not None  # clean representations are always observed first
+        rows = len(shard.clean) if self.negatives is None else self.negatives
+        found = [self._bound(_part(shard, part)) for part in pieces(shard.x, rows)]
         return {name: torch.cat([bound[name] for bound in found]) for name in found[0]}
 
-    def _bound(self, whole: Shard, part: slice) -> dict[str, Tensor]:
-        rng = whole.rng.at(whole.rng.ids[part])
-        shard = Shard(whole.encoder, whole.x[part], whole.positions[part], rng, whole.clean)
-        margin, others = pair_margins(shard, self.negatives, self.divergence)
-        bound = self.certifier(shard.encoder, Margin(margin.weights, margin.bias), shard.x, self.ball)
-        lower = bound.lower.double().cpu().masked_fill(others == shard.positions[:, None], torch.nan)
+    def _bound(self, shard: Shard) -> dict[str, Tensor]:
+        bound = self.certifier(shard.encoder, self.margins(shard), shard.x, self.ball)
+        lower = bound.lower.double().cpu()
+        if self.probe is None:
+            lower = lower.masked_fill(self.others(shard) == shard.positions[:, None], torch.nan)
         return {"lower": lower, "vacuous": bound.vacuous.cpu()}
+
+
+def _part(shard: Shard, part: slice) -> Shard:
+    return replace(shard, x=shard.x[part], positions=shard.positions[part], rng=shard.rng.at(shard.rng.ids[part]))

@@ -3,80 +3,75 @@
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.attacks._minimal import minimal_radius, passes
-from holdfast.core import Ball, HoldfastError, Margin, Observation, Passes, Reps, Shard
-from holdfast.objectives.pair_margin import PairMargin
-from holdfast.observations._some import Some, clean_of, pair_margins
+from holdfast.attacks._minimal import Breaks, minimal_radius, passes
+from holdfast.core import Ball, HoldfastError, Margin, Observation, Passes, Shard
+from holdfast.observations._some import SomeMargins, confusion, rounding, row
 from holdfast.registry import part_name
 from holdfast.threats.linf import Linf
 
-ROUNDING = 1e-6
-"""Share of the sum of magnitudes by which a margin has to be below zero, because the encoder computes in float32."""
-
 
 @dataclass(frozen=True)
-class MinimalRadii(Some):
+class MinimalRadii(SomeMargins):
     """min ||x' - x|| over the images x' with m(x') < 0 that were found, as `radius` [M, K] in pixels; inf where none.
 
     The search begins from the negative itself as well, which is confused with itself. Every radius belongs to a real
-    image that the encoder confuses, so the true radius of the pair is at most this.
-    Where a negative has the representation of the image itself, the margin is zero everywhere and the radius 0.
+    image whose margin is below zero by more than rounding, so the true radius is at most this. Where a negative has the
+    representation of the image itself, the margin is zero everywhere and the radius 0. With a linear head there is one
+    column: the smallest change of class.
 
     Attributes:
         ball: the norm; its radius is not read.
-        negatives: K, drawn for each image; the same as those of `Radii`.
-        divergence: "cosine" or "l2", of the margin.
-        steps: gradient steps for each pair.
+        steps: gradient steps of each search.
     """
 
     ball: Ball = Linf()
-    negatives: int = 10
-    divergence: str = "cosine"
     steps: int = 40
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.steps < 1:
-            raise HoldfastError(f"minimal_radii: expected steps >= 1, got {self.steps}")
+        if self.steps < 1 or self.negatives is None:
+            raise HoldfastError(
+                f"minimal_radii: expected steps >= 1 and a number of negatives, got steps={self.steps}, "
+                f"negatives={self.negatives}"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"smallest attacks, {self.rows}: {self.steps} steps, {part_name(self.ball)}"
 
     def key(self) -> Observation:
         """The radius of the ball is not read."""
         return replace(self, first=None, ball=type(self.ball)())
 
     @property
-    def title(self) -> str:
-        """What it observes, in a few words."""
-        return f"smallest attacks on {self.negatives} pairs per image: {self.steps} steps, {part_name(self.ball)}"
-
-    @property
     def passes(self) -> Passes:
-        """Those of one search for each negative."""
-        return passes(self.steps) * self.negatives
+        """Those of one search for each row."""
+        return passes(self.steps, self.probe is None) * (1 if self.probe is not None else self.negatives or 1)
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
-        clean = clean_of(shard)
-        margin, others = pair_margins(shard, self.negatives, self.divergence)
-        own, objective = clean[shard.positions].to(shard.x), PairMargin(self.divergence)
-        found = []
-        for number in range(self.negatives):
-            goal = objective.pursue(shard.encoder, own, clean[others[:, number]].to(shard.x))
-            breaks = _Breaks(Margin(margin.weights[:, number : number + 1], margin.bias[:, number : number + 1]))
-            known = shard.others(others[:, number]) if shard.others is not None else None
-            found.append(minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)[0])
-        return {"radius": torch.stack(found, 1).double().cpu()}
+        margin, found = self.margins(shard), []
+        if self.probe is not None:
+            return {"radius": self._search(shard, margin, None)[:, None]}
+        others = self.others(shard)
+        for number in range(others.shape[1]):
+            found.append(self._search(shard, row(margin, number), others[:, number]))
+        return {"radius": torch.stack(found, 1)}
+
+    def _search(self, shard: Shard, margin: Margin, others: Tensor | None) -> Tensor:
+        if others is not None and shard.others is None:
+            raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
+        known = shard.others(others) if others is not None and shard.others is not None else None
+        goal, breaks = confusion(shard.encoder, margin, shard.x), _breaks(margin)
+        return minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)[0].double().cpu()
 
 
-class _Breaks:
-    """Whether a margin is below zero by more than rounding (or zero everywhere)."""
-
-    def __init__(self, margin: Margin):
-        self._margin = margin
-
-    def __call__(self, reps: Reps) -> Bool[Tensor, "batch"]:
+def _breaks(margin: Margin) -> Breaks:
+    def breaks(reps: Tensor) -> Tensor:
         exact = reps.double()
-        size: Float[Tensor, "batch 1"] = Margin(self._margin.weights.abs(), self._margin.bias.abs())(exact.abs())
-        return (self._margin(exact) <= -ROUNDING * size).squeeze(1)
+        return (margin(exact) <= -rounding(margin, exact)).any(1)
+
+    return breaks

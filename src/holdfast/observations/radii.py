@@ -8,7 +8,7 @@ from holdfast.certify._certifier import Propagation
 from holdfast.certify._radius import certified_radii
 from holdfast.certify.crown import Crown
 from holdfast.core import Ball, HoldfastError, Observation, Passes, Shard
-from holdfast.observations._some import Some, pair_margins
+from holdfast.observations._some import SomeMargins
 from holdfast.registry import part_name
 from holdfast.threats.linf import Linf
 
@@ -17,14 +17,12 @@ PROBES = 6
 
 
 @dataclass(frozen=True)
-class Radii(Some):
-    """The largest ε found such that min m(x') > 0 over the ball is proved, as `radius` [M, K] in pixels; 0 where none.
+class Radii(SomeMargins):
+    """The largest ε found such that min m(x') > 0 over the ball is proved, as `radius` [M, R] in pixels; 0 where none.
 
     Attributes:
         certifier: how to bound.
         ball: the norm; its radius is not read.
-        negatives: K, drawn for each image by the seed.
-        divergence: "cosine" or "l2", see `margins.between`.
         tolerance: how near to the first radius that is not certified the search ends, in pixels.
 
     Source: RVCL, Definition 4 and Algorithm 1.
@@ -32,8 +30,6 @@ class Radii(Some):
 
     certifier: Propagation = Crown()
     ball: Ball = Linf()
-    negatives: int = 10
-    divergence: str = "cosine"
     tolerance: float = 1e-6
 
     def __post_init__(self) -> None:
@@ -41,22 +37,22 @@ class Radii(Some):
         if not self.tolerance > 0:
             raise HoldfastError(f"radii: expected a positive tolerance in pixels, got {self.tolerance}")
 
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"certified radii, {self.rows}: {part_name(self.certifier)}, {part_name(self.ball)}"
+
     def key(self) -> Observation:
         """The radius of the ball is not read."""
         return replace(self, first=None, ball=type(self.ball)())
 
     @property
-    def title(self) -> str:
-        """What it observes, in a few words."""
-        return f"radii of {self.negatives} pairs per image: {part_name(self.certifier)}, {part_name(self.ball)}"
-
-    @property
     def passes(self) -> Passes:
         """No encoder pass; an estimate of the bound propagations."""
-        return Passes(bounds=PROBES * self.negatives)
+        return Passes(bounds=PROBES * (self.negatives or 10))
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
-        margin, others = pair_margins(shard, self.negatives, self.divergence)
+        margin = self.margins(shard)
         found = certified_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
-        return {"radius": found.double().cpu(), "negatives": others}
+        return {"radius": found.double().cpu()}

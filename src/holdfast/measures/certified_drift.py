@@ -1,0 +1,91 @@
+"""Certified drift: how far a representation can be moved at most, on the scale of distances between images."""
+
+from dataclasses import dataclass
+
+from holdfast import neighbours
+from holdfast.attacks.apgd import Apgd
+from holdfast.certify._certifier import Propagation
+from holdfast.certify.crown import Crown
+from holdfast.core import Attack, Ball, Observation, Score, Subject, Table
+from holdfast.divergences import divergence
+from holdfast.measures._attack_measure import PAPER
+from holdfast.measures._bracket import Bracket, counted, in_order
+from holdfast.measures._drift import DRIFTS, drift_bounds
+from holdfast.measures._worst import trajectories, worst
+from holdfast.objectives.untargeted import Untargeted
+from holdfast.observations._some import ROUNDING
+from holdfast.observations.attacked import Attacked
+from holdfast.observations.clean import Clean
+from holdfast.observations.drifts import Drifts
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class CertifiedDrift(Bracket):
+    """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= max_{x̂} d(f(x̂), f(x)) ] for d = ℓ∞, cosine and ℓ2; medians over images.
+
+    attack: x̂ is what the attack on the ℓ2 drift found; certificate: the maximum is bounded from above by the box that
+    holds every representation of the ball, see `drift_bounds`. The distribution is the exact one of all pairs of the
+    population.
+
+    Table, one row per image: `attack` and `certificate`, quantiles of the ℓ2 drift; `D attack` and `D certificate`,
+    those of D = linf and cosine; `drift D attack` and `drift D certificate`, the drifts themselves; `vacuous`.
+
+    Attributes:
+        attack: how the untargeted attack searches.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    attack: Attack = Apgd(50)
+
+    statistic = "median"
+    given = "given the pairs of this population (plug-in)"
+    better = "lower"
+    unit = "share"
+    question = "How large can the drift within the ball become, among the distances between different images?"
+    how_to_read = (
+        "The attack moved the median image farther than this share of image pairs are apart; no attack can move it "
+        "farther than the certificate's share."
+    )
+    reference = f"{PAPER}, section 5 (universal quantiles), certified by bound propagation"
+
+    @property
+    def proved(self) -> Drifts:
+        """The certificate's side."""
+        return Drifts(self.certifier, self.ball, first=self.first)
+
+    @property
+    def found(self) -> tuple[Attacked, ...]:
+        """The attack's side."""
+        return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, ranges of representations, attacks."""
+        return Clean(), self.proved, *self.found
+
+    def observe(self, subject: Subject) -> Table:
+        """Return drifts and quantiles of every image, on both sides."""
+        bank = subject.read(Clean())["reps"].double()
+        seen, reps = subject.read(self.proved), worst(subject, self.attack, self.found)[self.attack.steps]
+        clean, table = bank[: len(reps)], {}
+        rounding = 4 * ROUNDING * clean.norm(dim=1).max()
+        for name, bound in drift_bounds(seen, clean).items():
+            drift = divergence(name)(reps, clean)
+            in_order(subject.ids, drift, bound, float(4 * ROUNDING if name == "cosine" else rounding))
+            bound = bound.maximum(drift)
+            sides = {"attack": drift, "certificate": bound}
+            prefix = "" if name == DRIFTS[-1] else f"{name} "
+            for side, values in sides.items():
+                table[f"drift {name} {side}"] = values
+                table[f"{prefix}{side}"] = neighbours.share_below(bank, values, name)
+        return table | {"vacuous": seen["vacuous"]}
+
+    def remarks(self, table: Table) -> str:
+        """Return how many bounds say nothing."""
+        return counted(table, "vacuous", "of the bounds vacuous")
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return both sides for every divergence."""
+        sides = [f"{name} {side}" for name in DRIFTS[:-1] for side in ("attack", "certificate")]
+        return {side: self.reduced(table, side) for side in sides} | super().score(table)

@@ -1,0 +1,95 @@
+"""Certified overlap risk: how often the neighbourhoods of two images are not proved to be apart."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.attacks.apgd import Apgd
+from holdfast.certify._certifier import Propagation
+from holdfast.certify.crown import Crown
+from holdfast.core import Attack, Ball, HoldfastError, Observation, Subject, Table
+from holdfast.divergences import l2
+from holdfast.measures._attack_measure import PAPER
+from holdfast.measures._bracket import Bracket, counted, in_order
+from holdfast.measures._drift import drift_bounds
+from holdfast.measures._worst import trajectories, worst
+from holdfast.objectives.targeted import Targeted
+from holdfast.observations._some import ROUNDING
+from holdfast.observations.attacked import Attacked, pair_of, partners
+from holdfast.observations.clean import Clean
+from holdfast.observations.drifts import Drifts
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class CertifiedOverlapRisk(Bracket):
+    """P[ d(f(x_i), f(x̂_j)) < d(f(x_i), f(x̂_i)) for some x̂_i and x̂_j of their balls ], d = ℓ2.
+
+    attack: each image is attacked towards the other one (Eq. 2); certificate: the pair counts unless the least distance
+    of x̂_j from x_i is proved to be at least the largest drift of x_i.
+
+    Table, one row per image (two rows per pair; the interval counts pairs): `attack` and `certificate`, 1 where they
+    can overlap; `reach`, upper bound of the drift of x_i; `apart`, lower bound of the distance of x̂_j; `pair`;
+    `vacuous`.
+
+    Attributes:
+        attack: how the targeted attack searches.
+        first: must be even: images come in pairs.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    attack: Attack = Apgd(50)
+
+    statistic = "share"
+    better = "lower"
+    unit = "share"
+    question = "How often can another image, changed within the ball, come nearer to x than x itself can be moved?"
+    how_to_read = (
+        "The attack made this share of neighbourhoods overlap; the certificate's share is not proved to be apart."
+    )
+    reference = f"{PAPER}, Eq. 2, certified by bound propagation"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.first is not None and self.first % 2:
+            raise HoldfastError(f"certified_overlap_risk: first: expected an even number of images, got {self.first}")
+
+    @property
+    def proved(self) -> Drifts:
+        """The certificate's side."""
+        return Drifts(self.certifier, self.ball, first=self.first)
+
+    @property
+    def found(self) -> tuple[Attacked, ...]:
+        """The attack's side."""
+        return trajectories(self.attack, self.ball, Targeted(), (self.attack.steps,), self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, ranges of representations, attacks."""
+        return Clean(), self.proved, *self.found
+
+    def observe(self, subject: Subject) -> Table:
+        """Return whether every image and its partner can overlap, on both sides."""
+        bank, seen = subject.read(Clean())["reps"].double(), subject.read(self.proved)
+        reps = worst(subject, self.attack, self.found)[self.attack.steps]
+        positions = torch.arange(len(reps))
+        other, clean = partners(positions), bank[: len(reps)]
+        reach, apart = drift_bounds(seen, clean)["l2"], seen["apart"][other]
+        own, theirs = l2(reps, clean), l2(reps[other], clean)
+        rounding = 4 * ROUNDING * float(clean.norm(dim=1).max())
+        in_order(subject.ids, own, reach, rounding)
+        in_order(subject.ids, apart, theirs, rounding)
+        attack = theirs < own
+        return {
+            "pair": pair_of(positions),
+            "attack": attack.double(),
+            "certificate": ((apart < reach) | attack).double(),
+            "reach": reach,
+            "apart": apart,
+            "vacuous": seen["vacuous"],
+        }
+
+    def remarks(self, table: Table) -> str:
+        """Return how many bounds say nothing."""
+        return counted(table, "vacuous", "of the bounds vacuous")

@@ -1,0 +1,99 @@
+"""Certified radius: how far an image is proved to stay itself, and how near it was broken."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from holdfast import statistics
+from holdfast.certify._certifier import Propagation
+from holdfast.certify.crown import Crown
+from holdfast.core import Ball, Observation, Score, Subject, Table
+from holdfast.measures._bracket import RVCL, Bracket, in_order
+from holdfast.observations.clean import Clean
+from holdfast.observations.minimal_radii import MinimalRadii
+from holdfast.observations.radii import Radii
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class CertifiedRadius(Bracket):
+    """ACR_CL = mean over images of the mean over K negatives of R, the largest ε with min m(x') > 0 in the ε-ball.
+
+    m is the pair margin "nearer to x⁺ than to x⁻". The certificate is what a certifier proves (0 where it proves
+    nothing), the attack the smallest change found that confuses the pair: R of every pair lies between the two.
+
+    Table, one row per image, radii in pixels: `certificate` and `attack`, means over its negatives; `least` and `least
+    attack`, of its nearest one; `certified`, the share of its pairs with a radius above 0.
+
+    Attributes:
+        ball: the norm of the radius; its own radius is not read.
+        negatives: K, drawn for each image by the seed from the other images of the population.
+        divergence: "cosine" or "l2", what "nearer" means.
+        steps: of the search for the smallest attack on each pair.
+        tolerance: of the search for the certified radius, in pixels.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf()
+    negatives: int = 10
+    divergence: str = "cosine"
+    steps: int = 40
+    tolerance: float = 1e-6
+
+    given = "given this population, from which the negatives come"
+    most = None
+    better = "higher"
+    unit = "pixels"
+    question = "How far may an image move before it can be taken for another image?"
+    how_to_read = (
+        "Averaged over pairs of images: no change smaller than the certificate (pixels of a [0, 1] image, in the norm "
+        "of the ball) makes an image more similar to the other one than to itself; one of the attack's size does."
+    )
+    reference = f"{RVCL}, Definition 4, Algorithm 1 and Eq. 18"
+
+    @property
+    def proved(self) -> Radii:
+        """The certificate's side."""
+        return Radii(
+            self.certifier, self.ball, self.tolerance, negatives=self.negatives, divergence=self.divergence,
+            first=self.first,
+        )  # fmt: skip
+
+    @property
+    def found(self) -> MinimalRadii:
+        """The attack's side."""
+        return MinimalRadii(
+            self.ball, self.steps, negatives=self.negatives, divergence=self.divergence, first=self.first
+        )
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, certified radii, smallest attacks."""
+        return Clean(), self.proved, self.found
+
+    def observe(self, subject: Subject) -> Table:
+        """Return both radii of every image."""
+        proved, found = subject.read(self.proved)["radius"], subject.read(self.found)["radius"]
+        in_order(subject.ids, proved, found, 1e-6)
+        found = found.masked_fill(found.isinf(), torch.nan)
+        return {
+            "attack": found.mean(1),
+            "certificate": proved.mean(1),
+            "least attack": found.nan_to_num(torch.inf).amin(1),
+            "least": proved.amin(1),
+            "certified": (proved > 0).double().mean(1),
+        }
+
+    def remarks(self, table: Table) -> str:
+        """Return how many pairs have no certified radius."""
+        pairs = self.negatives * len(table["certified"])
+        failed = round(float((1 - table["certified"]).sum()) * self.negatives)
+        return f"{failed:,} of {pairs:,} pairs certified nowhere, counted as 0"
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the share of pairs with a certified radius, the radius of the nearest negative, and both sides."""
+        share = statistics.mean(table["certified"], given=self.given, most=1.0)
+        nearest = {name: self.reduced(table, column) for name, column in _NEAREST.items()}
+        return {"pairs with a certificate": replace(share, unit="share")} | nearest | super().score(table)
+
+
+_NEAREST = {"attack, nearest negative": "least attack", "certificate, nearest negative": "least"}

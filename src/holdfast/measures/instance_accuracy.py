@@ -1,0 +1,81 @@
+"""Instance accuracy: how many pairs of images an adversary cannot confuse, attacked and certified."""
+
+from dataclasses import dataclass
+
+from holdfast.attacks.apgd import Apgd
+from holdfast.certify._certifier import Propagation
+from holdfast.certify.crown import Crown
+from holdfast.core import Attack, Ball, Objective, Observation, Subject, Table
+from holdfast.measures._bracket import RVCL, Bracket, counted, in_order
+from holdfast.objectives.pair_margin import PairMargin
+from holdfast.observations.attacked_pairs import AttackedPairs
+from holdfast.observations.certified import Certified
+from holdfast.observations.clean import Clean
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class InstanceAccuracy(Bracket):
+    """A^ε = share of pairs (x⁺, x⁻) with m(x') > 0 for all x' of the ε-ball around x⁺.
+
+    attack: no x' with m(x') <= 0 was found (robust instance accuracy); certificate: the lower bound of m is positive.
+
+    Table, one row per image, shares of its negatives: `attack`, `certificate`, `vacuous`.
+
+    Attributes:
+        attack: how to search.
+        objective: what the attack maximises: the margin, or for instance-wise PGD `instance_contrastive`.
+        negatives: K, drawn for each image by the seed from the other images of the population.
+        divergence: "cosine" or "l2", what "nearer" means.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    attack: Attack = Apgd(30)
+    objective: Objective = PairMargin()
+    negatives: int = 10
+    divergence: str = "cosine"
+
+    given = "given this population, from which the negatives come"
+    better = "higher"
+    unit = "share"
+    question = "Which share of pairs of images can no change within the ball confuse?"
+    how_to_read = (
+        "Of 100 pairs, the attack left so many intact, and so many are proved to stay intact under any attack. The "
+        "truth lies between the two."
+    )
+    reference = f"{RVCL}, Definition 3 and section 6.3 (Table 4)"
+
+    @property
+    def proved(self) -> Certified:
+        """The certificate's side."""
+        return Certified(
+            self.certifier, self.ball, negatives=self.negatives, divergence=self.divergence, first=self.first
+        )
+
+    @property
+    def found(self) -> AttackedPairs:
+        """The attack's side."""
+        return AttackedPairs(
+            self.attack, self.ball, self.objective, negatives=self.negatives, divergence=self.divergence,
+            first=self.first,
+        )  # fmt: skip
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, certified margins, attacked margins."""
+        return Clean(), self.proved, self.found
+
+    def observe(self, subject: Subject) -> Table:
+        """Return both shares for every image."""
+        proved, found = subject.read(self.proved), subject.read(self.found)
+        in_order(subject.ids, proved["lower"], found["margin"], found["rounding"])
+        intact = found["margin"] > 0
+        return {
+            "attack": intact.double().mean(1),
+            "certificate": ((proved["lower"] > 0) & intact).double().mean(1),
+            "vacuous": proved["vacuous"].double().mean(1),
+        }
+
+    def remarks(self, table: Table) -> str:
+        """Return how many bounds say nothing."""
+        return counted(table, "vacuous", "of the bounds vacuous")
