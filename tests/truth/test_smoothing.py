@@ -214,6 +214,45 @@ def test_certificates_of_one_sigma_share_one_stream(weight, x) -> None:
     assert Smoothed(0.1, SMALL, 3).join(Smoothed(0.1, SMALL)).first is None
 
 
+@dataclasses.dataclass(frozen=True)
+class Recorder(Certificate):
+    """Keeps every draw that it is given, in portions of its choice."""
+
+    portions: tuple[int, ...]
+
+    @property
+    def budget(self) -> int:
+        return sum(self.portions)
+
+    def check(self, sigma: float) -> None:
+        assert sigma > 0
+
+    def sample(self, anchor: Anchor):
+        kept: list[Tensor] = []
+        for portion in self.portions:
+            while portion:
+                reps = yield portion
+                assert 1 <= len(reps) <= portion
+                portion -= len(reps)
+                kept.append(reps.clone())
+        return {"reps": torch.cat(kept)}
+
+    def conclude(self, seen: dict[str, Tensor], sigma: float) -> dict[str, Tensor]:
+        return seen
+
+
+def test_every_draw_is_given_once_and_in_order(weight, x) -> None:
+    """So what chooses a class or a centre is never what tests it."""
+    encoder, recorders = linear(weight), (Recorder((100, 1, 499)), Recorder((300, 50)))
+    seen = observe(encoder, x, Smoothed(0.1, recorders), slice(0, 2))
+    assert encoder.passes == Passes(forward=2 * 600)
+    for i in range(2):
+        stream = Gaussian(0.1).draws(x[i], Rng(0, ids=(IDS[i],)), block_size(x))
+        expected = torch.cat([encoder(next(stream)) for _ in range(3)]).detach()
+        for recorder in recorders:
+            torch.testing.assert_close(results(seen, recorder)["reps"][i], expected[: recorder.budget])
+
+
 def test_drawing_stops_when_everything_is_settled(weight, x) -> None:
     """Little noise: every vote agrees, so a few draws tell all that a coarse radius needs; else all are drawn."""
     encoder = linear(weight)
