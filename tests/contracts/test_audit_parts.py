@@ -104,12 +104,8 @@ def test_nothing_failed_and_passes_are_as_predicted(run) -> None:
         else:
             assert observation["passes"] == observation["predicted"], observation["title"]
     passes = entry["passes"]
-    expected = {
-        "forward": passes["forward"] + saved,
-        "backward": passes["backward"],
-        "bounds": passes["bounds"] - probed,
-    }
-    assert expected == passes["predicted"]
+    made = {"forward": passes["forward"] + saved, "backward": passes["backward"], "bounds": passes["bounds"] - probed}
+    assert made == passes["predicted"]
     assert passes["alone"]["forward"] > passes["measures"]["forward"]
 
 
@@ -128,7 +124,7 @@ def test_measure_gives_scores_with_intervals_and_a_table(name: str, run) -> None
         assert "2 steps" in entry["scores"]
     for score in entry["scores"].values():
         assert score["low"] <= score["value"] <= score["high"]
-        assert score["low"] < score["high"] or name == "universal_quantile"  # few pairs: quantiles are tied
+        assert score["low"] < score["high"] or name in ("universal_quantile", "certified_drift")  # few pairs: ties
         assert score["n"] > 0
         assert score["interval"]
 

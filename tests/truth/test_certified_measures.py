@@ -247,6 +247,18 @@ def test_a_zero_representation_has_no_cosine(pictures) -> None:
         Radii(negatives=K).run(shard(Encoder(Relu(), mean=0, std=1), pictures))
 
 
+def test_whole_numbers_in_a_network_are_constants(pictures) -> None:
+    """They are not taken for the numbers of nodes."""
+
+    class Whole(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.flatten(1) * 2 + 1
+
+    where = shard(Encoder(Whole(), mean=0, std=1), pictures)
+    seen = Drifts(ball=Linf(0.05)).run(where)
+    torch.testing.assert_close(seen["high"], torch.full((IMAGES, PIXELS), 0.1).double(), rtol=1e-6, atol=1e-6)
+
+
 # --- measures ---
 
 
