@@ -130,7 +130,7 @@ def _feed(sampling: Sampling, want: int, reps: Reps) -> int | dict[str, Tensor]:
     given = 0
     try:
         while given < len(reps):
-            part = reps[: want]
+            part = reps[given : given + want]
             given += len(part)
             want = sampling.send(part)
     except StopIteration as done:
