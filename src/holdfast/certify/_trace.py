@@ -33,7 +33,7 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
-    pixels = _Pixels(copy.deepcopy(encoder).double())
+    pixels = copy.deepcopy(_Pixels(encoder)).double()
     network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
     _compare(pixels, network, encoder.name, shape)
     known[shape] = ({name: t.detach().clone() for name, t in state.items()}, network)
