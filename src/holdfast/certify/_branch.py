@@ -6,7 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from holdfast.certify._curved import Box, Relu
+from holdfast.certify._curved import Box
 from holdfast.certify._forms import Dense
 from holdfast.certify._network import Network
 from holdfast.certify._optimise import Ascent, Problem, Relaxation, optimise
@@ -48,19 +48,29 @@ class Tree:
         margin: rows of the image, a batch of one.
         region: of the image, a batch of one.
         ranges: of the inputs of curved nodes over the whole ball.
+        scales: the usual size of the coefficients of each ReLU's output, the unit in which prices are looked for.
     """
 
     network: Network
     margin: Margin
     region: Region
     ranges: dict[int, Box]
+    scales: dict[int, float]
+
+    @cached_property
+    def single(self) -> "Tree":
+        """The tree in float32, to look for relaxations and splits."""
+        kind = torch.float32
+        margin = Margin(self.margin.weights.to(kind), self.margin.bias.to(kind))
+        ranges = {k: (low.to(kind), high.to(kind)) for k, (low, high) in self.ranges.items()}
+        return Tree(self.network.single, margin, self.region.to(kind), ranges, self.scales)
 
     def roots(self, rows: list[int], relaxation: Relaxation, lower: Tensor) -> list[Leaf]:
         """Return the leaves without a split: one for each row, with the relaxation that α-CROWN found."""
-        signs = {i: torch.zeros_like(self._inner(i)[0][0]) for i in self._relus()}
+        signs = {i: torch.zeros(self.network.nodes[i].shape, device=self.region.x.device) for i in self.scales}
         leaves = []
         for row in rows:
-            slopes = {k: t[0, row] for k, t in relaxation.slopes.items()}
+            slopes = {k: t[0, row].float() for k, t in relaxation.slopes.items()}
             prices = {k: torch.zeros_like(s) for k, s in signs.items()}
             leaves.append(Leaf(row, signs, Relaxation(slopes, prices), float(lower[row])))
         return self._chosen(leaves)
@@ -79,20 +89,17 @@ class Tree:
 
     def _bounded(self, leaves: list[Leaf], ascent: Ascent) -> tuple[list[Leaf], Tensor]:
         """Return the leaves with their best relaxation, bounds and next split, and their coefficients on the image."""
-        problem = self._problem(leaves)
-        found = optimise(problem.single(), ascent, _stacked(leaves).to(torch.float32))[1].to(torch.float64)
+        found = optimise(self.single._problem(leaves), ascent, _stacked(leaves))[1]
         trail: dict[int, Tensor] = {}
         with torch.no_grad():
-            lower = problem.bound(found, trail)[:, 0] + self.margin.bias[0, [leaf.row for leaf in leaves]]
+            lower = self._problem(leaves).bound(found.to(torch.float64), trail)[:, 0]
+            lower = lower + self.margin.bias[0, [leaf.row for leaf in leaves]]
         bounded = []
         for i, leaf in enumerate(leaves):
             slopes, prices = ({k: t[i, 0] for k, t in part.items()} for part in (found.slopes, found.prices))
             lowest = max(leaf.lower, float(lower[i]))  # a part is never worse than the whole
             bounded.append(replace(leaf, relaxation=Relaxation(slopes, prices), lower=lowest))
         return self._chosen(bounded, trail), trail[0][:, 0]
-
-    def _relus(self) -> list[int]:
-        return [i for i in self.network.curved if isinstance(self.network.nodes[i].operation, Relu)]
 
     def _inner(self, index: int) -> Box:
         return self.ranges[self.network.nodes[index].inputs[0]]
@@ -102,15 +109,15 @@ class Tree:
         node, index = where
         halves = []
         for sign in (1.0, -1.0):
-            signs = leaf.signs[node].clone()
+            signs = leaf.signs[node].clone(memory_format=torch.contiguous_format)
             signs.view(-1)[index] = sign
             halves.append(replace(leaf, signs={**leaf.signs, node: signs}, split=None))
         return halves
 
     def _problem(self, leaves: list[Leaf]) -> Problem:
         """Return the bound of every leaf's row as one batch: the ranges end at zero where a sign is given."""
-        many = len(leaves)
-        signs = {k: torch.stack([leaf.signs[k] for leaf in leaves])[:, None] for k in leaves[0].signs}
+        many, kind = len(leaves), self.region.x.dtype
+        signs = {k: torch.stack([leaf.signs[k] for leaf in leaves])[:, None].to(kind) for k in self.scales}
         ranges = {k: (a.expand(many, *a.shape[1:]), b.expand(many, *b.shape[1:])) for k, (a, b) in self.ranges.items()}
         for index, sign in signs.items():
             source = self.network.nodes[index].inputs[0]
@@ -121,19 +128,8 @@ class Tree:
         form = Dense(self.margin.weights[0, [leaf.row for leaf in leaves]][:, None])
         region = self.region.part([0] * many)
         lines = standard_lines(self.network, ranges)
-        scaled = {k: sign * self._scales[k] for k, sign in signs.items()}
+        scaled = {k: sign * self.scales[k] for k, sign in signs.items()}
         return Problem(self.network, len(self.network.nodes) - 1, form, region, ranges, lines, scaled)
-
-    @cached_property
-    def _scales(self) -> dict[int, float]:
-        """The usual size of the coefficients of each ReLU's output: the unit in which prices are looked for."""
-        trail: dict[int, Tensor] = {}
-        lines = standard_lines(self.network, self.ranges)
-        start, form = len(self.network.nodes) - 1, Dense(self.margin.weights)
-        problem = Problem(self.network, start, form, self.region, self.ranges, lines)
-        with torch.no_grad():
-            problem.bound(Relaxation(), trail)
-        return {i: float(trail[i].abs().mean()) or 1.0 for i in self._relus()}
 
     def _chosen(self, leaves: list[Leaf], trail: dict[int, Tensor] | None = None) -> list[Leaf]:
         """Return the leaves with the ReLU whose split helps most: some are short-listed by score, then tried.
@@ -145,9 +141,9 @@ class Tree:
         if trail is None:
             trail = {}
             with torch.no_grad():
-                self._problem(leaves).bound(_stacked(leaves), trail)
+                self.single._problem(leaves).bound(_stacked(leaves), trail)
         scores, places = [], []
-        for index in self._relus():
+        for index in self.scales:
             low, high = self._inner(index)
             coefs = trail[index][:, 0]
             over = coefs.clamp_max(0).abs() * (-low * high / (high - low).clamp_min(1e-30))
@@ -167,7 +163,7 @@ class Tree:
             return leaves
         halves = [half for number, place in tried for half in self._halves(leaves[number], place)]
         with torch.no_grad():
-            bounds = self._problem(halves).bound(_stacked(halves)).view(-1, 2)
+            bounds = self.single._problem(halves).bound(_stacked(halves)).view(-1, 2)
         weaker = (bounds.amin(1) + 1e-3 * bounds.amax(1)).tolist()
         pick: dict[int, tuple[float, tuple[int, int]]] = {}
         for (number, place), value in zip(tried, weaker, strict=True):

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from holdfast.certify._branch import Tree
 from holdfast.certify._certifier import Propagation, on_all_images, rows_of, start
-from holdfast.certify._curved import Box
+from holdfast.certify._curved import Box, Relu
 from holdfast.certify._network import Network
-from holdfast.certify._optimise import Ascent, Problem
+from holdfast.certify._optimise import Ascent, Problem, Relaxation
 from holdfast.certify._propagate import Region, standard_lines
 from holdfast.certify._ranges import ranges_inside
 from holdfast.certify.alpha_crown import best_bound, joined
@@ -91,7 +91,7 @@ class BetaCrown(Propagation):
             return enough if enough is not None else upper - self.gap * scale
 
         spent = torch.zeros(len(lower), dtype=torch.long)
-        tree = Tree(network, margin, region, ranges)
+        tree = Tree(network, margin, region, ranges, _scales(problem, relaxation))
         open_rows = [row for row in range(len(lower)) if lower[row] <= threshold()[row] and self.splits]
         roots = tree.roots(open_rows, relaxation, lower) if open_rows else []
         leaves = [leaf for leaf in roots if leaf.split is not None]
@@ -116,3 +116,12 @@ class BetaCrown(Propagation):
     def _missed(self, upper: Tensor, row: int) -> bool:
         """Whether an image of the ball shows that the row's margin is not positive."""
         return self.until == "positive" and bool(upper[row] <= 0)
+
+
+def _scales(problem: Problem, relaxation: Relaxation) -> dict[int, float]:
+    """Return the mean size of the coefficients of each ReLU's output."""
+    trail: dict[int, Tensor] = {}
+    with torch.no_grad():
+        problem.bound(relaxation, trail)
+    relus = (i for i in problem.network.curved if isinstance(problem.network.nodes[i].operation, Relu))
+    return {i: float(trail[i].abs().mean()) or 1.0 for i in relus if i in trail}
