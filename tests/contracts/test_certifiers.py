@@ -22,7 +22,11 @@ BOTH = [*(pytest.param(name, ball, id=f"{name}-{type(ball).__name__}") for name 
 
 def make(name: str) -> Certifier:
     """The certifier with a small budget."""
-    return registry.find("certify", name)(**{"alpha_crown": {"inside": 2, "steps": 8}}.get(name, {}))
+    small = {
+        "alpha_crown": {"inside": 2, "steps": 8},
+        "beta_crown": {"splits": 6, "until": "tight", "inside": 2, "steps": 5, "leaf_steps": 3},
+    }
+    return registry.find("certify", name)(**small.get(name, {}))
 
 
 def margins(dim: int, count: int = 8, rows: int = 3, seed: int = 0) -> Margin:

@@ -9,6 +9,7 @@ from exact import Program
 from tiny_networks import OTHER_PIECEWISE_LINEAR, RELU_NETWORKS, SHAPES, SMOOTH, images, make, rows
 from torch import Tensor
 
+from holdfast import registry
 from holdfast.attacks.apgd import Apgd
 from holdfast.core import Bound, Certifier, Encoder, Images, Margin, Rng
 from holdfast.threats.l2 import L2
@@ -26,6 +27,18 @@ COPIES = {"linf": 2, "l2": 1}
 BALLS: dict[str, Linf | L2] = {"linf": Linf(1.0), "l2": L2(1.0)}
 BUILDERS = RELU_NETWORKS | OTHER_PIECEWISE_LINEAR | SMOOTH
 ROWS = 3
+
+
+BUDGETS = {
+    "alpha_crown": {"inside": 5, "steps": 15},
+    "beta_crown": {"splits": 12, "until": "tight", "inside": 3, "steps": 10, "leaf_steps": 5},
+}
+"""Small ones: a bound is valid after any effort."""
+
+
+def budgeted(name: str) -> Certifier:
+    """Return a certifier with a small budget."""
+    return registry.find("certify", name)(**BUDGETS.get(name, {}))
 
 
 @dataclass(frozen=True, eq=False)

@@ -138,6 +138,8 @@ class Tree:
         coefficient a of its output. Each on the list is split with the relaxation of the leaf as it is, and that
         whose weaker half is best is chosen.
         """
+        if not self.scales:  # a network without ReLU: its relaxation is final
+            return leaves
         if trail is None:
             trail = {}
             with torch.no_grad():
