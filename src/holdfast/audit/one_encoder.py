@@ -10,7 +10,7 @@ import torch
 from holdfast import registry
 from holdfast.audit import record as entries
 from holdfast.audit.listener import Listener
-from holdfast.audit.pictures import write_gallery
+from holdfast.audit.pictures import write_extremes, write_gallery
 from holdfast.audit.plan import Plan, batch_size_for, merge, named, total_passes
 from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
@@ -18,6 +18,7 @@ from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, P
 from holdfast.data import ImageSet
 from holdfast.encoders import open_encoder
 from holdfast.errors import NotCertified, first_line
+from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
@@ -44,7 +45,7 @@ class EncoderAudit:
         """Return the encoder's entry in the record."""
         self._listener.begin(self._name, self._plan.predict(len(images)).work)
         entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
-        entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": []}
+        entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": [], "extremes": {}}
         try:
             subject = self._open(encoder, images, attacked)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
@@ -67,6 +68,7 @@ class EncoderAudit:
         try:
             entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
             entry["gallery"] = write_gallery(self._store, subject, self._slug)
+            entry["extremes"] = self._extremes(subject)
         except StoreError:
             raise
         except Exception as error:
@@ -170,6 +172,14 @@ class EncoderAudit:
         self.scored[name] = table, scores[headline]
         entry |= {"scores": {key: asdict(score) for key, score in scores.items()}, "headline": headline}
         return entry | {"column": measure.column, "table": path, "seconds": round(time.perf_counter() - began, 3)}
+
+    def _extremes(self, subject: AuditSubject) -> dict[str, Any]:
+        """Return the least and the most robust images by their certified radius, where it was measured."""
+        for name, measure in named(self._plan.measures).items():
+            if isinstance(measure, CertifiedRadius) and name in self.scored:
+                found = write_extremes(self._store, subject, self._slug, self.scored[name][0])
+                return {"measure": name, **found}
+        return {}
 
     def _check(self, check: Check, subject: AuditSubject) -> dict[str, Any]:
         name = registry.part_name(check)

@@ -1,4 +1,4 @@
-"""The gallery: the images that an attack moved farthest, their attacked twins, and what they are near to."""
+"""Pictures: images that an attack moved farthest with what they are near to; the least and the most robust ones."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from holdfast import neighbours
 from holdfast.audit.store import Store
 from holdfast.audit.subject import AuditSubject
+from holdfast.core import Table
 from holdfast.divergences import divergence
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.attacked import Attacked
@@ -17,6 +18,7 @@ from holdfast.observations.clean import Clean
 
 WORST = 8
 NEIGHBOURS = 3
+EXTREMES = 6
 
 
 def write_gallery(store: Store, subject: AuditSubject, slug: str) -> list[dict[str, Any]]:
@@ -59,6 +61,28 @@ def write_gallery(store: Store, subject: AuditSubject, slug: str) -> list[dict[s
             {"id": ids[position], "drift": float(drift[position]), "quantile": float(quantiles[rank])} | files | near
         )
     return entries
+
+
+def write_extremes(store: Store, subject: AuditSubject, slug: str, table: Table) -> dict[str, list[dict[str, Any]]]:
+    """Write pictures of the images with the smallest and the largest certified radius; return the record's entries.
+
+    Args:
+        store: where pictures go.
+        subject: the encoder and its images.
+        slug: the encoder's name in files.
+        table: what a measure observed, with the columns `certificate` and `attack`.
+    """
+    order = table["certificate"].argsort(stable=True)
+    count = min(EXTREMES, len(order) // 2)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for side, positions in (("least", order[:count]), ("most", order.flip(0)[:count])):
+        found[side] = []
+        for position in positions.tolist():
+            picture = f"pictures/{slug}/radius-{position}.png"
+            write_png(store, picture, subject.images.batch(position, position + 1)[0])
+            radii = {column: float(table[column][position]) for column in ("certificate", "attack")}
+            found[side].append({"id": subject.ids[position], "picture": picture} | radii)
+    return found
 
 
 def write_png(store: Store, name: str, pixels: Float[Tensor, "channels height width"]) -> None:

@@ -1,4 +1,4 @@
-"""Ready-made plans: quick, standard, and the published one."""
+"""Ready-made plans: quick, standard, certify, and the published one."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -8,6 +8,7 @@ from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
+from holdfast.certify.alpha_crown import AlphaCrown
 from holdfast.checks.batch_independence import BatchIndependence
 from holdfast.checks.collapse import Collapse
 from holdfast.checks.enough_images import EnoughImages
@@ -22,13 +23,25 @@ from holdfast.checks.stronger_attack import StrongerAttack
 from holdfast.core import Attack, Ball, Check, Measure
 from holdfast.errors import unknown
 from holdfast.measures._attack_measure import AttackMeasure
+from holdfast.measures._population import AgainstPopulation
 from holdfast.measures.adversarial_margin import AdversarialMargin
 from holdfast.measures.breakaway_risk import BreakawayRisk
+from holdfast.measures.center_smoothing import CenterSmoothing
+from holdfast.measures.certified_breakaway_risk import CertifiedBreakawayRisk
+from holdfast.measures.certified_drift import CertifiedDrift
+from holdfast.measures.certified_nearest_neighbour_accuracy import CertifiedNearestNeighbourAccuracy
+from holdfast.measures.certified_overlap_risk import CertifiedOverlapRisk
+from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.measures.cosine_to_target import CosineToTarget
+from holdfast.measures.instance_accuracy import InstanceAccuracy
+from holdfast.measures.margin_distribution import MarginDistribution
 from holdfast.measures.nearest_neighbour_accuracy import NearestNeighbourAccuracy
 from holdfast.measures.overlap_risk import OverlapRisk
 from holdfast.measures.relative_quantile import RelativeQuantile
+from holdfast.measures.smoothed_accuracy import SmoothedAccuracy
+from holdfast.measures.smoothed_radius import SmoothedRadius
+from holdfast.measures.tightness import Tightness
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.threats.linf import Linf
 
@@ -85,7 +98,7 @@ def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
     """Return the gradient attack that most of the measures use (first among equals), and its ball."""
     uses: Counter[tuple[Attack, Ball]] = Counter()
     for measure in measures:
-        if isinstance(measure, AttackMeasure):
+        if isinstance(measure, (AttackMeasure, AgainstPopulation, CertifiedDrift)):
             members = measure.attack.members if isinstance(measure.attack, Ensemble) else (measure.attack,)
             gradient = [member for member in members if member.passes.backward]
             uses.update([((gradient or members)[0], measure.ball)])
@@ -106,12 +119,21 @@ def _all_measures(attack: Attack, risk: Attack, ball: Ball) -> tuple[Measure, ..
     )
 
 
+def _brackets(attack: Attack, ball: Ball, first: int) -> tuple[Measure, ...]:
+    """Return the cheapest certificates, on few images, for the other side of the risks that attacks show."""
+    return (
+        CertifiedRadius(ball=ball, negatives=5, steps=20, tolerance=2e-3, first=first),
+        CertifiedBreakawayRisk(ball=ball, attack=attack, first=first),
+        CertifiedNearestNeighbourAccuracy(ball=ball, attack=attack, first=first),
+    )
+
+
 def quick(ball: Ball) -> Profile:
     """A first look: one attack of 20 steps in each direction."""
     attack = Pgd(20)
     return Profile(
-        "a first look: PGD of 20 steps, 128 images attacked in a population of 512",
-        _all_measures(attack, attack, ball),
+        "a first look: PGD of 20 steps, 128 images attacked in a population of 512, 8 certified",
+        (*_all_measures(attack, attack, ball), *_brackets(attack, ball, 8)),
         images=512,
         attacked=128,
         examined=8,
@@ -124,12 +146,38 @@ def standard(ball: Ball) -> Profile:
     attack = Apgd(50)
     strongest = Ensemble((Apgd(50), Pgd(50), Square(200)))
     return Profile(
-        "for a decision: APGD of 50 steps, risks by the strongest of three attacks, 500 of 2,000 images attacked",
-        _all_measures(attack, strongest, ball),
+        "for a decision: APGD of 50 steps, risks by the strongest of three attacks, 500 of 2,000 images attacked, "
+        "8 certified",
+        (*_all_measures(attack, strongest, ball), *_brackets(strongest, ball, 8)),
         images=2000,
         attacked=500,
         examined=32,
         queries=500,
+    )
+
+
+def certify(ball: Ball) -> Profile:
+    """Proofs beside attacks: every risk from both sides, and smoothing for what bound propagation cannot reach."""
+    attack, alpha = Apgd(50), AlphaCrown()
+    return Profile(
+        "proofs beside attacks: radii by CROWN, margins and drift by alpha-CROWN, smoothing; 100 of 300 images",
+        (
+            CertifiedRadius(ball=ball, steps=100, tolerance=1e-4),
+            InstanceAccuracy(alpha, ball, attack),
+            Tightness(alpha, ball, attack),
+            CertifiedBreakawayRisk(alpha, ball, attack, first=50),
+            CertifiedNearestNeighbourAccuracy(alpha, ball, attack, first=50),
+            CertifiedOverlapRisk(alpha, ball, attack, first=50),
+            CertifiedDrift(alpha, ball, attack, first=50),
+            SmoothedRadius(),
+            SmoothedAccuracy(),
+            CenterSmoothing(first=20),
+            MarginDistribution(),
+        ),
+        images=300,
+        attacked=100,
+        examined=8,
+        queries=200,
     )
 
 
@@ -160,7 +208,7 @@ def paper(ball: Ball) -> Profile:
     )
 
 
-PROFILES: dict[str, Callable[[Ball], Profile]] = {f.__name__: f for f in (quick, standard, paper)}
+PROFILES: dict[str, Callable[[Ball], Profile]] = {f.__name__: f for f in (quick, standard, certify, paper)}
 
 
 def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:

@@ -67,6 +67,22 @@ def score(entry: Mapping[str, Any], unit: str) -> str:
     return " ".join(part for part in (value, interval(entry, unit)) if part)
 
 
+SIDES = ("attack", "certificate")
+"""The two scores of a measure that is answered from both sides."""
+
+
+def bracket(scores: Mapping[str, Any], unit: str) -> str:
+    """Return "[0.27, 0.12]", attack and certificate, or "" where a measure has not both sides."""
+    if any(side not in scores for side in SIDES):
+        return ""
+    ends = [
+        number(scores[side].get("value"), unit, scores[side].get("low"), scores[side].get("high")) for side in SIDES
+    ]
+    if unit == "share" and UNDEFINED not in ends:
+        return f"[{ends[0].removesuffix(' %')}, {ends[1].removesuffix(' %')}] %"
+    return f"[{ends[0]}, {ends[1]}]"
+
+
 def _digits(value: Number, unit: str, low: Number | None, high: Number | None) -> int:
     scale = 100.0 if unit == "share" else 1.0
     ends = (low * scale, high * scale) if finite(low) and finite(high) else (None, None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report._folder import nice_ticks
-from holdfast.report._format import finite, interval, number, part, score
+from holdfast.report._format import SIDES, bracket, finite, interval, number, part, score
 from holdfast.report._verdict import titles
 
 
@@ -23,6 +23,21 @@ class Row:
     at: float | None
     start: float | None
     end: float | None
+    uncertified: str | None = None
+    other: "Side | None" = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """What the attack says beside the certificate: positions on the card's axis in percent."""
+
+    at: float
+    start: float | None
+    end: float | None
+
+    def gap(self, certificate: float) -> tuple[float, float]:
+        """Return left end and width of what is open between the two."""
+        return min(self.at, certificate), round(abs(self.at - certificate), 2)
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,8 @@ def _card(record: Mapping[str, Any], key: str) -> Card:
     about = next((m for _, _, m in asked if not m.get("error")), asked[0][2])
     unit, headline = about["unit"], about.get("headline") or ""
     scores = [m["scores"].get(headline, {}) for _, _, m in asked]
-    ends = [s.get(k) for s in scores for k in ("value", "low", "high") if finite(s.get(k))]
+    drawn = [*scores, *(m["scores"]["attack"] for _, _, m in asked if _two_sided(m))]
+    ends = [s.get(k) for s in drawn for k in ("value", "low", "high") if finite(s.get(k))]
     ticks = _axis(ends, unit)
     best = record["comparison"].get(key, {}).get("best")
     rows = [_row(i, name, m, s, unit, ticks, best) for (i, name, m), s in zip(asked, scores, strict=True)]
@@ -122,12 +138,24 @@ def _row(
     ticks: list[int | float],
     best: str | None,
 ) -> Row:
-    error = m.get("error") or (None if s else "no score at this read-out")
+    uncertified = m.get("not_certified")
+    error = m.get("error") or (None if s or uncertified else "no score at this read-out")
+    both = _two_sided(m)
+    at, attack = _place(s.get("value"), ticks), m["scores"].get("attack", {}) if both else {}
+    attacked = _place(attack.get("value"), ticks)
+    ends = _place(attack.get("low"), ticks), _place(attack.get("high"), ticks)
+    side = None if attacked is None or at is None else Side(attacked, *ends)
+    text = bracket(m["scores"], unit) if both else number(s.get("value"), unit, s.get("low"), s.get("high"))
+    said = f"certificate {interval(s, unit)}" if both else interval(s, unit)
     return Row(
-        name=name, series=series, value=number(s.get("value"), unit, s.get("low"), s.get("high")),
-        interval=interval(s, unit), note=s.get("note") or "", best=name == best, error=error,
-        at=_place(s.get("value"), ticks), start=_place(s.get("low"), ticks), end=_place(s.get("high"), ticks),
+        name=name, series=series, value=text, interval=said,
+        note=s.get("note") or "", best=name == best, error=error, at=at, start=_place(s.get("low"), ticks),
+        end=_place(s.get("high"), ticks), uncertified=uncertified, other=side,
     )  # fmt: skip
+
+
+def _two_sided(m: Mapping[str, Any]) -> bool:
+    return all(side in m["scores"] for side in SIDES)
 
 
 def _pairs(record: Mapping[str, Any], key: str, better: str, unit: str) -> list[tuple[str, str, str, str]]:

@@ -129,6 +129,55 @@ def histograms(record: Mapping[str, Any], folder: Path) -> list[Chart]:
     return charts
 
 
+def tightness_charts(record: Mapping[str, Any], folder: Path) -> list[Chart]:
+    """Return one chart per measure of tightness: the bound of a margin against what an attack found of it."""
+    charts = []
+    for i, (key, title) in enumerate(titles(record).items()):
+        points, notes = [], []
+        for series, encoder in enumerate(record["encoders"]):
+            m = encoder.get("measures", {}).get(key)
+            if not m or m.get("part", {}).get("name") != "tightness" or not m.get("table"):
+                continue
+            try:
+                found, lower = (read_column(folder, m["table"], column) for column in ("found", "lower"))
+            except HoldfastError as error:
+                notes.append(f"{encoder['name']}: {error}")
+                continue
+            shown = np.isfinite(found) & np.isfinite(lower)
+            if not shown.all():
+                notes.append(f"{encoder['name']}: {plural(int((~shown).sum()), 'undefined value')} not drawn.")
+            if shown.any():
+                points.append((series, found[shown], lower[shown]))
+        if points:
+            svg = plots.scatter(f"tightness{i}", points, x="margin after the attack", y="certified margin")
+            alt = f"{title}: certified margin against attacked margin, one point per image, in units of the clean one."
+            charts.append(Chart(title, svg, alt, notes))
+        elif notes:
+            charts.append(Chart(title, "", "", notes))
+    return charts
+
+
+def extremes(encoder: Mapping[str, Any], folder: Path) -> dict[str, list[Shot]]:
+    """Return pictures of the least and of the most robust images of one encoder, with their radii."""
+    found = encoder.get("extremes") or {}
+    return {
+        title: [
+            _shot(
+                folder,
+                e["picture"],
+                f"[{_short(e['attack'])}, {_short(e['certificate'])}]",
+                f"{e['id']}: certified radius {_short(e['certificate'])}",
+            )
+            for e in found.get(side, [])
+        ]
+        for side, title in (("least", "least robust"), ("most", "most robust"))
+    }
+
+
+def _short(radius: Any) -> str:
+    return f"{radius:.3g}" if finite(radius) else "–"
+
+
 def gallery(encoder: Mapping[str, Any], folder: Path) -> list[Worst]:
     """Return the worst images of one encoder with their pictures embedded."""
     return [_worst(entry, folder) for entry in encoder.get("gallery") or []]

@@ -83,6 +83,18 @@ def _alone(encoder: Mapping[str, Any]) -> Sentence:
     return Sentence(f"It shows {listing(found, 4)}. With one encoder there is nothing to compare these with.")
 
 
+def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
+    """Return one sentence for every reason why an encoder has no certificates."""
+    lines = []
+    for encoder in encoders:
+        reasons: dict[str, list[str]] = {}
+        for m in encoder.get("measures", {}).values():
+            if m.get("not_certified"):
+                reasons.setdefault(m["not_certified"].removeprefix("not certified: "), []).append(m["title"].lower())
+        lines += [f"{encoder['name']} is not certified ({listing(t, 8)}): {why}." for why, t in reasons.items()]
+    return lines
+
+
 def _failures(record: Mapping[str, Any]) -> list[Sentence]:
     lines = [
         Sentence(f"{encoder['name']} could not be audited ({encoder['error'].rstrip('.')}).", "bad")
@@ -95,6 +107,7 @@ def _failures(record: Mapping[str, Any]) -> list[Sentence]:
             if m.get("error"):
                 broken.setdefault(m["title"], []).append(encoder["name"])
     lines += [Sentence(f"{title} failed for {listing(names)}.", "bad") for title, names in broken.items()]
+    lines += [Sentence(line, "warn") for line in uncertified(record["encoders"])]
     if skipped := record["data"].get("skipped"):
         lines.append(
             Sentence(f"{plural(len(skipped), 'file')} could not be read and {_were(skipped)} left out.", "warn")

@@ -145,6 +145,31 @@ def margin_distribution(key: str, encoders: Sequence[Margins]) -> str:
         return _svg(figure, key)
 
 
+def scatter(key: str, points: Sequence[tuple[int, np.ndarray, np.ndarray]], *, x: str, y: str) -> str:
+    """Return points with the diagonal on which both values agree as SVG.
+
+    Args:
+        key: unique name of the chart on its page.
+        points: (series, finite x [images], finite y [images]) per encoder, none of them empty.
+        x: what the horizontal axis shows.
+        y: what the vertical axis shows.
+    """
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": key}):
+        figure, axes = _axes()
+        ends = [float(end) for _, a, b in points for v in (a, b) for end in (v.min(), v.max())]
+        low, high = min(*ends, 0.0), max(ends)
+        axes.plot([low, high], [low, high], color=_INK, linewidth=0.9, linestyle=(0, (2, 2)))
+        axes.axhline(0, color=_INK, linewidth=0.6)
+        for series, a, b in points:
+            axes.plot(
+                a, b, color=_colour(series), marker=MARKERS[series % len(MARKERS)], markersize=4, linestyle="none",
+                alpha=0.6, markeredgewidth=0,
+            )  # fmt: skip
+        axes.set_xlabel(x)
+        _finish(axes, y, "ratio")
+        return _svg(figure, key)
+
+
 def _colour(series: int) -> str:
     return f"#0c01{series % COLOURS:02x}"
 

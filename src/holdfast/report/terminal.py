@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import BETTER, duration, interval, listing, number, plural
-from holdfast.report._verdict import threats, titles
+from holdfast.report._format import BETTER, bracket, duration, interval, listing, number, plural
+from holdfast.report._verdict import threats, titles, uncertified
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
 _STATUS = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
@@ -32,10 +32,14 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | Non
     if encoders and titles(record):
         wide = 24 + _CELL * len(encoders) <= console.width
         console.print(_side_by_side(record, encoders) if wide else _stacked(record, encoders))
+        if any(bracket(m["scores"], m["unit"]) for e in encoders for m in e["measures"].values()):
+            console.print(Text("[attack, certificate]: what was found and what is proved; between them is open", "dim"))
         if any(entry.get("best") for entry in record["comparison"].values()):
             console.print(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
     for line in _validity(encoders):
         console.print(line)
+    for line in uncertified(encoders):
+        console.print(Text(line, style="yellow"))
     for line in _problems(record):
         console.print(Text(line, style="bold red"))
     data, run = record["data"], record["run"]
@@ -84,11 +88,15 @@ def _cell(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Te
         return Text("not measured", style="dim")
     if m.get("error"):
         return Text("failed", style="bold red")
+    if m.get("not_certified"):
+        return Text("not certified", style="yellow")
     score = m["scores"].get(m.get("headline"), {})
     value = number(score.get("value"), m["unit"], score.get("low"), score.get("high"))
     best = record["comparison"].get(key, {}).get("best") == encoder["name"]
     style = "bold green" if best else "" if score.get("value") is not None else "yellow"
-    return Text.assemble((value, style), " ", (interval(score, m["unit"]), "dim"), (" *" if best else "  ", style))
+    both = bracket(m["scores"], m["unit"])
+    shown = both or value, "" if both else interval(score, m["unit"])
+    return Text.assemble((shown[0], style), " ", (shown[1], "dim"), (" *" if best else "  ", style))
 
 
 def _validity(encoders: list[Mapping[str, Any]]) -> list[Text]:
