@@ -16,6 +16,7 @@ from holdfast.checks.masking import Masking
 from holdfast.checks.steps_converged import StepsConverged
 from holdfast.core import HoldfastError, Passes
 from holdfast.measures.breakaway_risk import BreakawayRisk
+from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.measures.overlap_risk import OverlapRisk
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.observations.attacked import Attacked
@@ -126,4 +127,14 @@ def test_joined_observations_serve_both() -> None:
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("ball", [Linf(0.03), L2(0.7)])
 def test_profiles_take_any_ball(name: str, ball) -> None:
-    assert {measure.ball.radius for measure in profile(name, ball).measures} <= {ball.radius, 2 * ball.radius}
+    asked = [measure.ball for measure in profile(name, ball).measures if hasattr(measure, "ball")]
+    assert {type(ball)} == {type(each) for each in asked}
+    assert {each.radius for each in asked} <= {ball.radius, 2 * ball.radius}
+
+
+def test_a_star_means_the_measures_that_have_the_parameter() -> None:
+    both = (BreakawayRisk(), CertifiedRadius())
+    changed = set_parameters(both, ["*.attack=apgd", "*.negatives=3"])
+    assert changed == (BreakawayRisk(Apgd()), CertifiedRadius(negatives=3))
+    with pytest.raises(HoldfastError, match="unknown parameter"):
+        set_parameters(both, ["*.no_such=1"])

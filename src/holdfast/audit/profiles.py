@@ -172,7 +172,7 @@ def certify(ball: Ball) -> Profile:
             SmoothedRadius(),
             SmoothedAccuracy(),
             CenterSmoothing(first=20),
-            MarginDistribution(),
+            MarginDistribution(ball=ball),
         ),
         images=300,
         attacked=100,

@@ -12,8 +12,8 @@ from holdfast.errors import unknown
 def set_parameters(measures: Iterable[Measure], settings: Iterable[str]) -> tuple[Measure, ...]:
     """Return the measures with settings such as "universal_quantile.attack.steps=20" applied.
 
-    "*" as the measure means all of them. A part is replaced by its name ("breakaway_risk.attack=apgd"), which
-    keeps its defaults, or by a JSON object.
+    "*" as the measure means all of them that have the parameter. A part is replaced by its name
+    ("breakaway_risk.attack=apgd"), which keeps its defaults, or by a JSON object.
 
     Raises:
         HoldfastError: a setting that is not of this form, or names no measure or no parameter.
@@ -27,6 +27,9 @@ def set_parameters(measures: Iterable[Measure], settings: Iterable[str]) -> tupl
         chosen = [spec for spec in specs if measure in ("*", spec["name"])]
         if not chosen:
             raise unknown("measure of this plan", measure, {spec["name"] for spec in specs})
+        if measure == "*":
+            fits = [spec for spec in chosen if parameter.partition(".")[0] in spec]
+            chosen = fits or chosen  # where none has it, the error says what there is
         for spec in chosen:
             _assign(spec, parameter.split("."), _value(text.strip()), setting)
     return tuple(registry.build(spec) for spec in specs)

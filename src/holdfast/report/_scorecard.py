@@ -146,7 +146,7 @@ def _row(
     ends = _place(attack.get("low"), ticks), _place(attack.get("high"), ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
     text = bracket(m["scores"], unit) if both else number(s.get("value"), unit, s.get("low"), s.get("high"))
-    said = f"certificate {interval(s, unit)}" if both else interval(s, unit)
+    said = f"proved: {interval(s, unit)}" if both else interval(s, unit)
     return Row(
         name=name, series=series, value=text, interval=said,
         note=s.get("note") or "", best=name == best, error=error, at=at, start=_place(s.get("low"), ticks),

@@ -175,7 +175,7 @@ def extremes(encoder: Mapping[str, Any], folder: Path) -> dict[str, list[Shot]]:
 
 
 def _short(radius: Any) -> str:
-    return f"{radius:.3g}" if finite(radius) else "–"
+    return f"{radius:.2g}" if finite(radius) else "–"
 
 
 def gallery(encoder: Mapping[str, Any], folder: Path) -> list[Worst]:
