@@ -30,8 +30,8 @@ ROWS = 3
 
 
 BUDGETS = {
-    "alpha_crown": {"inside": 5, "steps": 15},
-    "beta_crown": {"splits": 12, "until": "tight", "inside": 3, "steps": 10, "leaf_steps": 5},
+    "alpha_crown": {"inside": 3, "steps": 8},
+    "beta_crown": {"splits": 6, "until": "tight", "inside": 2, "steps": 5, "leaf_steps": 3},
 }
 """Small ones: a bound is valid after any effort."""
 
