@@ -56,7 +56,9 @@ def demo(
 def audit(
     encoders: Annotated[list[str], typer.Argument(help="Encoder specs (holdfast list encoders), or one plan.toml.")],
     data: Annotated[str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data).")] = None,
-    profile: Annotated[str | None, typer.Option(help="quick, standard, certify or paper. (default: standard)")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="quick, standard, certify, rvcl, paper. (default: standard)")
+    ] = None,
     eps: Annotated[
         float | None,
         typer.Option(parser=_number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),

@@ -15,17 +15,20 @@ from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
-from holdfast.core import Encoder, HoldfastError, Rng, Shard
+from holdfast.checks.radius_order import RadiusOrder
+from holdfast.core import Encoder, Head, HoldfastError, Rng, Shard
 from holdfast.data.arrays import Arrays
 from holdfast.margins import between
 from holdfast.measures._bracket import Bracket, in_order
 from holdfast.measures._drift import drift_bounds
+from holdfast.measures.certified_accuracy import CertifiedAccuracy
 from holdfast.measures.certified_breakaway_risk import CertifiedBreakawayRisk
 from holdfast.measures.certified_drift import CertifiedDrift
 from holdfast.measures.certified_nearest_neighbour_accuracy import CertifiedNearestNeighbourAccuracy
 from holdfast.measures.certified_overlap_risk import CertifiedOverlapRisk
 from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.measures.instance_accuracy import InstanceAccuracy
+from holdfast.measures.linear_radius import LinearRadius
 from holdfast.measures.tightness import Tightness
 from holdfast.negatives import draw_negatives
 from holdfast.objectives.instance_contrastive import InstanceContrastive
@@ -33,8 +36,10 @@ from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.attacked_pairs import AttackedPairs
 from holdfast.observations.certified import Certified
 from holdfast.observations.drifts import Drifts
+from holdfast.observations.logit_radii import LogitRadii
 from holdfast.observations.minimal_radii import MinimalRadii
 from holdfast.observations.radii import Radii
+from holdfast.probes.linear import Linear
 from holdfast.threats.l2 import L2
 from holdfast.threats.linf import Linf
 
@@ -348,6 +353,74 @@ def test_a_resumed_audit_gives_the_same(pictures, tmp_path) -> None:
     assert again["run"]["resumed_shards"] > 0
     for name, m in first["encoders"][0]["measures"].items():
         assert again["encoders"][0]["measures"][name]["scores"] == m["scores"]
+
+
+# --- with labels ---
+
+
+def with_head(encoder: Encoder, x: torch.Tensor) -> Shard:
+    generator = torch.Generator().manual_seed(6)
+    head = Head(torch.randn(3, DIM, generator=generator), torch.randn(3, generator=generator), torch.arange(3))
+    with torch.no_grad():
+        right = (encoder(x) @ head.weights.T + head.bias).argmax(1)
+    return replace(shard(encoder, x), labels=right, head=lambda probe: head)
+
+
+def test_a_linear_head_on_a_linear_encoder_has_the_radius_of_the_closed_form(pictures) -> None:
+    encoder = linear()
+    where = with_head(encoder, pictures)
+    assert where.head is not None
+    assert where.labels is not None
+    assert where.clean is not None
+    margin = where.head(Linear()).margins(where.labels)
+    slopes = margin.weights.double() @ matrix(encoder)
+    exact = ((margin.weights @ where.clean[..., None])[..., 0] + margin.bias).double() / slopes.abs().sum(-1)
+    inside = exact < 0.25
+    assert inside.sum() >= 3
+    certified = Radii(probe=Linear()).run(where)["radius"]
+    torch.testing.assert_close(certified[inside], exact[inside], rtol=1e-4, atol=2e-6)
+    found = MinimalRadii(probe=Linear(), steps=80).run(where)["radius"][:, 0]
+    least = exact.amin(1)
+    assert (found >= certified.amin(1)).all()
+    assert (found / certified.amin(1)).max() < 1.05
+    assert (least < 0.25).any()
+    seen = AttackedPairs(Apgd(30), Linf(0.05), probe=Linear()).run(where)
+    lower = Certified(ball=Linf(0.05), probe=Linear()).run(where)["lower"]
+    torch.testing.assert_close(seen["margin"].amin(1), lower.amin(1), rtol=1e-3, atol=1e-4)
+
+
+def test_separate_logits_are_never_tighter_than_margins(pictures) -> None:
+    where = with_head(curved(), pictures)
+    separate = LogitRadii().run(where)["radius"]
+    joint = Radii(probe=Linear()).run(where)["radius"].amin(1)
+    assert (separate > 0).any()
+    assert (separate <= joint + 1e-5).all()
+    assert (separate < 0.95 * joint).any()
+
+
+def test_labels_bracket_accuracy_and_radius(pictures, tmp_path) -> None:
+    noise = 0.01 * torch.randn(pictures.shape, generator=torch.Generator().manual_seed(1))
+    x = torch.cat([pictures, pictures + noise])
+    labels = (x.mean((1, 2, 3)) > x.mean()).long()
+    radius, pairs = LinearRadius(), CertifiedRadius(negatives=K, tolerance=1e-4)
+    measures = radius, replace(radius, convention="paper"), CertifiedAccuracy(ball=Linf(0.01), attack=Apgd(10)), pairs
+    asked = Plan(("it",), "arrays", measures, (RadiusOrder(pairs, radius),), attacked=8, batch_size=4)
+    record = run_audit(asked, tmp_path, encoders={"it": curved()}, source=Arrays(x.clamp(0, 1), labels))
+    assert record["failures"] == []
+    entry = record["encoders"][0]
+    assert entry["checks"]["radius_order"]["status"] in ("pass", "warn")
+    sound, paper, accuracy, _ = (m["scores"] for m in entry["measures"].values())
+    assert paper["certificate"]["value"] <= sound["certificate"]["value"] + 2e-6
+    assert sound["certificate"]["value"] < sound["attack"]["value"]
+    assert paper["certificate, correct images"]["value"] >= paper["certificate"]["value"]
+    assert accuracy["certificate"]["value"] <= accuracy["attack"]["value"] <= sound["clean accuracy"]["value"]
+
+
+def test_labels_are_asked_for(pictures, tmp_path) -> None:
+    with pytest.raises(HoldfastError, match="images with labels"):
+        audit(tmp_path, curved(), pictures, LinearRadius())
+    with pytest.raises(HoldfastError, match="images with labels"):
+        Radii(probe=Linear()).run(shard(curved(), pictures))
 
 
 def test_what_cannot_be_certified_is_said_and_is_no_failure(pictures, tmp_path) -> None:

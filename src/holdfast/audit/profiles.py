@@ -1,4 +1,4 @@
-"""Ready-made plans: quick, standard, certify, and the published one."""
+"""Ready-made plans: quick, standard, certify, and the published ones."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,6 +18,7 @@ from holdfast.checks.input_range import InputRange
 from holdfast.checks.large_radius import LargeRadius
 from holdfast.checks.masking import Masking
 from holdfast.checks.preprocessing import Preprocessing
+from holdfast.checks.radius_order import RadiusOrder
 from holdfast.checks.steps_converged import StepsConverged
 from holdfast.checks.stronger_attack import StrongerAttack
 from holdfast.core import Attack, Ball, Check, Measure
@@ -27,6 +28,7 @@ from holdfast.measures._population import AgainstPopulation
 from holdfast.measures.adversarial_margin import AdversarialMargin
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.center_smoothing import CenterSmoothing
+from holdfast.measures.certified_accuracy import CertifiedAccuracy
 from holdfast.measures.certified_breakaway_risk import CertifiedBreakawayRisk
 from holdfast.measures.certified_drift import CertifiedDrift
 from holdfast.measures.certified_nearest_neighbour_accuracy import CertifiedNearestNeighbourAccuracy
@@ -35,6 +37,7 @@ from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.measures.cosine_to_target import CosineToTarget
 from holdfast.measures.instance_accuracy import InstanceAccuracy
+from holdfast.measures.linear_radius import LinearRadius
 from holdfast.measures.margin_distribution import MarginDistribution
 from holdfast.measures.nearest_neighbour_accuracy import NearestNeighbourAccuracy
 from holdfast.measures.overlap_risk import OverlapRisk
@@ -78,7 +81,11 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         examined: images on which the checks that cost passes are made.
         queries: budget of the gradient-free attack.
     """
+    measures = tuple(measures)
     attack, ball = _relied_on(measures)
+    pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
+    classes = [measure for measure in measures if isinstance(measure, LinearRadius)]
+    order = (RadiusOrder(pairs[0], classes[0]),) if pairs and classes else ()
     return (
         InputRange(),
         Preprocessing(),
@@ -91,6 +98,7 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         StrongerAttack(attack, Apgd(2 * attack.steps, restarts=2), ball, examined),
         Masking(attack, Square(queries), ball, examined),
         LargeRadius(examined=examined),
+        *order,
     )
 
 
@@ -98,7 +106,7 @@ def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
     """Return the gradient attack that most of the measures use (first among equals), and its ball."""
     uses: Counter[tuple[Attack, Ball]] = Counter()
     for measure in measures:
-        if isinstance(measure, (AttackMeasure, AgainstPopulation, CertifiedDrift)):
+        if isinstance(measure, (AttackMeasure, AgainstPopulation, CertifiedDrift, InstanceAccuracy)):
             members = measure.attack.members if isinstance(measure.attack, Ensemble) else (measure.attack,)
             gradient = [member for member in members if member.passes.backward]
             uses.update([((gradient or members)[0], measure.ball)])
@@ -181,6 +189,25 @@ def certify(ball: Ball) -> Profile:
     )
 
 
+def rvcl(ball: Ball) -> Profile:
+    """The deterministic rows of RVCL: ACR_CL beside ACR_LE, instance accuracy beside accuracy; needs labels."""
+    attack = Apgd(50)
+    return Profile(
+        "RVCL's rows: radii and accuracies of pairs and of a linear head by CROWN; needs labels; 100 of 1,000 images",
+        (
+            CertifiedRadius(ball=ball, steps=100),
+            LinearRadius(ball=ball, steps=100),
+            InstanceAccuracy(ball=ball, attack=attack),
+            CertifiedAccuracy(ball=ball, attack=attack),
+            Tightness(ball=ball, attack=attack),
+        ),
+        images=1000,
+        attacked=100,
+        examined=8,
+        queries=200,
+    )
+
+
 def paper(ball: Ball) -> Profile:
     """The label-free rows of Table 5: U-PGD with α .001 at both radii, ℓ2, ℓ∞ and cosine, the last iterate."""
     long, short, middle = (Pgd(steps, 0.001, keep="last") for steps in (50, 10, 25))
@@ -208,7 +235,7 @@ def paper(ball: Ball) -> Profile:
     )
 
 
-PROFILES: dict[str, Callable[[Ball], Profile]] = {f.__name__: f for f in (quick, standard, certify, paper)}
+PROFILES: dict[str, Callable[[Ball], Profile]] = {f.__name__: f for f in (quick, standard, certify, rvcl, paper)}
 
 
 def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:

@@ -86,7 +86,8 @@ class SomeMargins(Some):
         negatives: how many images each is compared with, drawn by the seed; None: the whole population (where the
             image itself has a margin that is zero everywhere).
         divergence: "cosine" or "l2", how images are compared; see `margins.between`.
-        probe: a linear head on labels; its margins e_y - e_j instead of those of pairs of images.
+        probe: a linear head on labels; its margins e_y - e_j instead of those of pairs of images. Attacks then try as
+            many classes as there would be negatives, the nearest ones.
     """
 
     negatives: int | None = 10
@@ -125,18 +126,25 @@ class SomeMargins(Some):
         return draw_negatives(shard.rng, shard.positions, len(shard.clean), self.negatives)
 
 
-def row(margin: Margin, number: int) -> Margin:
-    """Return one row of some margins."""
-    return Margin(margin.weights[:, number : number + 1], margin.bias[:, number : number + 1])
+def row(margin: Margin, numbers: Int[Tensor, "batch"]) -> Margin:
+    """Return one row of each image's margins."""
+    images = torch.arange(len(numbers))
+    return Margin(margin.weights[images, numbers][:, None], margin.bias[images, numbers][:, None])
+
+
+def nearest_rows(margin: Margin, reps: Reps, count: int) -> Int[Tensor, "batch rows"]:
+    """Return which `count` rows are nearest to zero, as distances between representations: m / ||weights||."""
+    distance = margin(reps) / margin.weights.norm(dim=-1).clamp_min(1e-30)
+    return distance.argsort(dim=1, stable=True)[:, :count].cpu()
 
 
 def confusion(encoder: Encoder, margin: Margin, like: Images) -> Goal:
-    """Return the goal -min_r m_r(x'): above zero where one of the margins is below."""
+    """Return the goal -m(x') for margins of one row: above zero where they are below."""
     ours = Margin(margin.weights.to(like), margin.bias.to(like))
 
     def goal(x: Images) -> tuple[PerImage, Reps]:
         reps = encoder(x)
-        return -ours(reps).amin(1), reps
+        return -ours(reps).squeeze(1), reps
 
     return goal
 

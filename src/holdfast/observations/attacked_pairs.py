@@ -1,14 +1,15 @@
 """Attacked pairs: the lowest margin that attacks find between an image and its negatives."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from holdfast.attacks.apgd import Apgd
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Objective, Passes, Shard
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Margin, Objective, Passes, Reps, Shard
 from holdfast.objectives.pair_margin import PairMargin
-from holdfast.observations._some import SomeMargins, clean_of, confusion, rounding
+from holdfast.observations._some import SomeMargins, clean_of, confusion, nearest_rows, rounding, row
 from holdfast.registry import part_name
 from holdfast.threats.linf import Linf
 
@@ -18,8 +19,7 @@ class AttackedPairs(SomeMargins):
     """min m(x') over the images x' that attacks find in the ball, as `margin` [M, R].
 
     Also `clean` [M, R], m(x), and `rounding` [M, R], what float32 may have changed. There is one attack for each
-    negative (one in all where the objective reads none, or on the lowest margin of a linear head); every image that is
-    found counts for all rows.
+    negative or class (one in all where the objective reads none); every image that is found counts for all rows.
 
     Attributes:
         attack: how to search.
@@ -51,26 +51,30 @@ class AttackedPairs(SomeMargins):
 
     @property
     def _attacks(self) -> int:
-        return self.negatives or 1 if self.probe is None and self.objective.needs_target else 1
+        return self.negatives or 1 if self.probe is not None or self.objective.needs_target else 1
 
     @property
     def passes(self) -> Passes:
-        """Those of all attacks."""
+        """Those of all attacks; at most so many where there are fewer classes."""
         return self.attack.passes * self._attacks
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack the images of one shard."""
         margin, own = self.margins(shard), clean_of(shard)[shard.positions]
         lowest, reps = margin(own), own
-        for number in range(self._attacks):
+        for number, goal in enumerate(self._goals(shard, margin, own)):
             rng = shard.rng.child("negative", number)
-            found = self.attack(self._goal(shard, number), shard.x, self.ball, rng).reps[self.attack.steps].double()
+            found = self.attack(goal, shard.x, self.ball, rng).reps[self.attack.steps].double()
             lowest, reps = torch.minimum(lowest, margin(found)), torch.maximum(reps.abs(), found.abs())
         return {"margin": lowest.cpu(), "clean": margin(own).cpu(), "rounding": rounding(margin, reps).cpu()}
 
-    def _goal(self, shard: Shard, number: int) -> Goal:
+    def _goals(self, shard: Shard, margin: Margin, own: Reps) -> Iterator[Goal]:
         if self.probe is not None:
-            return confusion(shard.encoder, self.margins(shard), shard.x)
+            for classes in nearest_rows(margin, own, self._attacks).unbind(1):
+                yield confusion(shard.encoder, row(margin, classes), shard.x)
+            return
         clean = clean_of(shard).to(shard.x.dtype)
-        target = clean[self.others(shard)[:, number]] if self.objective.needs_target else None
-        return self.objective.pursue(shard.encoder, clean[shard.positions], target)
+        others = self.others(shard)
+        for number in range(self._attacks):
+            target = clean[others[:, number]] if self.objective.needs_target else None
+            yield self.objective.pursue(shard.encoder, clean[shard.positions], target)

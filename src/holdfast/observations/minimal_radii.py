@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks._minimal import Breaks, minimal_radius, passes
-from holdfast.core import Ball, HoldfastError, Margin, Observation, Passes, Shard
-from holdfast.observations._some import SomeMargins, confusion, rounding, row
+from holdfast.core import Ball, HoldfastError, Images, Margin, Observation, Passes, Shard
+from holdfast.observations._some import SomeMargins, clean_of, confusion, nearest_rows, rounding, row
 from holdfast.registry import part_name
 from holdfast.threats.linf import Linf
 
@@ -48,23 +48,25 @@ class MinimalRadii(SomeMargins):
 
     @property
     def passes(self) -> Passes:
-        """Those of one search for each row."""
-        return passes(self.steps, self.probe is None) * (1 if self.probe is not None else self.negatives or 1)
+        """Those of one search for each negative, or class; at most so many where there are fewer classes."""
+        return passes(self.steps, self.probe is None) * (self.negatives or 1)
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
-        margin, found = self.margins(shard), []
+        margin = self.margins(shard)
         if self.probe is not None:
-            return {"radius": self._search(shard, margin, None)[:, None]}
-        others = self.others(shard)
-        for number in range(others.shape[1]):
-            found.append(self._search(shard, row(margin, number), others[:, number]))
+            classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.negatives or 1)
+            found = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
+            return {"radius": torch.stack(found, 1).amin(1, keepdim=True)}
+        if shard.others is None:
+            raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
+        found = []
+        for number, others in enumerate(self.others(shard).unbind(1)):
+            these = torch.full_like(others, number)
+            found.append(self._search(shard, row(margin, these), shard.others(others)))
         return {"radius": torch.stack(found, 1)}
 
-    def _search(self, shard: Shard, margin: Margin, others: Tensor | None) -> Tensor:
-        if others is not None and shard.others is None:
-            raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
-        known = shard.others(others) if others is not None and shard.others is not None else None
+    def _search(self, shard: Shard, margin: Margin, known: Images | None) -> Tensor:
         goal, breaks = confusion(shard.encoder, margin, shard.x), _breaks(margin)
         return minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)[0].double().cpu()
 
@@ -72,6 +74,6 @@ class MinimalRadii(SomeMargins):
 def _breaks(margin: Margin) -> Breaks:
     def breaks(reps: Tensor) -> Tensor:
         exact = reps.double()
-        return (margin(exact) <= -rounding(margin, exact)).any(1)
+        return (margin(exact) <= -rounding(margin, exact)).squeeze(1)
 
     return breaks
