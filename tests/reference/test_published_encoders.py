@@ -37,7 +37,8 @@ def test_rvcl_mnist_encoders_rank_by_their_training(shared: Path, tmp_path: Path
     record = run_audit(plan, tmp_path)
     assert record["failures"] == []
     fragile, robust = map(headlines, record["encoders"])
-    assert set(robust) == set(BETTER)
+    assert set(robust) >= set(BETTER)
+    assert robust["certified_radius"]["low"] > fragile["certified_radius"]["high"]
     for name, better in BETTER.items():
         assert apart(better, robust[name], fragile[name]), (name, robust[name], fragile[name])
         assert record["comparison"][name]["best"] == "mnist_cnn_a_eps0.2"
@@ -78,4 +79,5 @@ def test_real_encoders_on_real_images(shared: Path, tmp_path: Path, data: str, e
     assert record["failures"] == []
     for entry in record["encoders"]:
         passes = entry["passes"]
-        assert {k: passes[k] for k in ("forward", "backward")} == passes["predicted"]
+        for kind in ("forward", "backward"):  # certificates that are not to be had make no passes for their attacks
+            assert passes[kind] <= passes["predicted"][kind]

@@ -1,0 +1,134 @@
+"""Certificates from the command line to the report: profiles, brackets, what cannot be certified, exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from test_command_line import run
+from torch import nn
+
+from holdfast.audit.plan import Plan
+from holdfast.audit.plan_file import make_plan
+from holdfast.audit.run import run_audit
+from holdfast.core import Encoder
+from holdfast.measures.certified_radius import CertifiedRadius
+from holdfast.measures.linear_radius import LinearRadius
+from holdfast.report.html import write_report
+from holdfast.report.terminal import print_record
+
+SMALL = ["--data", "digits", "--batch-size", "8", "--set", "*.certifier=crown", "--set", "*.negatives=3"]
+CHEAP = [
+    "--set", "certified_radius.tolerance=0.001", "--set", "*.steps=10", "--set", "*.attack.steps=5",
+    "--set", "smoothed_radius.first=2", "--set", "smoothed_accuracy.first=2", "--set", "center_smoothing.first=2",
+    "--set", "center_smoothing.certificate.draws=1300", "--set", "center_smoothing.certificate.distances=1000",
+]  # fmt: skip
+
+
+def record_of(folder: Path) -> dict:
+    return json.loads((folder / "record.json").read_text(encoding="utf-8"))
+
+
+def test_the_profile_certify_reports_brackets(capsys, tmp_path: Path) -> None:
+    encoders = ["zoo:digits-supervised", "zoo:digits-simclr-adv"]
+    asked = ["audit", *encoders, "--profile", "certify", "--eps", "0.05", "--images", "40", "--attacked", "8"]
+    code, out, err = run(capsys, *asked, *SMALL, *CHEAP, "--out", str(tmp_path))
+    assert code == 0, err
+    assert "[attack, certificate]" in out
+    record = record_of(tmp_path)
+    assert record["failures"] == []
+    for entry in record["encoders"]:
+        assert entry["passes"]["bounds"] > 0
+        assert len(entry["extremes"]["least"]) == len(entry["extremes"]["most"]) == 4
+        for name in ("certified_radius", "certified_breakaway_risk", "certified_drift", "instance_accuracy"):
+            scores, better = entry["measures"][name]["scores"], entry["measures"][name]["better"]
+            attack, certificate = scores["attack"]["value"], scores["certificate"]["value"]
+            assert certificate <= attack if better == "higher" else attack <= certificate
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for words in (
+        "Least and most robust images",
+        "How tight the certificates are",
+        'class="found"',
+        "bound propagation",
+    ):
+        assert words in page
+    assert "differs" not in page
+
+
+def test_the_profile_rvcl_reads_labels_and_orders_both_radii(capsys, tmp_path: Path) -> None:
+    asked = [
+        "audit",
+        "zoo:digits-simclr-adv",
+        "--profile",
+        "rvcl",
+        "--eps",
+        "0.03",
+        "--images",
+        "300",
+        "--attacked",
+        "6",
+    ]
+    settings = ["--set", "*.tolerance=0.001", "--set", "*.steps=10", "--set", "*.attack.steps=5"]
+    code, _, err = run(capsys, *asked, *SMALL, *settings, "--out", str(tmp_path))
+    assert code == 0, err
+    (entry,) = record_of(tmp_path)["encoders"]
+    assert entry["checks"]["radius_order"]["status"] == "pass"
+    radii = {name: entry["measures"][name]["scores"] for name in ("certified_radius", "linear_radius")}
+    assert radii["certified_radius"]["certificate"]["value"] > radii["linear_radius"]["certificate"]["value"] > 0
+
+
+class Normed(nn.Module):
+    """A network whose LayerNorm cannot be bounded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x.flatten(1))
+
+
+def test_what_cannot_be_certified_is_shown_and_is_no_failure(capsys, tmp_path: Path) -> None:
+    from rich.console import Console
+
+    plan = make_plan(["normed"], "digits", profile_name="quick", images=30, attacked=8, settings=["*.attack.steps=3"])
+    record = run_audit(plan, tmp_path, encoders={"normed": Encoder(Normed(), mean=0, std=1)})
+    assert record["failures"] == []
+    measures = record["encoders"][0]["measures"]
+    assert measures["breakaway_risk"]["scores"]
+    reason = measures["certified_radius"]["not_certified"]
+    assert reason.startswith("not certified: LayerNorm at norm")
+    print_record(record, Console(width=200), write_report(tmp_path))
+    out = capsys.readouterr().out
+    assert "not certified" in out
+    assert "LayerNorm at norm" in out
+    assert "failed" not in out
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "not certified" in page
+    assert '<span class="bad">failed</span>' not in page
+
+
+def test_radii_of_the_published_encoders_rise_with_their_training(shared: Path, tmp_path: Path) -> None:
+    """RVCL, Figure 4: ACR_CL and ACR_LE grow with the training's ε, and ACR_CL is above ACR_LE."""
+    files = [shared / "data" / "encoders" / f"mnist_cnn_a_eps{eps}.safetensors" for eps in ("0", "0.2")]
+    names = tuple(f"file:{file}?mean=0&std=1&label={file.stem}" for file in files)
+    pairs = CertifiedRadius(negatives=3, tolerance=1e-3, steps=20)
+    plan = Plan(names, str(shared / "data" / "mnist_test.npz"), (pairs, LinearRadius(tolerance=1e-3, steps=20)),
+                images=300, attacked=4)  # fmt: skip
+    record = run_audit(plan, tmp_path)
+    assert record["failures"] == []
+    found = [{name: m["scores"] for name, m in entry["measures"].items()} for entry in record["encoders"]]
+    for scores in found:
+        assert scores["certified_radius"]["certificate"]["value"] > scores["linear_radius"]["certificate"]["value"]
+    for name in ("certified_radius", "linear_radius"):
+        plain, hardened = (scores[name] for scores in found)
+        assert hardened["certificate"]["value"] > 3 * plain["certificate"]["value"]
+        assert hardened["certificate"]["value"] > plain["attack"]["value"]  # brackets apart: no interval is needed
+
+
+@pytest.mark.parametrize("setting", ["certified_radius.negatives=0", "certified_radius.divergence=l1"])
+def test_bad_settings_are_one_line(capsys, tmp_path: Path, setting: str) -> None:
+    asked = ["audit", "zoo:digits-simclr", "--data", "digits", "--profile", "certify", "--set", setting]
+    code, _, err = run(capsys, *asked, "--out", str(tmp_path))
+    assert code == 1
+    assert len(err.strip().splitlines()) == 1
