@@ -499,9 +499,11 @@ def test_bad_parameters_are_refused(make, says) -> None:
         make()
 
 
-def test_too_many_negatives_are_refused(pictures) -> None:
-    with pytest.raises(HoldfastError, match=f"from 1 to {IMAGES - 1}"):
-        Radii(negatives=IMAGES).run(shard(curved(), pictures))
+def test_fewer_images_than_negatives_are_said(pictures, tmp_path) -> None:
+    record = audit(tmp_path, curved(), pictures[:4], CertifiedRadius(tolerance=1e-3, steps=5), attacked=4)
+    score = record["encoders"][0]["measures"]["certified_radius"]["scores"]["certificate"]
+    assert "of 12 pairs" in score["note"]
+    assert "only 3 other images" in score["note"]
 
 
 def test_negatives_are_other_images(pictures) -> None:

@@ -23,7 +23,7 @@ class CertifiedRadius(Bracket):
     nothing), the attack the smallest change found that confuses the pair: R of every pair lies between the two.
 
     Table, one row per image, radii in pixels: `certificate` and `attack`, means over its negatives; `least` and `least
-    attack`, of its nearest one; `certified`, the share of its pairs with a radius above 0.
+    attack`, of its nearest one; `certified`, the share of its pairs with a radius above 0; `pairs`, how many it has.
 
     Attributes:
         ball: the norm of the radius; its own radius is not read.
@@ -81,13 +81,15 @@ class CertifiedRadius(Bracket):
             "least attack": found.nan_to_num(torch.inf).amin(1),
             "least": proved.amin(1),
             "certified": (proved > 0).double().mean(1),
+            "pairs": torch.full((len(proved),), float(proved.shape[1]), dtype=torch.float64),
         }
 
     def remarks(self, table: Table) -> str:
         """Return how many pairs have no certified radius."""
-        pairs = self.negatives * len(table["certified"])
-        failed = round(float((1 - table["certified"]).sum()) * self.negatives)
-        return f"{failed:,} of {pairs:,} pairs certified nowhere, counted as 0"
+        pairs, failed = (round(float((share * table["pairs"]).sum())) for share in (1.0, 1 - table["certified"]))
+        said = f"{failed:,} of {pairs:,} pairs certified nowhere, counted as 0"
+        fewer = int(table["pairs"][0]) if len(table["pairs"]) else self.negatives
+        return said if fewer == self.negatives else f"{said}; only {fewer} other images to draw negatives from"
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of pairs with a certified radius, the radius of the nearest negative, and both sides."""

@@ -119,11 +119,12 @@ class SomeMargins(Some):
         return between(clean[shard.positions], clean[self.others(shard)], self.divergence)
 
     def others(self, shard: Shard) -> Int[Tensor, "batch rows"]:
-        """Return the positions of the images that each is compared with."""
+        """Return the positions of the images that each is compared with: all others where there are fewer."""
         assert shard.clean is not None
+        population = len(shard.clean)
         if self.negatives is None:
-            return torch.arange(len(shard.clean)).expand(len(shard.x), -1)
-        return draw_negatives(shard.rng, shard.positions, len(shard.clean), self.negatives)
+            return torch.arange(population).expand(len(shard.x), -1)
+        return draw_negatives(shard.rng, shard.positions, population, min(self.negatives, population - 1))
 
 
 def row(margin: Margin, numbers: Int[Tensor, "batch"]) -> Margin:

@@ -75,6 +75,6 @@ class AttackedPairs(SomeMargins):
             return
         clean = clean_of(shard).to(shard.x.dtype)
         others = self.others(shard)
-        for number in range(self._attacks):
+        for number in range(min(self._attacks, others.shape[1])):
             target = clean[others[:, number]] if self.objective.needs_target else None
             yield self.objective.pursue(shard.encoder, clean[shard.positions], target)
