@@ -1,12 +1,18 @@
 """All benchmarks in one table: python -m benchmarks [--json]."""
 
-from benchmarks import attack_step, pair_memory, sampling, sharing
+from benchmarks import attack_step, certified_radius, pair_memory, sampling, sharing
 from benchmarks.result import Result, report
 
 
 def measure() -> list[Result]:
     """Run every benchmark."""
-    return [*sharing.measure(), *attack_step.measure(), *pair_memory.measure(), *sampling.measure()]
+    return [
+        *sharing.measure(),
+        *attack_step.measure(),
+        *pair_memory.measure(),
+        *sampling.measure(),
+        *certified_radius.measure(),
+    ]
 
 
 if __name__ == "__main__":

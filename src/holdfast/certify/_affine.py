@@ -6,6 +6,7 @@ Values are [N, *inner], where N runs over images, or over rows of linear forms.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -69,6 +70,19 @@ class Conv(Affine):
         left, _, top, _ = self.padding
         full = self.transposed(forms)
         return (F.pad(full, (-left, left + width - full.shape[-1], -top, top + height - full.shape[-2])),)
+
+    def local(self, height: int, width: int) -> Tensor:
+        """Return `transposed` of the forms that read one value of a window each, [C · height · width, ...]."""
+        if (height, width) not in self._local:
+            channels = self.weight.shape[0]
+            units = torch.eye(channels * height * width, dtype=self.weight.dtype, device=self.weight.device)
+            self._local[height, width] = self.transposed(units.view(-1, channels, height, width))
+        return self._local[height, width]
+
+    @cached_property
+    def _local(self) -> dict[tuple[int, int], Tensor]:
+        """What `local` has returned so far, by height and width."""
+        return {}
 
     def transposed(self, forms: Tensor) -> Tensor:
         """Return the forms on the padded input, as far as they reach."""

@@ -31,6 +31,11 @@ class Lines:
     above: Tensor
     free: Tensor | None = None
 
+    def part(self, images: slice) -> "Lines":
+        """Return the lines of some images."""
+        parts = (self.below_slope, self.below, self.above_slope, self.above, self.free)
+        return Lines(*(None if t is None else t[images] for t in parts))  # pyright: ignore[reportArgumentType]
+
     def to(self, dtype: torch.dtype) -> "Lines":
         """Return the lines in another precision."""
         below = None if self.below is None else self.below.to(dtype)

@@ -16,7 +16,7 @@ from holdfast.certify._curved import Lines, MaxPool
 def _weighed(coefs: Tensor, lines: Lines) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients below an activation, and the positive and negative parts of those above it."""
     up, down = coefs.clamp_min(0), coefs.clamp_max(0)
-    return up * lines.below_slope + down * lines.above_slope, up, down
+    return torch.addcmul(down * lines.above_slope, up, lines.below_slope), up, down
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Dense:
             lines: the lines of σ.
             slopes: other slopes below where those are free, [B, R, *shape].
         """
-        lined = _sloped(self.lined(lines), slopes)
+        lined = _sloped(self.lined(lines if slopes is not None else replace(lines, free=None)), slopes)
         coefs, up, down = _weighed(self.coefs, lined)
         constant = (down * lined.above).flatten(2).sum(2)
         if lined.below is not None:
@@ -144,8 +144,9 @@ class Patches:
         height, width = values.shape[-2:]
         bottom, right = last_y * sy + h - self.top - height, last_x * sx + w - self.left - width
         padded = F.pad(values, (self.left, right, self.top, bottom))
-        windows = padded.unfold(2, h, sy).unfold(3, w, sx)  # [B, C, Ho, Wo, h, w]
-        return windows[:, :, self.at[:, 0], self.at[:, 1]].transpose(1, 2)
+        windows = padded.unfold(2, h, sy).unfold(3, w, sx).permute(0, 2, 3, 1, 4, 5)  # [B, Ho, Wo, C, h, w]
+        every = windows.reshape(len(values), -1, *windows.shape[3:])  # copied once, then taken row by row
+        return every.index_select(1, self.at[:, 0] * windows.shape[2] + self.at[:, 1])
 
     def dot(self, values: Tensor) -> Tensor:
         """Return Σ coefs · values, [B, L · O], for values [*shape] or [B, *shape]."""
@@ -186,7 +187,7 @@ class Patches:
             lines: the lines of σ.
             slopes: other slopes below where those are free, in the shape of `coefs`.
         """
-        lined = _sloped(self.lined(lines), slopes)
+        lined = _sloped(self.lined(lines if slopes is not None else replace(lines, free=None)), slopes)
         coefs, up, down = _weighed(self.coefs, lined)
         constant = (down.flatten(3) @ lined.above.flatten(3).transpose(2, 3)).squeeze(-1)
         if lined.below is not None:
@@ -226,10 +227,9 @@ Form = Dense | Patches
 def _transposed(operation: Conv, windows: Tensor) -> Tensor:
     """Return `operation.transposed(windows)`: for many small windows as one matrix product, which is faster."""
     size = windows[0].numel()
-    if len(windows) < 4 * size:
+    if len(windows) < size:
         return operation.transposed(windows)
-    units = torch.eye(size, dtype=windows.dtype, device=windows.device).view(size, *windows.shape[1:])
-    matrix = operation.transposed(units)
+    matrix = operation.local(windows.shape[2], windows.shape[3])
     if matrix[0].numel() * windows.shape[1] > WASTE * operation.weight.numel():
         return operation.transposed(windows)
     return (windows.flatten(1) @ matrix.flatten(1)).unflatten(1, matrix.shape[1:])

@@ -1,7 +1,7 @@
 """The best relaxation: slopes below ReLUs (α-CROWN) and prices of splits (β-CROWN) found by gradient ascent."""
 
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -80,8 +80,20 @@ class Problem:
             {k: sign.to(kind) for k, sign in self.signs.items()},
         )
 
-    def bound(self, relaxation: Relaxation, trail: MutableMapping[int, Tensor] | None = None) -> Tensor:
-        """Return lower bounds [B, R]; slopes that are missing are entered as they are usual; see `backward`."""
+    def part(self, images: slice) -> "Problem":
+        """Return the problem of some images; rows and signs are those of all."""
+        ranges = {k: (low[images], high[images]) for k, (low, high) in self.ranges.items()}
+        lines = {k: lines.part(images) for k, lines in self.lines.items()}
+        return replace(self, region=self.region.part(images), ranges=ranges, lines=lines)
+
+    def bound(self, relaxation: Relaxation | None, trail: MutableMapping[int, Tensor] | None = None) -> Tensor:
+        """Return lower bounds [B, R]; slopes that are missing are entered as they are usual; see `backward`.
+
+        Args:
+            relaxation: slopes and prices; None for the usual slopes, which are then not kept.
+            trail: see `backward`.
+        """
+        prices = None if relaxation is None else {k: -self.signs[k] * p for k, p in relaxation.prices.items()}
         return backward(
             self.network,
             self.start,
@@ -89,8 +101,8 @@ class Problem:
             self.region,
             self.ranges,
             self.lines,
-            relaxation.slopes,
-            {k: -self.signs[k] * price for k, price in relaxation.prices.items()},
+            None if relaxation is None else relaxation.slopes,
+            prices,
             trail=trail,
         )
 

@@ -34,7 +34,7 @@ class Region:
         """Return the region of balls around x."""
         return cls(ball, x, radii, ball.box(x, radii))
 
-    def part(self, images: list[int] | Tensor) -> "Region":
+    def part(self, images: list[int] | slice) -> "Region":
         """Return the region of some images."""
         return Region(self.ball, self.x[images], self.radii[images], (self.box[0][images], self.box[1][images]))
 
@@ -96,13 +96,13 @@ def backward(
         start: the node that the forms read.
         form: the rows.
         region: where the image may be.
-        ranges: the range of the input of each curved node (and, with `stop`, of its output).
+        ranges: the range of the input of each curved node.
         lines: the lines of each curved node that takes one.
         slopes: α-CROWN: the slope below each ReLU whose sign is open, for each row; those that are missing are
             entered as they are usual.
         prices: β-CROWN: what is added to the coefficients of each curved node's input, [B, R, *shape].
         trail: receives the coefficients of dense forms on the image and on the outputs of curved nodes.
-        stop: end at the first curved nodes, at their ranges (interval arithmetic, the last layers joined).
+        stop: end at the first curved nodes, at the ranges of their outputs (interval arithmetic, last layers joined).
 
     Source: Zhang et al. (2018), CROWN, Theorem 3.2; Wang et al. (2021), β-CROWN, Theorem 3.1.
     """
@@ -123,7 +123,7 @@ def backward(
                 total = total + here.dot(operation.constant)
             passed = here.through(operation)
         elif stop:
-            total = total + _least_in_box(here, ranges[index])
+            total = total + _least_in_box(here, operation.box(ranges[node.inputs[0]]))
             continue
         elif isinstance(operation, MaxPool):
             relaxed, constant = here.pooled(*operation.choose(ranges[node.inputs[0]]), operation)

@@ -1,5 +1,6 @@
 """The certified radius: the largest ε at which a certifier still proves a margin positive."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -12,7 +13,7 @@ from holdfast.certify._network import Network
 from holdfast.certify._propagate import Region
 from holdfast.core import Ball, Encoder, Images, Margin, Passes
 
-FIRST = tuple(4.0**-k for k in (5, 4, 3, 2))
+FIRST = (1 / 64, 1 / 16)
 """First probes, in units of the largest radius; where all of them are certified, larger ones follow."""
 
 ROUNDS = 100
@@ -68,43 +69,67 @@ class _Search:
         clean = margin(network.double(region.x))[0]
         self._slack = on_all_images(network.double, margin, region)[1][0]
         self._radii, self._bounds = torch.zeros(1, dtype=torch.float64), clean[None]
-        self._proved = torch.zeros_like(clean)
-        self.probes = 0
-        self._open = clean > self._slack
-        self._before = torch.full_like(clean, -1)
         self._known: dict[tuple[torch.dtype, float], Mapping[int, Box]] = {}
+        self._possible = clean > self._slack
+        self._proved = torch.zeros_like(clean)
+        self._failed = torch.full_like(clean, torch.inf)
+        self.probes = 0
 
     def run(self, tolerance: float) -> Float[Tensor, "rows"]:
         """Return the largest certified radius of each row."""
-        if self._open.any():
+        rows = self._possible.nonzero().flatten().tolist()
+        if rows:
             self._probe([self._end * first for first in FIRST], exact=False)
-        for count in range(ROUNDS):
-            if self._open.any():
-                self._round(tolerance, halve=count % 4 == 3)
-        for row in self._open.nonzero().flatten().tolist():
-            self._probe([self._bracket(row)[0]], exact=True)
+            roots = self._approach(rows, SETTLED * tolerance)
+            self._finish(roots, tolerance)
         return self._proved
 
-    def _round(self, tolerance: float, halve: bool) -> None:
-        """Probe once for every row that is open: roughly while its root still moves, then exactly just below it."""
-        rough, exact = [], []
-        for row in self._open.nonzero().flatten().tolist():
-            low, high, root = self._bracket(row)
-            settled = abs(root - float(self._before[row])) <= SETTLED * tolerance
-            self._before[row] = root
-            if low >= self._end:
-                exact.append(low)
-            elif high is None:
-                rough.append(min(4 * low, self._end))
-            elif min(root, high) - float(self._proved[row]) <= tolerance:
-                self._open[row] = False
-            elif settled or high - low <= tolerance:
-                exact.append(max(root - tolerance / 2, low) if low > self._proved[row] else (low + root) / 2)
-            else:
-                rough.append((low + high) / 2 if halve else root)
-        self._probe(rough, exact=False)
-        self._probe(exact, exact=True)
-        self._open &= self._proved < self._end
+    def _approach(self, rows: list[int], enough: float) -> dict[int, tuple[float, float]]:
+        """Return, for each row, where float32 sees its bound fall to zero, and how steeply: (radius, slope)."""
+        settled: dict[int, tuple[float, float]] = {}
+        before: dict[int, float] = {}
+        for count in range(ROUNDS):
+            probes = []
+            for row in rows:
+                if row in settled:
+                    continue
+                low, high, root = self._bracket(row)
+                if high is None and low < self._end:
+                    probes.append(min(4 * low, self._end))
+                elif high is None or high - low <= enough or abs(root - before.get(row, torch.inf)) <= enough:
+                    settled[row] = (root, self._slope(row, root, enough))
+                else:
+                    probes.append((low + high) / 2 if count % 4 == 3 else root)
+                    before[row] = root
+            if not probes:
+                break
+            self._probe(_some(probes) if count == 0 else probes, exact=False)
+        return settled
+
+    def _finish(self, roots: dict[int, tuple[float, float]], tolerance: float) -> None:
+        """Probe just below each root in float64, each time at the root that the last bound and the slope foretell."""
+        for count in range(ROUNDS):
+            probes = {}
+            for row, (root, _) in roots.items():
+                proved, failed = float(self._proved[row]), min(float(self._failed[row]), self._end * 2)
+                if min(root, failed) - proved > tolerance and proved < self._end:
+                    aim = root - tolerance / 2 if count < PATIENCE else (proved + failed) / 2
+                    inside = proved < aim < failed
+                    probes[row] = min(aim if inside else (proved + min(failed, root)) / 2, self._end)
+            if not probes:
+                return
+            self._probe(list(probes.values()), exact=True)
+            for row, probe in probes.items():
+                bound = float(self._bounds[torch.isin(self._radii, probe), row])
+                roots[row] = (probe - bound / roots[row][1], roots[row][1])
+
+    def _slope(self, row: int, root: float, enough: float) -> float:
+        """Return how fast a row's bound changes around a radius, from probes that are not too close to each other."""
+        below, above = self._radii < root - enough, self._radii > root + enough
+        left = int(below.nonzero()[-1]) if below.any() else 0
+        right = int(above.nonzero()[0]) if above.any() else len(self._radii) - 1
+        rise = float(self._bounds[right, row] - self._bounds[left, row])
+        return min(rise / float(self._radii[right] - self._radii[left]), -1e-12)
 
     def _bracket(self, row: int) -> tuple[float, float | None, float]:
         """Return the largest certified probe, the next one above it, and the root between them by interpolation."""
@@ -113,8 +138,8 @@ class _Search:
         low, above = float(self._radii[below]), below + 1
         if above == len(values):
             return low, None, low
-        beside = [i for i in (below - 1, above + 1) if 0 <= i < len(values)]
-        nearest = sorted(beside, key=lambda i: abs(float(values[i])))[:1]
+        beside = [i for i in (below - 1, above + 1, below - 2, above + 2) if 0 <= i < len(values)]
+        nearest = sorted(beside, key=lambda i: abs(float(values[i])))[:2]
         points = [(float(self._radii[i]), float(values[i])) for i in (below, above, *nearest)]
         return low, float(self._radii[above]), _root(points)
 
@@ -125,9 +150,10 @@ class _Search:
             return
         network = self._network.double if exact else self._network.single
         dtype = network.dtype
-        larger = [key for key in self._known if key[0] == dtype and key[1] >= float(probes[-1])]
-        if exact and not larger and len(probes) > 1:
-            self._probe([float(probes[-1])], exact)
+        largest = float(probes[-1])
+        larger = [key for key in self._known if key[0] == dtype and key[1] >= largest]
+        if len(probes) > 2 and not any(key[1] <= NEAR * largest for key in larger):
+            self._probe([largest], exact)  # what it decides need not be computed for the others
             self._probe(probes[:-1].tolist(), exact)
             return
         self.probes += len(probes)
@@ -138,30 +164,47 @@ class _Search:
             network, margin, Region.around(self._region.ball, x, probes.to(dtype)), known
         )
         bounds = bounds.double() - self._slack
-        self._known[dtype, float(probes[-1])] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}
+        self._known[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}
         if exact:
-            proved = torch.where(bounds > 0, probes[:, None], 0.0).amax(0)
-            self._proved = torch.maximum(self._proved, proved)
+            self._proved = torch.maximum(self._proved, torch.where(bounds > 0, probes[:, None], 0.0).amax(0))
+            failed = (bounds <= 0) & (probes[:, None] > self._proved)
+            self._failed = torch.minimum(self._failed, torch.where(failed, probes[:, None], torch.inf).amin(0))
         stale = torch.isin(self._radii, probes)  # where float32 and float64 disagree, the later probe counts
         order = torch.cat([self._radii[~stale], probes]).argsort(stable=True)
         self._radii = torch.cat([self._radii[~stale], probes])[order]
         self._bounds = torch.cat([self._bounds[~stale], bounds])[order]
 
 
-SETTLED = 32
+SETTLED = 10
 """A root that moves by less than this many tolerances is probed exactly."""
+
+NEAR = 1.2
+"""Ranges at a radius this many times larger still decide enough to be worth using."""
+
+AHEAD = 4
+"""Probes with which rows that have not been probed near their roots begin together."""
+
+PATIENCE = 4
+"""Exact probes that follow the slope; where they do not end the search, it goes on by bisection."""
+
+
+def _some(radii: list[float]) -> list[float]:
+    """Return a few of many radii, evenly through their order, the largest included."""
+    ordered = sorted(set(radii))
+    return [ordered[(i + 1) * len(ordered) // AHEAD - 1] for i in range(AHEAD)] if len(ordered) > AHEAD else ordered
 
 
 def _root(points: list[tuple[float, float]]) -> float:
-    """Return where the line (or parabola, ε as a function of the bound) through some points crosses zero.
+    """Return where the curve through some points (the radius as a polynomial of the bound) crosses zero.
 
-    The first two points bracket the root; where the parabola leaves the bracket, the line is taken.
+    The first two points bracket the root; where a curve leaves the bracket, the last point is left out.
     """
-    (low, a), (high, b) = points[:2]
-    line = low + (high - low) * a / (a - b)
-    if len(points) == 3 and len({value for _, value in points}) == 3:
-        (x, u), (y, v), (z, w) = points
-        curve = x * v * w / ((u - v) * (u - w)) + y * u * w / ((v - u) * (v - w)) + z * u * v / ((w - u) * (w - v))
-        if low < curve < high:
-            return curve
-    return line
+    low, high = points[0][0], points[1][0]
+    values = [value for _, value in points]
+    if len(set(values)) < len(values):
+        return _root(points[:-1])
+    root = 0.0
+    for i, (radius, value) in enumerate(points):
+        others = values[:i] + values[i + 1 :]
+        root += radius * math.prod(other / (other - value) for other in others)
+    return root if low < root < high or len(points) == 2 else _root(points[:-1])

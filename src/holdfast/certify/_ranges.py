@@ -1,6 +1,7 @@
 """The ranges of the values inside a network: layer by layer, each from those before it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -8,12 +9,12 @@ from torch import Tensor
 from holdfast.certify._curved import Box, Curved, Lines, Relu
 from holdfast.certify._forms import Dense, Form, Patches
 from holdfast.certify._network import Network
-from holdfast.certify._optimise import Ascent, Problem, Relaxation, optimise
+from holdfast.certify._optimise import Ascent, Problem, optimise
 from holdfast.certify._propagate import Region, boxes, meet
 from holdfast.threats.linf import Linf
 
-CHUNK = 2**24
-"""Coefficients that one backward pass holds at a time, about (64 MiB in float32)."""
+AT_ONCE = {"cpu": 2**20, "cuda": 2**26}
+"""Coefficients that one backward pass holds at a time, about: on a CPU what stays in its caches."""
 
 WINDOW = 8
 """How many times smaller than all values a window is, about."""
@@ -73,14 +74,18 @@ def _box_of(
     low = like.new_full((len(like), *shape), -torch.inf)
     high = -low
     largest = max(torch.Size(n.shape).numel() for n in network.nodes[: node + 1])
-    for form, index in _units(shape, matters, like, max(1, CHUNK // (2 * largest * len(like)))):
-        problem = Problem(network, node, form, region, ranges, lines)
-        relaxation = Relaxation()
-        if ascent is not None:
-            relaxation = optimise(problem.single(), ascent)[1].to(like.dtype)
-        with torch.no_grad():
-            ends = problem.bound(relaxation).unflatten(1, (-1, 2))
-        low[(slice(None), *index)], high[(slice(None), *index)] = ends[..., 0], -ends[..., 1]
+    room = AT_ONCE.get(like.device.type, AT_ONCE["cuda"]) // (2 * largest)
+    many = torch.Size(shape).numel() if matters is None else int(matters.sum())
+    images = max(1, room * WINDOW // max(1, many))
+    for first in range(0, len(like), images):
+        some = slice(first, first + images)
+        here = Problem(network, node, Dense(like), region, ranges, lines).part(some)
+        for form, index in _units(shape, matters, like, max(1, room)):
+            problem = replace(here, form=form)
+            relaxation = None if ascent is None else optimise(problem.single(), ascent)[1].to(like.dtype)
+            with torch.no_grad():
+                ends = problem.bound(relaxation).unflatten(1, (-1, 2))
+            low[(some, *index)], high[(some, *index)] = ends[..., 0], -ends[..., 1]
     return low, high
 
 

@@ -32,8 +32,8 @@ class AlphaCrown(Propagation):
     incomplete verifiers".
     """
 
-    inside: int = 10
-    steps: int = 60
+    inside: int = 20
+    steps: int = 100
 
     def __post_init__(self) -> None:
         if self.inside < 0 or self.steps < 0:
