@@ -46,9 +46,9 @@ class AlphaCrown(Propagation):
         results = []
         for i in range(len(region.x)):
             here, rows = region.part([i]), rows_of(margin, i)
-            ranges = ranges_inside(network, here, known, Ascent(self.inside, 0.5, 0.8))
+            ranges = ranges_inside(network, here, known, Ascent(self.inside, 0.5, 0.85))
             problem = Problem(network, *start(network, rows), here, ranges, standard_lines(network, ranges))
-            results.append((best_bound(problem, Ascent(self.steps))[0] + rows.bias, ranges))
+            results.append((best_bound(problem, Ascent(self.steps, 0.3, 0.97))[0] + rows.bias, ranges))
         return torch.cat([bound for bound, _ in results]), joined([found for _, found in results])
 
 

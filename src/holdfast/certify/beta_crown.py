@@ -38,7 +38,7 @@ class BetaCrown(Propagation):
         gap: relative to the margin of the clean image.
         inside: steps of ascent for each layer inside the network, see `AlphaCrown`.
         steps: steps of ascent for the margin, before it is split.
-        leaf_steps: steps of ascent for each leaf.
+        leaf_steps: steps of ascent for each leaf; None: 20 where signs decide, 100 where minima do.
         seconds: time after which an image's splitting ends; it makes the result depend on the machine.
 
     Source: Wang et al. (2021), "Beta-CROWN: efficient bound propagation with per-neuron split constraints"; splits
@@ -51,11 +51,11 @@ class BetaCrown(Propagation):
     gap: float = 1e-5
     inside: int = 20
     steps: int = 60
-    leaf_steps: int = 20
+    leaf_steps: int | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if min(self.splits, self.inside, self.steps, self.leaf_steps) < 0 or self.until not in ("positive", "tight"):
+        if min(self.splits, self.inside, self.steps, self.leaf_steps or 0) < 0 or self.until not in ("positive", "tight"):
             raise HoldfastError(
                 f"beta_crown: expected splits and steps >= 0 and until = positive or tight, got splits={self.splits}, "
                 f"inside={self.inside}, steps={self.steps}, leaf_steps={self.leaf_steps}, until={self.until!r}"
@@ -95,11 +95,13 @@ class BetaCrown(Propagation):
         open_rows = [row for row in range(len(lower)) if lower[row] <= threshold()[row] and self.splits]
         roots = tree.roots(open_rows, relaxation, lower) if open_rows else []
         leaves = [leaf for leaf in roots if leaf.split is not None]
+        few = {"positive": 20, "tight": 100}[self.until]
+        ascent = Ascent(few if self.leaf_steps is None else self.leaf_steps, 0.2, 0.9)
         proved = torch.full_like(lower, torch.inf)  # the lowest leaf that is not split any more
         while leaves:
             leaves.sort(key=lambda leaf: leaf.lower)
             now, leaves = leaves[:AT_ONCE], leaves[AT_ONCE:]
-            halves, rows, reached = tree.split(now, Ascent(self.leaf_steps, 0.2, 0.9))
+            halves, rows, reached = tree.split(now, ascent)
             upper = upper.scatter_reduce(0, rows, reached, "amin")
             spent.index_add_(0, rows[::2], torch.ones_like(rows[::2]))
             late = self.seconds is not None and time.monotonic() - began > self.seconds
