@@ -1,0 +1,137 @@
+"""Certified instance accuracy against time, for CROWN, α-CROWN and branch and bound: RVCL's Table 4.
+
+    HOLDFAST_SHARED=folder python -m benchmarks.certified_accuracy [--json] [--images 20]
+
+The settings of the table that the encoders in the folder allow. x⁻ is an adversarial image made from x⁺ itself (PGD
+that moves f(x) away from a shifted view, ε_neg, 200 steps); a pair counts as certified at ε_test if the bound of its
+margin is positive. CIFAR radii of the authors are in normalised units (their ε times the std .225 is in pixels). Each
+certifier is tried only on pairs that no attack has broken; its time is processor time on one thread, as a ratio of
+CROWN's. The published values of the table are in the note: PGD / CBC / CROWN (the text of the table is garbled; they
+are matched by their order).
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.result import Result, report
+from holdfast.attacks.apgd import Apgd
+from holdfast.attacks.pgd import Pgd
+from holdfast.certify._certifier import Propagation
+from holdfast.certify.alpha_crown import AlphaCrown
+from holdfast.certify.beta_crown import BetaCrown
+from holdfast.certify.crown import Crown
+from holdfast.core import Encoder, Margin, Rng
+from holdfast.encoders import open_encoder
+from holdfast.margins import between
+from holdfast.objectives.untargeted import Untargeted
+from holdfast.threats.linf import Linf
+
+MNIST, CIFAR = "mean=0&std=1", "mean=0.485,0.456,0.406&std=0.225,0.225,0.225"
+UNIT = 0.225 / 255
+"""One 255th of the authors' normalised CIFAR units, in pixels."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row of Table 4: encoder, ε_neg and ε_test in pixels, and what was published."""
+
+    encoder: str
+    negative: float
+    test: float
+    published: str
+
+
+SETTINGS = (
+    Setting("mnist_base_eps0", 0.3, 0.1, "20 / 2 / 0 %"),
+    Setting("mnist_cnn_a_eps0", 0.3, 0.1, "6 / 0 / 0 %"),
+    Setting("cifar10_cnn_b_eps0", 16 * UNIT, 4 * UNIT, "100 / 97 / 96 %"),
+    Setting("cifar10_cnn_b_eps4.4", 24 * UNIT, 6 * UNIT, "100 / 55 / 34 %"),
+    Setting("cifar10_deep_eps4.4", 24 * UNIT, 6 * UNIT, "100 / 96 / 84 %"),
+)
+
+LADDER: dict[str, Propagation] = {
+    "CROWN": Crown(),
+    "α-CROWN, 3 and 20 steps": AlphaCrown(3, 20),
+    "α-CROWN": AlphaCrown(),
+    "branch and bound, 20 splits": BetaCrown(20, inside=10, steps=40, leaf_steps=10),
+    "branch and bound, 100 splits": BetaCrown(100, inside=10, steps=40, leaf_steps=10),
+}
+
+
+def images_of(encoder: str, folder: Path, count: int) -> Tensor:
+    """Return the first test images."""
+    if encoder.startswith("mnist"):
+        return torch.tensor(np.load(folder / "mnist_test.npz")["images"][:count])[:, None] / 255
+    return torch.tensor(np.load(folder / "cifar10_lossless300.npz")["images"][:count]).permute(0, 3, 1, 2) / 255
+
+
+def adversarial(encoder: Encoder, x: Tensor, radius: float, rng: Rng) -> Tensor:
+    """Return the negatives: images that an attack moves away from a view shifted by two pixels."""
+    with torch.no_grad():
+        view = encoder(x.roll((2, 2), (2, 3)))
+    goal = Untargeted("squared_l2").pursue(encoder, view)
+    attack = Pgd(200, radius / 100, keep="last")
+    return attack(goal, x, Linf(radius), rng.child("negatives")).images[200]
+
+
+def broken(encoder: Encoder, margin: Margin, x: Tensor, radius: float, rng: Rng) -> Tensor:
+    """Return which pairs an attack breaks."""
+
+    def goal(z: Tensor) -> tuple[Tensor, Tensor]:
+        reps = encoder(z)
+        return -margin(reps.double())[:, 0].float(), reps
+
+    return Apgd(60, restarts=2)(goal, x, Linf(radius), rng.child("attack")).values[-1] >= 0
+
+
+def measure(count: int = 20) -> list[Result]:
+    """Return, for each setting and certifier, its certified accuracy in percent and its time relative to CROWN."""
+    folder = Path(os.environ.get("HOLDFAST_SHARED", "")) / "data"
+    if not folder.is_dir():
+        print("no trained encoders: set HOLDFAST_SHARED; nothing is measured", file=sys.stderr)
+        return []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [result for setting in SETTINGS for result in _curve(setting, folder, count)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _curve(setting: Setting, folder: Path, count: int) -> list[Result]:
+    norm = MNIST if setting.encoder.startswith("mnist") else CIFAR
+    encoder = open_encoder(f"file:{folder / 'encoders' / setting.encoder}.safetensors?{norm}")
+    x = images_of(setting.encoder, folder, count)
+    rng = Rng(0, ids=tuple(str(i) for i in range(count)))
+    negatives = adversarial(encoder, x, setting.negative, rng)
+    with torch.no_grad():
+        margin = between(encoder(x), encoder(negatives)[:, None])
+    standing = (~broken(encoder, margin, x, setting.test, rng)).nonzero().flatten().tolist()
+    results, usual = [], None
+    for name, certifier in LADDER.items():
+        began, certified = process_time(), 0
+        for i in standing:
+            pair = Margin(margin.weights[i : i + 1], margin.bias[i : i + 1])
+            certified += bool(certifier(encoder, pair, x[i : i + 1], Linf(setting.test)).lower > 0)
+        seconds = process_time() - began
+        usual = usual or seconds
+        time = f"{seconds / max(1, len(standing)):.2f} s a pair, {seconds / usual if usual else 1:.1f} × CROWN"
+        attack = f"attack leaves {100 * len(standing) / count:.0f} %"
+        note = f"{time}; {attack}; published {setting.published}"
+        results.append(Result(f"{setting.encoder}, {name}", 100 * certified / count, None, "%", None, note))
+    return results
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--images", type=int, default=20)
+    asked, sys.argv[1:] = parser.parse_known_args()
+    report(lambda: measure(asked.images), __doc__)
