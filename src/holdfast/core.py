@@ -85,6 +85,7 @@ class Shard:
         others: gives images of the population by their positions; None where they cannot be had.
         labels: the class of every image of the population, [N]; None where the source does not know them all.
         head: gives the linear head that a probe trains on images that are not attacked; None without labels.
+        read: gives what an earlier observation saw, one row for each of the population's first images.
     """
 
     encoder: Encoder
@@ -95,6 +96,7 @@ class Shard:
     others: Callable[[Positions], Images] | None = None
     labels: Int[Tensor, "population"] | None = None
     head: Callable[[Probe], Head] | None = None
+    read: "Callable[[Observation], dict[str, Tensor]] | None" = None
 
 
 class Observation(ABC):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast import registry
 from holdfast.audit.store import Store, digest
-from holdfast.core import Encoder, Head, Images, Observation, Passes, Positions, Probe, Rng, Shard
+from holdfast.core import Encoder, Head, HoldfastError, Images, Observation, Passes, Positions, Probe, Rng, Shard
 from holdfast.data import ImageSet
 from holdfast.measures._probe import head_of
 from holdfast.observations.clean import Clean
@@ -143,7 +143,11 @@ class AuditSubject:
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what an observation saw, all shards together; only its own number of images."""
-        seen = self._seen[observation.key()]
+        seen = self._seen.get(observation.key())
+        if seen is None:
+            raise HoldfastError(
+                f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first"
+            )
         rows = observation.images(len(self.images), self.attacked)
         return {key: value if key.startswith("gallery.") else value[:rows] for key, value in seen.items()}
 
@@ -179,7 +183,7 @@ class AuditSubject:
         positions = torch.arange(start, stop)
         rng = Rng(self.seed, ids=tuple(self.images.ids[start:stop]))
         x, head = self.batch(start, stop), None if self.labels is None else self._head
-        return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head)
+        return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
 
     def _head(self, probe: Probe) -> Head:
         if probe not in self._heads:

@@ -14,6 +14,7 @@ from holdfast.certify.crown import Crown
 from holdfast.core import Ball, HoldfastError, Measure, Score, Subject, Table
 from holdfast.errors import unknown
 from holdfast.margins import DIVERGENCES
+from holdfast.observations._some import MadeNegatives
 from holdfast.threats.linf import Linf
 
 RVCL = "RVCL: robustness verification for contrastive learning"
@@ -58,6 +59,11 @@ class Bracket(Measure):
     def remarks(self, table: Table) -> str:
         """Return what a reader of the certificate must know, such as how much is vacuous."""
 
+    @property
+    def condition(self) -> str:
+        """What the intervals are conditional on: the population only where the negatives come from it."""
+        return "" if isinstance(getattr(self, "negatives", None), MadeNegatives) else self.given
+
     def covered(self, subject: Subject) -> int:
         """Return how many images both sides are about."""
         return min(self.first or subject.attacked, subject.attacked)
@@ -72,11 +78,11 @@ class Bracket(Measure):
         """Return the `statistic` of a column."""
         match self.statistic:
             case "median":
-                return statistics.median(table[column], table.get("pair"), self.given)
+                return statistics.median(table[column], table.get("pair"), self.condition)
             case "share":
-                return statistics.share(table[column], table.get("pair"), self.given)
+                return statistics.share(table[column], table.get("pair"), self.condition)
             case "mean":
-                score = statistics.mean(table[column], table.get("pair"), self.given, most=self.most)
+                score = statistics.mean(table[column], table.get("pair"), self.condition, most=self.most)
                 return (
                     score
                     if self.most is None or score.high is None

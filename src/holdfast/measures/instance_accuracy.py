@@ -1,13 +1,15 @@
 """Instance accuracy: how many pairs of images an adversary cannot confuse, attacked and certified."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from holdfast import statistics
 from holdfast.attacks.apgd import Apgd
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
-from holdfast.core import Attack, Ball, Objective, Observation, Subject, Table
+from holdfast.core import Attack, Ball, Objective, Observation, Score, Subject, Table
 from holdfast.measures._bracket import RVCL, Bracket, counted, in_order
 from holdfast.objectives.pair_margin import PairMargin
+from holdfast.observations._some import MadeNegatives
 from holdfast.observations.attacked_pairs import AttackedPairs
 from holdfast.observations.certified import Certified
 from holdfast.observations.clean import Clean
@@ -25,7 +27,8 @@ class InstanceAccuracy(Bracket):
     Attributes:
         attack: how to search.
         objective: what the attack maximises: the margin, or for instance-wise PGD `instance_contrastive`.
-        negatives: K, drawn for each image by the seed from the other images of the population.
+        negatives: K, drawn for each image by the seed from the other images of the population; or what makes them:
+            `adversarial_negatives`, one for each image, as in the paper's Table 4.
         divergence: "cosine" or "l2", what "nearer" means.
     """
 
@@ -33,7 +36,7 @@ class InstanceAccuracy(Bracket):
     ball: Ball = Linf(0.05)
     attack: Attack = Apgd(30)
     objective: Objective = PairMargin()
-    negatives: int = 10
+    negatives: int | MadeNegatives = 10
     divergence: str = "cosine"
 
     given = "given this population, from which the negatives come"
@@ -62,8 +65,9 @@ class InstanceAccuracy(Bracket):
         )  # fmt: skip
 
     def observations(self) -> tuple[Observation, ...]:
-        """Clean representations, certified margins, attacked margins."""
-        return Clean(), self.proved, self.found
+        """Clean representations, negatives where they are made, certified margins, attacked margins."""
+        made = (replace(self.negatives, first=self.first),) if isinstance(self.negatives, MadeNegatives) else ()
+        return Clean(), *made, self.proved, self.found
 
     def observe(self, subject: Subject) -> Table:
         """Return both shares for every image."""
@@ -75,6 +79,12 @@ class InstanceAccuracy(Bracket):
             "certificate": ((proved["lower"] > 0) & intact).double().mean(1),
             "vacuous": proved["vacuous"].double().mean(1),
         }
+
+    def reduced(self, table: Table, column: str) -> Score:
+        """Return the mean; where every image has one negative, a share with its exact interval."""
+        if isinstance(self.negatives, MadeNegatives) and self.negatives.count == 1:
+            return statistics.share(table[column], given=self.condition)
+        return super().reduced(table, column)
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""

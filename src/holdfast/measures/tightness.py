@@ -14,6 +14,7 @@ from holdfast.core import Attack, Ball, Objective, Observation, Score, Subject, 
 from holdfast.measures._bracket import RVCL, Bracket, counted, in_order
 from holdfast.measures.instance_accuracy import InstanceAccuracy
 from holdfast.objectives.pair_margin import PairMargin
+from holdfast.observations._some import MadeNegatives
 from holdfast.threats.linf import Linf
 
 
@@ -30,7 +31,7 @@ class Tightness(Bracket):
     Attributes:
         attack: how to search.
         objective: what the attack maximises.
-        negatives: K, drawn for each image by the seed from the other images of the population.
+        negatives: K, drawn for each image by the seed from the other images of the population; or what makes them.
         divergence: "cosine" or "l2", of the margin.
     """
 
@@ -38,7 +39,7 @@ class Tightness(Bracket):
     ball: Ball = Linf(0.05)
     attack: Attack = Apgd(30)
     objective: Objective = PairMargin()
-    negatives: int = 10
+    negatives: int | MadeNegatives = 10
     divergence: str = "cosine"
 
     statistic = "median"
@@ -88,7 +89,7 @@ class Tightness(Bracket):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of vacuous bounds and the tightness."""
-        vacuous = statistics.mean(table["vacuous"], given=self.given, most=1.0)
+        vacuous = statistics.mean(table["vacuous"], given=self.condition, most=1.0)
         return {"vacuous": vacuous, "tightness": self.reduced(table, "tightness")}
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:

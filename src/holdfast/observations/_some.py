@@ -4,9 +4,10 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import (
@@ -72,6 +73,17 @@ class Some(Observation):
         return attacked if self.first is None else min(self.first, attacked)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MadeNegatives(Some):
+    """An observation that makes the images which each image must not be confused with: `reps` [M, count, D].
+
+    Attributes:
+        count: how many for each image.
+    """
+
+    count: ClassVar[int]
+
+
 def clean_of(shard: Shard) -> Tensor:
     """Return the clean representations of the population in float64, on the encoder's device, [N, D]."""
     assert shard.clean is not None  # clean representations are always observed first
@@ -84,13 +96,13 @@ class SomeMargins(Some):
 
     Attributes:
         negatives: how many images each is compared with, drawn by the seed; None: the whole population (where the
-            image itself has a margin that is zero everywhere).
+            image itself has a margin that is zero everywhere); or an observation, made earlier, of other negatives.
         divergence: "cosine" or "l2", how images are compared; see `margins.between`.
         probe: a linear head on labels; its margins e_y - e_j instead of those of pairs of images. Attacks then try as
             many classes as there would be negatives, the nearest ones.
     """
 
-    negatives: int | None = 10
+    negatives: int | MadeNegatives | None = 10
     divergence: str = "cosine"
     probe: Probe | None = None
 
@@ -98,14 +110,27 @@ class SomeMargins(Some):
         super().__post_init__()
         if self.divergence not in DIVERGENCES:
             raise unknown("divergence with a linear margin", self.divergence, DIVERGENCES)
-        if self.negatives is not None and self.negatives < 1:
+        if isinstance(self.negatives, MadeNegatives):
+            if self.negatives.first is not None or self.probe is not None:
+                raise HoldfastError(
+                    f"{type(self).__name__}: expected {part_name(self.negatives)} without `first` and without a probe; "
+                    "set `first` of what reads them, and leave negatives a number where classes are compared"
+                )
+        elif self.negatives is not None and self.negatives < 1:
             raise HoldfastError(f"{type(self).__name__}: negatives: expected at least 1, got {self.negatives}")
+
+    @property
+    def compared(self) -> int | None:
+        """How many images each is compared with at most; None: the whole population."""
+        return self.negatives.count if isinstance(self.negatives, MadeNegatives) else self.negatives
 
     @property
     def rows(self) -> str:
         """What is compared, in a few words."""
         if self.probe is not None:
             return f"classes ({part_name(self.probe)})"
+        if isinstance(self.negatives, MadeNegatives):
+            return self.negatives.title
         return "the whole population" if self.negatives is None else f"{self.negatives} negatives"
 
     def margins(self, shard: Shard) -> Margin:
@@ -115,16 +140,23 @@ class SomeMargins(Some):
                 raise no_labels(f"the observation {part_name(self)}", "the source of images")
             margin = shard.head(self.probe).margins(shard.labels[shard.positions])
             return Margin(margin.weights.to(shard.x.device).double(), margin.bias.to(shard.x.device).double())
-        clean = clean_of(shard)
-        return between(clean[shard.positions], clean[self.others(shard)], self.divergence)
+        return between(clean_of(shard)[shard.positions], self.against(shard), self.divergence)
+
+    def against(self, shard: Shard) -> Float[Tensor, "batch rows dim"]:
+        """Return the representations that each image is compared with, in float64."""
+        if not isinstance(self.negatives, MadeNegatives):
+            return clean_of(shard)[self.others(shard)]
+        if shard.read is None:
+            raise HoldfastError(f"{part_name(self)}: {part_name(self.negatives)} must be observed before")
+        return shard.read(self.negatives)["reps"][shard.positions].to(shard.x.device).double()
 
     def others(self, shard: Shard) -> Int[Tensor, "batch rows"]:
-        """Return the positions of the images that each is compared with: all others where there are fewer."""
+        """Return the positions of the images that each is compared with (all others if fewer), where none are made."""
         assert shard.clean is not None
         population = len(shard.clean)
-        if self.negatives is None:
+        if self.compared is None:
             return torch.arange(population).expand(len(shard.x), -1)
-        return draw_negatives(shard.rng, shard.positions, population, min(self.negatives, population - 1))
+        return draw_negatives(shard.rng, shard.positions, population, min(self.compared, population - 1))
 
 
 def row(margin: Margin, numbers: Int[Tensor, "batch"]) -> Margin:

@@ -51,7 +51,7 @@ class AttackedPairs(SomeMargins):
 
     @property
     def _attacks(self) -> int:
-        return self.negatives or 1 if self.probe is not None or self.objective.needs_target else 1
+        return self.compared or 1 if self.probe is not None or self.objective.needs_target else 1
 
     @property
     def passes(self) -> Passes:
@@ -73,8 +73,6 @@ class AttackedPairs(SomeMargins):
             for classes in nearest_rows(margin, own, self._attacks).unbind(1):
                 yield confusion(shard.encoder, row(margin, classes), shard.x)
             return
-        clean = clean_of(shard).to(shard.x.dtype)
-        others = self.others(shard)
-        for number in range(min(self._attacks, others.shape[1])):
-            target = clean[others[:, number]] if self.objective.needs_target else None
-            yield self.objective.pursue(shard.encoder, clean[shard.positions], target)
+        clean = own.to(shard.x.dtype)
+        for target in self.against(shard).to(clean).unbind(1)[: self._attacks]:
+            yield self.objective.pursue(shard.encoder, clean, target if self.objective.needs_target else None)

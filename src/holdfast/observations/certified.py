@@ -40,14 +40,14 @@ class Certified(SomeMargins):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Bound the margins of one shard."""
         assert shard.clean is not None  # clean representations are always observed first
-        rows = len(shard.clean) if self.negatives is None else self.negatives
+        rows = self.compared or len(shard.clean)
         found = [self._bound(_part(shard, part)) for part in pieces(shard.x, rows)]
         return {name: torch.cat([bound[name] for bound in found]) for name in found[0]}
 
     def _bound(self, shard: Shard) -> dict[str, Tensor]:
         bound = self.certifier(shard.encoder, self.margins(shard), shard.x, self.ball)
         lower = bound.lower.double().cpu()
-        if self.probe is None:
+        if self.probe is None and self.negatives is None:
             lower = lower.masked_fill(self.others(shard) == shard.positions[:, None], torch.nan)
         return {"lower": lower, "vacuous": bound.vacuous.cpu()}
 

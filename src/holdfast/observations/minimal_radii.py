@@ -31,7 +31,7 @@ class MinimalRadii(SomeMargins):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.steps < 1 or self.negatives is None:
+        if self.steps < 1 or not isinstance(self.negatives, int):
             raise HoldfastError(
                 f"minimal_radii: expected steps >= 1 and a number of negatives, got steps={self.steps}, "
                 f"negatives={self.negatives}"
@@ -49,13 +49,13 @@ class MinimalRadii(SomeMargins):
     @property
     def passes(self) -> Passes:
         """Those of one search for each negative, or class; at most so many where there are fewer classes."""
-        return passes(self.steps, self.probe is None) * (self.negatives or 1)
+        return passes(self.steps, self.probe is None) * (self.compared or 1)
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
         margin = self.margins(shard)
         if self.probe is not None:
-            classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.negatives or 1)
+            classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.compared or 1)
             found = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
             return {"radius": torch.stack(found, 1).amin(1, keepdim=True)}
         if shard.others is None:

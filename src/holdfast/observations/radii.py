@@ -49,7 +49,7 @@ class Radii(SomeMargins):
     @property
     def passes(self) -> Passes:
         """No encoder pass; an estimate of the bound propagations."""
-        return Passes(bounds=PROBES * (self.negatives or 10))
+        return Passes(bounds=PROBES * (self.compared or 10))
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
