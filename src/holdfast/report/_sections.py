@@ -1,6 +1,6 @@
 """The parts of the report that need files or drawing: charts and the gallery of worst images, as data."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,27 +131,66 @@ def histograms(record: Mapping[str, Any], folder: Path) -> list[Chart]:
 
 def tightness_charts(record: Mapping[str, Any], folder: Path) -> list[Chart]:
     """Return one chart per measure of tightness: the bound of a margin against what an attack found of it."""
+
+    def draw(i: int, title: str, encoders: list[tuple[int, list[np.ndarray]]]) -> tuple[str, str]:
+        points = [(series, found, lower) for series, (found, lower) in encoders]
+        svg = plots.scatter(f"tightness{i}", points, x="margin after the attack", y="certified margin")
+        return (
+            svg,
+            f"{title}: certified margin against attacked margin, one point per image, clean one = 1.",
+        )
+
+    return _charts_of("tightness", lambda measure: ("found", "lower"), draw, record, folder)
+
+
+def margin_charts(record: Mapping[str, Any], folder: Path) -> list[Chart]:
+    """Return one chart per measure of margin distributions: Ψ against the distance to the original."""
+
+    def columns(measure: Mapping[str, Any]) -> tuple[str, ...]:
+        return "shape", "scale", f"distance@{measure['column'].partition('@')[2]}"
+
+    def draw(i: int, title: str, encoders: list[tuple[int, list[np.ndarray]]]) -> tuple[str, str]:
+        svg = plots.margin_distribution(f"margin{i}", [plots.Margins(series, *values) for series, values in encoders])
+        return svg, f"{title}: the probability of being a positive sample against the distance to the original."
+
+    return _charts_of("margin_distribution", columns, draw, record, folder)
+
+
+def _charts_of(
+    part: str,
+    columns: Callable[[Mapping[str, Any]], tuple[str, ...]],
+    draw: Callable[[int, str, list[tuple[int, list[np.ndarray]]]], tuple[str, str]],
+    record: Mapping[str, Any],
+    folder: Path,
+) -> list[Chart]:
+    """Return one chart per measure of a name, drawn from columns of its tables where all of them are finite.
+
+    Args:
+        part: name of the measure.
+        columns: which columns a measure's chart needs.
+        draw: (number of the chart, title, (series, columns) of each encoder) to the picture and its description.
+        record: the record.
+        folder: where its tables lie.
+    """
     charts = []
     for i, (key, title) in enumerate(titles(record).items()):
-        points, notes = [], []
+        encoders, notes = [], []
         for series, encoder in enumerate(record["encoders"]):
             m = encoder.get("measures", {}).get(key)
-            if not m or m.get("part", {}).get("name") != "tightness" or not m.get("table"):
+            if not m or m.get("part", {}).get("name") != part or not m.get("table"):
                 continue
             try:
-                found, lower = (read_column(folder, m["table"], column) for column in ("found", "lower"))
+                values = [read_column(folder, m["table"], column) for column in columns(m)]
             except HoldfastError as error:
                 notes.append(f"{encoder['name']}: {error}")
                 continue
-            shown = np.isfinite(found) & np.isfinite(lower)
+            shown = np.all([np.isfinite(value) for value in values], axis=0)
             if not shown.all():
                 notes.append(f"{encoder['name']}: {plural(int((~shown).sum()), 'undefined value')} not drawn.")
             if shown.any():
-                points.append((series, found[shown], lower[shown]))
-        if points:
-            svg = plots.scatter(f"tightness{i}", points, x="margin after the attack", y="certified margin")
-            alt = f"{title}: certified margin against attacked margin, one point per image, in units of the clean one."
-            charts.append(Chart(title, svg, alt, notes))
+                encoders.append((series, [value[shown] for value in values]))
+        if encoders:
+            charts.append(Chart(title, *draw(i, title, encoders), notes))
         elif notes:
             charts.append(Chart(title, "", "", notes))
     return charts

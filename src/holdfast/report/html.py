@@ -63,6 +63,7 @@ def render(record: Mapping[str, Any], folder: Path) -> str:
         objective_charts=_sections.objective_charts(record),
         histograms=_sections.histograms(record, folder),
         tightness_charts=_sections.tightness_charts(record, folder),
+        margin_charts=_sections.margin_charts(record, folder),
         extremes=[(i, e["name"], sides) for i, e in encoders if any((sides := _sections.extremes(e, folder)).values())],
         galleries=[(i, e["name"], worst) for i, e in encoders if (worst := _sections.gallery(e, folder))],
         checks={key: c["title"] for _, e in encoders for key, c in (e.get("checks") or {}).items()},
