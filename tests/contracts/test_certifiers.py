@@ -187,6 +187,35 @@ def test_weights_that_change_are_seen(edges: Tensor) -> None:
     assert wrong() < 1e-4
 
 
+def test_layers_that_change_are_seen(edges: Tensor) -> None:
+    bend = nn.LeakyReLU(0.1)
+    encoder, margin = Encoder(nn.Sequential(nn.Flatten(), nn.Linear(64, 4), bend), mean=0, std=1), margins(4)
+    for bend.negative_slope in (0.1, 0.9):
+        lower = registry.find("certify", "crown")()(encoder, margin, edges, Linf(0.01), torch.zeros(8)).lower
+        torch.testing.assert_close(lower, margin(encoder(edges)), rtol=0, atol=1e-4, check_dtype=False)
+
+
+class Clamped(nn.Module):
+    """A clamp that BatchNorm's output does not reach on noise, but does on white images."""
+
+    def __init__(self):
+        super().__init__()
+        self.sum = nn.Conv2d(1, 1, 3, bias=False)
+        nn.init.ones_(self.sum.weight)
+        self.norm = nn.BatchNorm2d(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.sum(x)).clamp(max=8.5).flatten(1)
+
+
+def test_a_clamp_behind_a_batch_norm_is_kept() -> None:
+    encoder, white = Encoder(Clamped().eval(), mean=0, std=1), torch.ones(1, 1, 3, 3)
+    bound = registry.find("certify", "crown")()(
+        encoder, Margin(torch.ones(1, 1, 1), torch.zeros(1, 1)), white, Linf(1e-9)
+    )
+    assert float(bound.lower) == pytest.approx(8.5, rel=1e-6)
+
+
 class Attends(nn.Module):
     """A network with attention in a place that has a name."""
 

@@ -104,6 +104,7 @@ class Patches:
         top: rows by which the window of position 0 begins before the values.
         left: columns likewise.
         shape: (channels, height, width) of the values.
+        spills: whether coefficients outside the values may differ from zero.
     """
 
     coefs: Tensor
@@ -112,10 +113,11 @@ class Patches:
     top: int
     left: int
     shape: tuple[int, int, int]
+    spills: bool = False
 
     def to(self, dtype: torch.dtype) -> "Patches":
         """Return the forms in another precision."""
-        return self._with(self.coefs.to(dtype))
+        return replace(self, coefs=self.coefs.to(dtype))
 
     def __add__(self, other: "Form") -> "Form":
         """Add the forms of two paths, row by row: as patches where both read windows at the same distances."""
@@ -125,7 +127,8 @@ class Patches:
         bottom = max(p.coefs.shape[-2] - p.top for p in (self, other))
         right = max(p.coefs.shape[-1] - p.left for p in (self, other))
         coefs = self._reaching(top, bottom, left, right) + other._reaching(top, bottom, left, right)
-        return Patches(coefs, self.at, self.stride, top, left, self.shape)._or_dense()
+        spills = self.spills or other.spills
+        return Patches(coefs, self.at, self.stride, top, left, self.shape, spills)._or_dense()
 
     def _reaching(self, top: int, bottom: int, left: int, right: int) -> Tensor:
         """Return the coefficients on a larger window."""
@@ -156,15 +159,19 @@ class Patches:
     def through(self, operation: Affine) -> list["Form"]:
         """Return the forms on each input of an affine operation."""
         if isinstance(operation, Conv):
-            flat = _transposed(operation, self.coefs.flatten(0, 2))
+            coefs = self.coefs
+            if self.spills:  # the padding of the convolution after this one, which this one does not compute
+                coefs = coefs * self.cut(coefs.new_ones(1, 1, *self.shape[1:]))[:, :, None]
+            flat = _transposed(operation, coefs.flatten(0, 2))
             (sy, sx), (left, _, top, _) = operation.stride, operation.padding
             here = Patches(
-                flat.unflatten(0, self.coefs.shape[:3]),
+                flat.unflatten(0, coefs.shape[:3]),
                 self.at,
                 (self.stride[0] * sy, self.stride[1] * sx),
                 self.top * sy + top,
                 self.left * sx + left,
                 operation.inner,
+                any(operation.padding),
             )
             return [here._or_dense()]
         if isinstance(operation, Scale):
@@ -173,6 +180,7 @@ class Patches:
         return self.dense().through(operation)
 
     def _with(self, coefs: Tensor) -> "Patches":
+        """Return the same windows with coefficients that are zero outside the values."""
         return Patches(coefs, self.at, self.stride, self.top, self.left, self.shape)
 
     def lined(self, lines: Lines) -> Lines:

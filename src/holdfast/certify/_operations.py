@@ -1,6 +1,6 @@
 """What each operation of an exported graph is for bound propagation: one handler for each, by its name in torch."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -85,8 +85,8 @@ class Operations(Reader):
         while isinstance(norm, fx.Node) and any(w in str(norm.target) for w in ("expand", "clamp")):
             norm = norm.args[0]
         last = all(user.op == "output" for user in self.at.users)
-        fits = isinstance(norm, fx.Node) and "norm" in str(norm.target) and self.values.get(norm.args[0]) == x  # type: ignore[arg-type]
-        order = norm.args[1] if isinstance(norm, fx.Node) and len(norm.args) > 1 else 2
+        fits = _is_norm(norm) and self.values.get(norm.all_input_nodes[0]) == x
+        order = norm.args[1] if _is_norm(norm) and len(norm.args) > 1 else 2
         if not (last and fits and order == 2 and len(self.shape()) == 1):
             raise self.refuse("a quotient of two values that depend on the image")
         self.normalised = self.where()
@@ -200,8 +200,11 @@ class Operations(Reader):
         return self._op_hardtanh(x, 0.0, 6.0)
 
     def _op_clamp(self, x, low=None, high=None) -> int:
-        if "norm" in str(self.at.args[0]):  # type: ignore[union-attr]
+        assert self.at is not None
+        if _is_norm(self.at.args[0]):
             return x  # the norm of a normalised head, see `_normalise`
+        if any(isinstance(limit, Tensor) for limit in (low, high)) or any(self.depends(low, high)):
+            raise self.refuse("a clamp whose limits are tensors")
         if low is not None and high is not None:
             return self._op_hardtanh(x, low, high)
         if low is not None:
@@ -239,6 +242,12 @@ class Operations(Reader):
         kernel, inner = _two(kernel), self.nodes[x].shape
         pool = MaxPool(kernel, _two(stride or kernel), _two(padding), _two(dilation), ceil, inner)  # type: ignore[arg-type]
         return self.append(pool, (x,))
+
+
+def _is_norm(node: Any) -> TypeGuard[fx.Node]:
+    """Return whether a node of the graph is a vector norm (and not BatchNorm, which has the word in its name)."""
+    name = str(node.target).removeprefix("aten.").partition(".")[0] if isinstance(node, fx.Node) else ""
+    return name in ("norm", "linalg_vector_norm")
 
 
 def _two(value: Any) -> tuple[int, int]:

@@ -14,11 +14,11 @@ from holdfast.certify._reader import EXAMPLES
 from holdfast.core import Encoder
 from holdfast.errors import NotCertified, first_line
 
-_known: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], Network]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], str, Network]]] = WeakKeyDictionary()
 
 
 def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
-    """Return the encoder's network for images of this shape in float64; traced once for as long as its weights stay.
+    """Return the encoder's network for images of this shape in float64, traced once while weights and layers stay.
 
     Normalisation and BatchNorm are folded into weights in float64 too: folded in float32, another network is bounded.
 
@@ -27,16 +27,16 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
             it and where it stands), or weights that are not finite.
     """
     state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
-    known = _known.setdefault(encoder, {})
-    if shape in known and _same(known[shape][0], state):
-        return known[shape][1]
+    known, layers = _known.setdefault(encoder, {}), repr(encoder.module)
+    if shape in known and _same(known[shape][0], state) and known[shape][1] == layers:
+        return known[shape][2]
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
     pixels = copy.deepcopy(_Pixels(encoder)).double()
     network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
     _compare(pixels, network, encoder.name, shape)
-    known[shape] = ({name: t.detach().clone() for name, t in state.items()}, network)
+    known[shape] = ({name: t.detach().clone() for name, t in state.items()}, layers, network)
     return network
 
 

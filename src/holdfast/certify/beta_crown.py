@@ -55,7 +55,10 @@ class BetaCrown(Propagation):
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if min(self.splits, self.inside, self.steps, self.leaf_steps or 0) < 0 or self.until not in ("positive", "tight"):
+        if min(self.splits, self.inside, self.steps, self.leaf_steps or 0) < 0 or self.until not in (
+            "positive",
+            "tight",
+        ):
             raise HoldfastError(
                 f"beta_crown: expected splits and steps >= 0 and until = positive or tight, got splits={self.splits}, "
                 f"inside={self.inside}, steps={self.steps}, leaf_steps={self.leaf_steps}, until={self.until!r}"
