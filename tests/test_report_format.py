@@ -22,6 +22,8 @@ from holdfast.report import _format as f
         (float("nan"), None, None, "undefined"),
         (0.0012, None, None, "0.12 %"),
         (0.5, float("nan"), 0.6, "50 %"),
+        (0.9999999999619, None, None, "100 %"),
+        (0.9999999999619, 0.99999999, 1.0, "100.000000 % [99.999999, 100.000000]"),
     ],
 )
 def test_shares_are_percent_with_the_digits_their_interval_supports(value, low, high, text):

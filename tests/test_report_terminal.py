@@ -74,6 +74,13 @@ def test_only_failures_still_print(record):
     assert printed(record).count("out of memory") == 3
 
 
+def test_long_names_are_folded_not_cut(record):
+    for encoder in record["encoders"]:
+        encoder["name"] = "file:" + "folder/" * 12 + encoder["name"][-3:]
+    text = printed(record)
+    assert "…" not in text
+
+
 def test_many_encoders_and_narrow_terminals_stack(tmp_path):
     text = printed(make_run(tmp_path, 20), width=80)
     assert max(len(row) for row in text.splitlines()) <= 80

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import shlex
 import sys
 from fractions import Fraction
@@ -137,7 +138,7 @@ def list_parts(
     kind: Annotated[str | None, typer.Argument(help="encoders, data, profiles, or a kind of part.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List what there is: encoders, data, threats, objectives, attacks, measures, checks, profiles."""
+    """List what there is: encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""
     known = _catalogue()
     if kind is not None and kind not in known:
         raise unknown("kind", kind, known)
@@ -180,16 +181,24 @@ def _first_line(part: type) -> str:
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(help="A measure, attack, threat, check, objective or profile.")]) -> None:
-    """Explain a part: what it asks, its formula, its parameters, where it was published."""
+def show(
+    name: Annotated[str, typer.Argument(help="A measure, attack, certifier or other part; or a profile.")],
+) -> None:
+    """Explain a part: what it asks, its formula, its parameters, where it was published; or what a profile asks."""
     from holdfast import registry
+    from holdfast.audit.profiles import PROFILES
 
+    if name in PROFILES:
+        _show_profile(name)
+        return
     found = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if not found:
-        raise unknown("part", name, {part for kind in registry.KINDS for part in registry.names(kind)})
+        raise unknown("part", name, {*PROFILES, *(part for kind in registry.KINDS for part in registry.names(kind))})
     for kind, part in found:
         out.print(f"[bold]{escape(name)}[/] ({kind.rstrip('s')}): {escape(_first_line(part))}\n")
         out.print(escape(_reflowed(inspect.getdoc(part) or "")), "\n")
+        if inherited := _inherited(part):
+            out.print("Further parameters:", escape("\n".join(["", *inherited])), "\n")
         for title, key in (("Question", "question"), ("How to read it", "how_to_read"), ("Source", "reference")):
             if isinstance(text := getattr(part, key, None), str):
                 out.print(f"[bold]{title}:[/] {escape(text)}")
@@ -200,6 +209,33 @@ def show(name: Annotated[str, typer.Argument(help="A measure, attack, threat, ch
             default = "required" if parameter.default is parameter.empty else repr(parameter.default)
             table.add_row(parameter.name, escape(default))
         out.print("", table)
+
+
+def _show_profile(name: str) -> None:
+    from holdfast.audit.profiles import profile
+    from holdfast.registry import spec
+
+    asked = profile(name)
+    out.print(f"[bold]{escape(name)}[/] (profile): {escape(asked.description)}\n")
+    for measure in asked.measures:
+        data = spec(measure)
+        given = ", ".join(f"{key} = {_brief(value)}" for key, value in data.items() if key not in ("kind", "name"))
+        out.print(f"[bold]{escape(str(data['name']))}[/]: {escape(given)}")
+
+
+def _brief(value: Any) -> str:
+    return str(value["name"]) if isinstance(value, dict) and "name" in value else str(value)
+
+
+def _inherited(part: type) -> list[str]:
+    """Return what classes above a part say about parameters that its own docstring does not explain."""
+    own = inspect.getdoc(part) or ""
+    wanted = [name for name in inspect.signature(part).parameters if f"\n    {name}: " not in own]
+    said = {}
+    for above in part.__mro__[1:]:
+        for entry in re.split(r"\n    (?=\w)", inspect.cleandoc(above.__doc__ or "").partition("Attributes:")[2]):
+            said.setdefault(entry.partition(":")[0].strip(), " ".join(entry.split()))
+    return [f"    {said[name]}" for name in wanted if name in said]
 
 
 def _reflowed(doc: str) -> str:

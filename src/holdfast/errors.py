@@ -33,7 +33,7 @@ def missing(package: str, extra: str, what: str) -> HoldfastError:
 def no_labels(who: str, images: str) -> HoldfastError:
     """Return the error for a measure that reads labels of images that have none."""
     return HoldfastError(
-        f"{who}: expected images with labels, {images} has none for some or all of them; use one folder per class, an "
+        f"{who}: expected images with labels, got some or all without in {images}; use one folder per class, an "
         ".npz with 'labels', a labelled dataset (hf: with ?label=COLUMN), or leave such measures out"
     )
 

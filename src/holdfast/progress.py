@@ -37,7 +37,8 @@ class Bars:
         self._progress.stop()
 
     def begin(self, encoder: str, passes: int) -> None:
-        """Draw a bar for an encoder."""
+        """Draw a bar for an encoder; the one before it is done."""
+        self.stage("done")
         self._task = self._progress.add_task("", total=passes, encoder=encoder)
 
     def advance(self, passes: int) -> None:

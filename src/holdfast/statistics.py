@@ -175,8 +175,15 @@ def mean(
     low = value - deviation * max(t, _unskewed(t, skew, n))
     high = value + deviation * max(t, -_unskewed(-t, skew, n))
     carriers = int((values != values.mode().values).sum())
-    few = f"only {carriers} of {len(values)} values differ from the commonest: an end may be too near"
-    return scored(max(low, 0.0) if values.min() >= 0 else low, high, kind, few if carriers < 10 else "")
+    few = f"only {len(values)} values"
+    if carriers < len(values) - 1:
+        few = f"only {carriers} of {len(values)} values differ from the commonest"
+    return scored(
+        max(low, 0.0) if values.min() >= 0 else low,
+        high,
+        kind,
+        f"{few}: the interval may be too short" if carriers < 10 else "",
+    )
 
 
 def _linearised(values: Float[Tensor, "rows"], value: float, units: Int[Tensor, "rows"]) -> Float[Tensor, "units"]:
@@ -226,7 +233,8 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
     size = min(pairs, value * (1 - value) / variance * ratio**2) if variance > 0 else pairs
     low, high = clopper_pearson(value * size, size, confidence)
     carriers = int((rows[first] > 0).sum())
-    note = f"only {carriers} of {m} images contribute: the upper limit may be too low" if carriers < 10 else ""
+    those = f"{m} images" if carriers == m else f"{carriers} of {m} images contribute"
+    note = f"only {those}: the upper limit may be too low" if carriers < 10 else ""
     return Score(value, low, high, m, kind, confidence, note)
 
 

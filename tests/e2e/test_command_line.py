@@ -116,6 +116,15 @@ def test_list(capsys, kind) -> None:
     assert out.strip()
 
 
+def test_show_explains_inherited_parameters_and_profiles(capsys) -> None:
+    _, out, _ = run(capsys, "show", "certified_drift")
+    assert "certifier: how to bound" in out
+    assert "first: certify only the first images" in out
+    _, out, _ = run(capsys, "show", "rvcl")
+    assert "linear_radius" in out
+    assert "certifier = crown" in out
+
+
 @pytest.mark.parametrize("name", ["breakaway_risk", "apgd", "linf", "masking", "nt_xent"])
 def test_show_explains(capsys, name: str) -> None:
     code, out, _ = run(capsys, "show", name)

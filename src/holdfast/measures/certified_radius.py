@@ -87,9 +87,10 @@ class CertifiedRadius(Bracket):
     def remarks(self, table: Table) -> str:
         """Return how many pairs have no certified radius."""
         pairs, failed = (round(float((share * table["pairs"]).sum())) for share in (1.0, 1 - table["certified"]))
-        said = f"{failed:,} of {pairs:,} pairs certified nowhere, counted as 0"
+        said = f"{failed:,} of {pairs:,} pairs have no certified radius and count as 0" if failed else ""
         fewer = int(table["pairs"][0]) if len(table["pairs"]) else self.negatives
-        return said if fewer == self.negatives else f"{said}; only {fewer} other images to draw negatives from"
+        few = f"only {fewer} other images to draw negatives from" if fewer != self.negatives else ""
+        return "; ".join(filter(None, [said, few]))
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of pairs with a certified radius, the radius of the nearest negative, and both sides."""

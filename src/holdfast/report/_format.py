@@ -27,9 +27,9 @@ def _decimals(value: Number, low: Number | None, high: Number | None, top: Numbe
 
     The half-width keeps two digits below 3.55 and one above (as the Particle Data Group rounds uncertainties);
     without an interval the value keeps three, shares two. Near the end of a scale (100 %) the distance to that
-    end counts as the value, so 99.97 % is not 100 %.
+    end counts as the value, so 99.97 % is not 100 %; below 0.0001 it no longer counts.
     """
-    parts = [abs(value)] if top is None else [abs(value), abs(top - value)]
+    parts = [abs(value)] if top is None or abs(top - value) < 1e-4 else [abs(value), abs(top - value)]
     smallest = min((p for p in parts if p > 1e-12), default=0.0)
     half = (high - low) / 2 if low is not None and high is not None else 0.0
     if half > 1e-12:
@@ -91,9 +91,9 @@ def _digits(value: Number, unit: str, low: Number | None, high: Number | None) -
 
 def _write(value: Number, unit: str, decimals: int) -> str:
     scaled = value * 100 if unit == "share" else value
-    if decimals > 6 or abs(scaled) >= 1e6:
+    if abs(scaled) >= 1e6 or (decimals > 6 and abs(scaled) < 1e-3):
         return f"{scaled:.2g}"
-    text = f"{scaled:.{decimals}f}"
+    text = f"{scaled:.{min(decimals, 6)}f}"
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", "−")
 
 

@@ -49,6 +49,7 @@ class Card:
         ticks: (position in percent, label) of the axis.
         readouts: names of all scores; `table` holds one list of texts per encoder in that order.
         pairs: paired differences (first, second, text, what it says).
+        n: how many independent units, images or pairs of them, are behind the headline.
     """
 
     key: str
@@ -67,6 +68,7 @@ class Card:
     readouts: list[str]
     table: list[tuple[str, list[str]]]
     pairs: list[tuple[str, str, str, str]]
+    n: int
 
 
 def cards(record: Mapping[str, Any]) -> list[Card]:
@@ -99,7 +101,7 @@ def _card(record: Mapping[str, Any], key: str) -> Card:
         formula=about.get("formula", ""), reference=about.get("reference", ""), better=about["better"], unit=unit,
         headline=headline, spec=part(about.get("part", {})), interval_kind="; ".join(kinds), rows=rows,
         ticks=[(_place(t, ticks) or 0.0, _tick(t, unit, ticks)) for t in ticks], readouts=readouts, table=table,
-        pairs=_pairs(record, key, about["better"], unit),
+        pairs=_pairs(record, key, about["better"], unit), n=max(s.get("n", 0) for s in scores),
     )  # fmt: skip
 
 
@@ -146,7 +148,7 @@ def _row(
     ends = _place(attack.get("low"), ticks), _place(attack.get("high"), ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
     text = bracket(m["scores"], unit) if both else number(s.get("value"), unit, s.get("low"), s.get("high"))
-    said = f"proved: {interval(s, unit)}" if both else interval(s, unit)
+    said = f"mark: {interval(s, unit)}" if both and interval(s, unit) else interval(s, unit)
     return Row(
         name=name, series=series, value=text, interval=said,
         note=s.get("note") or "", best=name == best, error=error, at=at, start=_place(s.get("low"), ticks),

@@ -59,7 +59,7 @@ def _side_by_side(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("measure")
     for encoder in encoders:
-        table.add_column(Text(encoder["name"]), justify="right")
+        table.add_column(Text(encoder["name"]), justify="right", overflow="fold")  # paths differ at their end
     for key in titles(record):
         table.add_row(_title(record, key), *(_cell(record, encoder, key) for encoder in encoders))
     return table
