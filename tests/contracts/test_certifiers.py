@@ -276,7 +276,13 @@ def test_normalised_heads_are_certified_for_the_sign_of_cosine_margins(name: str
 
     encoder, margin = Encoder(Normalised(), mean=0.5, std=0.5), margins(12)
     cosine = Margin(margin.weights, torch.zeros(8, 3))
-    bound = make(name)(encoder, cosine, edges, BALLS[0])
-    torch.testing.assert_close(bound.lower, make(name)(tiny, cosine, edges, BALLS[0]).lower, rtol=1e-5, atol=1e-5)
+    bound, inner = (make(name)(e, cosine, edges, Linf(0.004)) for e in (encoder, tiny))
+    assert torch.equal(bound.lower > 0, inner.lower > 0)
+    assert torch.equal(bound.vacuous, inner.lower <= 0)
+    assert bool((bound.lower > 0).any())
+    reach = Pgd(8)(lambda z: (-cosine(encoder(z))[:, 0], encoder(z)), edges, Linf(0.004), Rng(0, ids=IDS)).reps[8]
+    assert bool((bound.lower <= cosine(reach)).all())  # in the units of the margin, so no attack is below
+    tiny_bias = Margin(margin.weights, torch.full((8, 3), 1e-6))
+    assert torch.equal(make(name)(encoder, tiny_bias, edges, Linf(0.004)).lower, bound.lower)
     with pytest.raises(HoldfastError, match="normalises"):
         make(name)(encoder, margin, edges, BALLS[0])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.certify._curved import Box
-from holdfast.certify._network import Network
+from holdfast.certify._network import SMALLEST_NORM, Network
 from holdfast.certify._propagate import Dense, Region, backward, boxes
 from holdfast.certify._trace import trace
 from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
@@ -21,9 +21,13 @@ class Propagation(Certifier):
     """A certifier that propagates bounds through the traced network.
 
     The bound that is reported is computed in float64, whatever was used to look for good relaxations. From it
-    `slack` is subtracted: 2⁻³⁴ times the sum of the magnitudes of all terms, some 2¹⁹ roundings of float64 in one
-    direction. Weights and pixels are taken as the float32 numbers that they are; the encoder's own float32
-    arithmetic may differ from the exact function that is bounded by its usual rounding.
+    `slack` is subtracted: 2⁻³⁴ times the sum of the magnitudes of the margin's terms, some 2¹⁹ roundings of float64 in
+    one direction; larger terms that cancel inside the network are not looked for. Weights and pixels are taken as
+    the float32 numbers that they are; the encoder's own float32 arithmetic may differ from the exact function that
+    is bounded by its usual rounding.
+
+    Where the encoder divides its representation u by ||u||, rows without bias are bounded on u: a bound L > 0 of u is
+    L / max ||u|| (by interval arithmetic) for the margin, and any other says nothing: -||weights||.
     """
 
     def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
@@ -77,7 +81,8 @@ def prepare(
             f"not certified: {network.normalised} of encoder {encoder.name!r} normalises the representation; only "
             "margins without a bias (cosine) can be bounded through it"
         )
-    exact = Margin(margin.weights.double(), margin.bias.double())
+    bias = margin.bias.double() if network.normalised is None else torch.zeros_like(margin.bias, dtype=torch.float64)
+    exact = Margin(margin.weights.double(), bias)
     return network, Region.around(ball, x.double(), radii.to(x.device).double()), exact
 
 
@@ -85,8 +90,19 @@ def finished(network: Network, margin: Margin, region: Region, lower: Tensor) ->
     """Return the bound with its slack subtracted, and whether it says more than interval arithmetic on all images."""
     trivial, slack = on_all_images(network, margin, region)
     lower = lower - slack
+    if network.normalised is not None:
+        length = _longest(network, region)
+        trivial = -margin.weights.norm(dim=2)
+        lower, slack = torch.where(lower > 0, lower / length, trivial), slack / length
     vacuous = ~torch.isfinite(lower) | (lower <= trivial)
     return Bound(torch.where(torch.isfinite(lower), lower, -torch.inf), vacuous, slack)
+
+
+@torch.no_grad()
+def _longest(network: Network, region: Region) -> Tensor:
+    """Return an upper bound of the norm by which the encoder divides its representation, [B, 1]."""
+    low, high = boxes(network, region)[len(network.nodes) - 1]
+    return torch.maximum(low.abs(), high.abs()).norm(dim=1, keepdim=True).clamp_min(SMALLEST_NORM) * (1 + ROUNDING)
 
 
 @torch.no_grad()

@@ -11,6 +11,9 @@ from holdfast.certify._curved import Curved, MaxPool
 
 Operation = Affine | Curved | MaxPool
 
+SMALLEST_NORM = 1e-6
+"""Normalised heads may divide by this instead of a norm that is smaller (torch: by 1e-12)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Node:

@@ -8,6 +8,7 @@ from torch import Tensor, fx
 
 from holdfast.certify._affine import Add, Concat, Conv, Linear, Reshape, Scale, ZeroPad
 from holdfast.certify._curved import ELU, GELU, GELU_TANH, SIGMOID, SILU, SOFTPLUS, TANH, Curved, MaxPool, Relu, Smooth
+from holdfast.certify._network import SMALLEST_NORM
 from holdfast.certify._reader import Reader
 
 
@@ -83,6 +84,8 @@ class Operations(Reader):
         assert self.at is not None
         norm = self.at.args[1]
         while isinstance(norm, fx.Node) and any(w in str(norm.target) for w in ("expand", "clamp")):
+            if "clamp" in str(norm.target) and not _is_tiny(norm.args[1:]):
+                raise self.refuse("a quotient whose divisor is limited")
             norm = norm.args[0]
         last = all(user.op == "output" for user in self.at.users)
         fits = _is_norm(norm) and self.values.get(norm.all_input_nodes[0]) == x
@@ -248,6 +251,11 @@ def _is_norm(node: Any) -> TypeGuard[fx.Node]:
     """Return whether a node of the graph is a vector norm (and not BatchNorm, which has the word in its name)."""
     name = str(node.target).removeprefix("aten.").partition(".")[0] if isinstance(node, fx.Node) else ""
     return name in ("norm", "linalg_vector_norm")
+
+
+def _is_tiny(limits: tuple[Any, ...]) -> bool:
+    """Return whether a clamp is from below only, at a number that hardly any norm is smaller than."""
+    return len(limits) == 1 and isinstance(limits[0], (int, float)) and limits[0] <= SMALLEST_NORM
 
 
 def _two(value: Any) -> tuple[int, int]:
