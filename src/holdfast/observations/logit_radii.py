@@ -58,6 +58,7 @@ class LogitRadii(Some):
         if shard.labels is None or shard.head is None:
             raise no_labels("the observation logit_radii", "the source of images")
         head = shard.head(self.probe)
+        head.margins(shard.labels[shard.positions])  # refuses labels that the head does not know
         weights, bias = head.weights.to(shard.x.device).double(), head.bias.to(shard.x.device).double()
         rows = torch.cat([weights, -weights]).expand(len(shard.x), -1, -1)
         margin = Margin(rows, torch.cat([bias, -bias]).expand(len(shard.x), -1))
