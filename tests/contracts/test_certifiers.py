@@ -237,7 +237,9 @@ class Branches(nn.Module):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_cannot_be_certified_is_refused_with_its_name(name: str, tiny: Encoder, edges: Tensor) -> None:
+def test_what_cannot_be_certified_is_refused_with_its_name(
+    name: str, tiny: Encoder, edges: Tensor, capfd: pytest.CaptureFixture[str]
+) -> None:
     certifier, ball = make(name), BALLS[0]
 
     def refused(encoder: Encoder, x: Tensor = edges, margin: Margin | None = None, radii: Tensor | None = None) -> str:
@@ -248,6 +250,7 @@ def test_what_cannot_be_certified_is_refused_with_its_name(name: str, tiny: Enco
 
     assert "attention" in refused(Encoder(Attends(), mean=0, std=1), margin=margins(8))
     assert "traced" in refused(Encoder(Branches(), mean=0, std=1), margin=margins(64))
+    assert capfd.readouterr() == ("", "")  # torch.export would print whole graphs
     rgb = Encoder(tiny.module, mean=[0.5] * 3, std=[0.5] * 3)
     assert "3 channels" in refused(rgb)
     broken = nn.Linear(64, 12)

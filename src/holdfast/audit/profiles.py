@@ -179,7 +179,7 @@ def certify(ball: Ball) -> Profile:
             CertifiedDrift(alpha, ball, attack, first=50),
             SmoothedRadius(),
             SmoothedAccuracy(),
-            CenterSmoothing(first=20),
+            CenterSmoothing(first=5),
             MarginDistribution(ball=ball),
         ),
         images=300,

@@ -1,7 +1,11 @@
 """From an encoder to the network that bound propagation sees, by torch.export."""
 
 import copy
+import io
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from weakref import WeakKeyDictionary
 
 import torch
@@ -67,14 +71,25 @@ class _Pixels(nn.Module):
 def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
     example = torch.full((EXAMPLES, *shape), 0.5).to(pixels.mean)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _quiet():
             return torch.export.export(pixels, (example,), strict=False)
     except Exception as error:  # whatever a foreign network raises
-        raise NotCertified(
-            f"not certified: encoder {name!r} cannot be traced by torch.export: {first_line(error)}; "
-            "a forward pass without branches on the values of tensors can"
-        ) from error
+        branches = type(error).__name__ == "GuardOnDataDependentSymNode"
+        why = "its forward pass depends on the values of tensors (an if, a loop)" if branches else first_line(error)
+        raise NotCertified(f"not certified: encoder {name!r} cannot be traced by torch.export: {why}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch from printing whole graphs where a trace fails: the error that follows says what is wrong."""
+    disabled, nowhere = logging.root.manager.disable, io.StringIO()
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(nowhere), redirect_stdout(nowhere):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...]) -> None:
