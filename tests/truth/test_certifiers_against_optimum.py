@@ -73,8 +73,8 @@ class TestL2:
 @pytest.mark.parametrize(
     ("name", "norm"),
     [
-        ("dilated", "linf"),
         ("padded", "l2"),
+        pytest.param("dilated", "linf", marks=pytest.mark.slow),
         *(pytest.param(n, b, marks=pytest.mark.slow) for n in ("dense", "residual", "relu6") for b in ("linf", "l2")),
     ],
 )
@@ -93,7 +93,7 @@ def test_each_method_is_at_least_as_tight_as_the_one_before(name: str, norm: str
     ("name", "norm", "seed"),
     [
         ("deep_conv", "linf", 0),
-        ("dilated", "l2", 1),
+        pytest.param("dilated", "l2", 1, marks=pytest.mark.slow),
         *(pytest.param(n, b, s, marks=pytest.mark.slow) for n in RELU_NETWORKS for b, s in (("linf", 1), ("l2", 0))),
     ],
 )

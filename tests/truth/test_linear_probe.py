@@ -46,6 +46,10 @@ class Labelled:
     def population(self) -> int:
         return len(self.reps)
 
+    @property
+    def ids(self) -> list[str]:
+        return [str(i) for i in range(self.population)]
+
     def batch(self, start: int, stop: int) -> Tensor:
         raise AssertionError("a probe does not look at images")
 

@@ -48,6 +48,10 @@ class Told:
         return len(self.clean)
 
     @property
+    def ids(self) -> list[str]:
+        return [str(i) for i in range(self.population)]
+
+    @property
     def attacked(self) -> int:
         return len(self.found)
 
