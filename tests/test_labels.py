@@ -105,9 +105,7 @@ def test_the_measure_gets_them(tmp_path: Path, classes: Classes) -> None:
 def test_an_audit_without_labels_refuses_before_any_pass(tmp_path: Path, classes: Classes) -> None:
     it = encoder()
     plan = Plan(("it",), "arrays", (classes, CosineToSelf()))
-    with pytest.raises(
-        HoldfastError, match=r"^classes: expected images with labels, .* in pics: 12 images.*npz"
-    ):
+    with pytest.raises(HoldfastError, match=r"^classes: expected images with labels, .* in pics: 12 images.*npz"):
         run_audit(plan, tmp_path, encoders={"it": it}, source=Arrays(PIXELS, name="pics"))
     assert it.passes.total == 0
 
