@@ -116,7 +116,7 @@ def _curve(setting: Setting, folder: Path, count: int) -> list[Result]:
     for name, certifier in LADDER.items():
         began, certified = process_time(), 0
         for i in standing:
-            pair = Margin(margin.weights[i : i + 1], margin.bias[i : i + 1])
+            pair = margin.part(slice(i, i + 1))
             certified += bool(certifier(encoder, pair, x[i : i + 1], Linf(setting.test)).lower > 0)
         seconds = process_time() - began
         usual = usual or seconds

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -176,6 +177,14 @@ class Margin:
     def __call__(self, reps: Reps) -> Rows:
         """Return the margins of some representations."""
         return (self.weights @ reps[..., None]).squeeze(-1) + self.bias
+
+    def to(self, kind: torch.dtype | torch.device | Tensor) -> "Margin":
+        """Return the margin in another precision, on another device, or in those of a tensor."""
+        return Margin(self.weights.to(kind), self.bias.to(kind))
+
+    def part(self, images: slice) -> "Margin":
+        """Return the margins of some images."""
+        return Margin(self.weights[images], self.bias[images])
 
 
 @dataclass(frozen=True)

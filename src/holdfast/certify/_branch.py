@@ -10,7 +10,7 @@ from holdfast.certify._curved import Box
 from holdfast.certify._forms import Dense
 from holdfast.certify._network import Network
 from holdfast.certify._optimise import Ascent, Problem, Relaxation, optimise
-from holdfast.certify._propagate import Region, standard_lines
+from holdfast.certify._propagate import Region, in_precision, standard_lines
 from holdfast.core import Margin
 
 CANDIDATES = 6
@@ -61,9 +61,8 @@ class Tree:
     def single(self) -> "Tree":
         """The tree in float32, to look for relaxations and splits."""
         kind = torch.float32
-        margin = Margin(self.margin.weights.to(kind), self.margin.bias.to(kind))
-        ranges = {k: (low.to(kind), high.to(kind)) for k, (low, high) in self.ranges.items()}
-        return Tree(self.network.single, margin, self.region.to(kind), ranges, self.scales)
+        ranges = in_precision(self.ranges, kind)
+        return Tree(self.network.single, self.margin.to(kind), self.region.to(kind), ranges, self.scales)
 
     def roots(self, rows: list[int], relaxation: Relaxation, lower: Tensor) -> list[Leaf]:
         """Return the leaves without a split: one for each row, with the relaxation that α-CROWN found."""

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from holdfast.certify._curved import Box
+from holdfast.certify._forms import Dense
 from holdfast.certify._network import SMALLEST_NORM, Network
-from holdfast.certify._propagate import Dense, Region, backward, boxes
+from holdfast.certify._propagate import Region, backward, boxes
 from holdfast.certify._trace import trace
 from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
 from holdfast.errors import NotCertified
@@ -126,5 +127,4 @@ def start(network: Network, margin: Margin) -> tuple[int, Dense]:
 
 def rows_of(margin: Margin, image: int) -> Margin:
     """Return the rows of one image, with a batch of one; a margin with a batch of one holds for all images."""
-    keep = slice(image, image + 1) if len(margin.bias) > 1 else slice(0, 1)
-    return Margin(margin.weights[keep], margin.bias[keep])
+    return margin.part(slice(image, image + 1) if len(margin.bias) > 1 else slice(0, 1))

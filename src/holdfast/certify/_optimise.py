@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.certify._curved import Box, Lines
 from holdfast.certify._forms import Form
 from holdfast.certify._network import Network
-from holdfast.certify._propagate import Region, backward
+from holdfast.certify._propagate import Region, backward, in_precision
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Problem:
             self.start,
             self.form.to(kind),
             self.region.to(kind),
-            {k: (low.to(kind), high.to(kind)) for k, (low, high) in self.ranges.items()},
+            in_precision(self.ranges, kind),
             {k: lines.to(kind) for k, lines in self.lines.items()},
             {k: sign.to(kind) for k, sign in self.signs.items()},
         )

@@ -11,6 +11,7 @@ from holdfast.certify._curved import Box, Curved, Lines, MaxPool
 from holdfast.certify._forms import Dense, Form
 from holdfast.certify._network import Network
 from holdfast.core import Ball
+from holdfast.threats.linf import Linf
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,11 @@ def boxes(network: Network, region: Region, known: Mapping[int, Box] | None = No
         if known is not None and index in known:
             found[index] = meet(found[index], known[index])
     return found
+
+
+def in_precision(ranges: Mapping[int, Box], dtype: torch.dtype) -> dict[int, Box]:
+    """Return ranges in another precision."""
+    return {k: (low.to(dtype), high.to(dtype)) for k, (low, high) in ranges.items()}
 
 
 def meet(a: Box, b: Box) -> Box:
@@ -131,8 +137,8 @@ def backward(
         else:
             free = slopes is not None and lines[index].free is not None
             if slopes is not None and free and index not in slopes:
-                shape = here.relaxed(lines[index])[0].coefs.shape
-                slopes[index] = here.lined(lines[index]).below_slope.expand(shape).clone()
+                usual = here.lined(lines[index]).below_slope
+                slopes[index] = usual.expand(torch.broadcast_shapes(usual.shape, here.coefs.shape)).clone()
             relaxed, constant = here.relaxed(lines[index], slopes[index] if slopes is not None and free else None)
             if prices is not None and index in prices:
                 assert isinstance(relaxed, Dense)
@@ -147,8 +153,7 @@ def backward(
 def _least_in_box(form: Form, box: Box) -> Tensor:
     coefs, low = form.windows(box[0])
     _, high = form.windows(box[1])
-    centre, half = (low + high) / 2, (high - low) / 2
-    return form.rows((coefs @ centre[..., None] - coefs.abs() @ half[..., None]).squeeze(-1))
+    return form.rows(Linf().least(coefs, low, (low, high), low[..., 0]))  # a box is all that it reads
 
 
 def standard_lines(network: Network, ranges: Mapping[int, Box]) -> dict[int, Lines]:

@@ -52,10 +52,9 @@ def certified_radii(
     """
     network, region, margin = prepare(encoder, margin, x, ball, x.new_zeros(len(x)))
     end = largest if largest is not None else float(ball.size(torch.ones_like(x[:1])))
-    rows = [Margin(margin.weights[i : i + 1], margin.bias[i : i + 1]) for i in range(len(x))]
     found = []
     for i in range(len(x)):
-        search = _Search(certifier, network, region.part([i]), rows[i], end)
+        search = _Search(certifier, network, region.part([i]), margin.part(slice(i, i + 1)), end)
         found.append(search.run(tolerance))
         encoder.count(Passes(bounds=search.probes))
     return torch.stack(found) if found else margin.bias.clone()
@@ -158,10 +157,9 @@ class _Search:
             return
         self.probes += len(probes)
         x = self._region.x.to(dtype).expand(len(probes), -1, -1, -1)
-        margin = Margin(self._margin.weights.to(dtype), self._margin.bias.to(dtype))
         known = self._known[min(larger, key=lambda key: key[1])] if larger else None
         bounds, ranges = self._certifier.lower(
-            network, margin, Region.around(self._region.ball, x, probes.to(dtype)), known
+            network, self._margin.to(dtype), Region.around(self._region.ball, x, probes.to(dtype)), known
         )
         bounds = bounds.double() - self._slack
         self._known[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}

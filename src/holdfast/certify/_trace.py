@@ -58,7 +58,7 @@ class _Pixels(nn.Module):
     def __init__(self, encoder: Encoder):
         super().__init__()
         self.module = encoder.module
-        self.identity = all(m == 0 for m in encoder.mean) and all(s == 1 for s in encoder.std)
+        self.identity = encoder._identity
         self.mean: Tensor
         self.std: Tensor
         self.register_buffer("mean", encoder._mean)

@@ -13,7 +13,7 @@ from holdfast.certify._certifier import Propagation, on_all_images, rows_of, sta
 from holdfast.certify._curved import Box, Relu
 from holdfast.certify._network import Network
 from holdfast.certify._optimise import Ascent, Problem, Relaxation
-from holdfast.certify._propagate import Region, standard_lines
+from holdfast.certify._propagate import Region, in_precision, standard_lines
 from holdfast.certify._ranges import ranges_inside
 from holdfast.certify.alpha_crown import best_bound, joined
 from holdfast.core import HoldfastError, Margin
@@ -72,15 +72,15 @@ class BetaCrown(Propagation):
         for i in range(len(region.x)):
             results.append(self._image(network.double, rows_of(margin, i), region.part([i]).to(torch.float64), known))
         kind = region.x.dtype
-        ranges = joined([{k: (a.to(kind), b.to(kind)) for k, (a, b) in found.items()} for _, found in results])
+        ranges = joined([in_precision(found, kind) for _, found in results])
         return torch.stack([bound for bound, _ in results]).to(kind), ranges
 
     def _image(
         self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None
     ) -> tuple[Tensor, dict[int, Box]]:
         began = time.monotonic()
-        margin = Margin(margin.weights.double(), margin.bias.double())
-        known = None if known is None else {k: (a.double(), b.double()) for k, (a, b) in known.items()}
+        margin = margin.to(torch.float64)
+        known = None if known is None else in_precision(known, torch.float64)
         ranges = ranges_inside(network, region, known, Ascent(self.inside, 0.5, 0.85))
         problem = Problem(network, *start(network, margin), region, ranges, standard_lines(network, ranges))
         bound, relaxation = best_bound(problem, Ascent(self.steps))

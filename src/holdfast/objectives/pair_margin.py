@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Margin, Objective, PerImage, Reps
+from holdfast.core import Objective, PerImage, Reps
 from holdfast.errors import unknown
 from holdfast.margins import DIVERGENCES, between
 
@@ -30,4 +30,4 @@ class PairMargin(Objective):
         """Return -m for every image and its target."""
         assert target is not None  # `pursue` has checked
         margin = between(clean, target[:, None], self.divergence)
-        return -Margin(margin.weights.to(reps), margin.bias.to(reps))(reps).squeeze(1)
+        return -margin.to(reps)(reps).squeeze(1)

@@ -139,7 +139,7 @@ class SomeMargins(Some):
             if shard.labels is None or shard.head is None:
                 raise no_labels(f"the observation {part_name(self)}", "the source of images")
             margin = shard.head(self.probe).margins(shard.labels[shard.positions])
-            return Margin(margin.weights.to(shard.x.device).double(), margin.bias.to(shard.x.device).double())
+            return margin.to(shard.x.device).to(torch.float64)
         return between(clean_of(shard)[shard.positions], self.against(shard), self.divergence)
 
     def against(self, shard: Shard) -> Float[Tensor, "batch rows dim"]:
@@ -173,7 +173,7 @@ def nearest_rows(margin: Margin, reps: Reps, count: int) -> Int[Tensor, "batch r
 
 def confusion(encoder: Encoder, margin: Margin, like: Images) -> Goal:
     """Return the goal -m(x') for margins of one row: above zero where they are below."""
-    ours = Margin(margin.weights.to(like), margin.bias.to(like))
+    ours = margin.to(like)
 
     def goal(x: Images) -> tuple[PerImage, Reps]:
         reps = encoder(x)

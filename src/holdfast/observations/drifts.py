@@ -49,8 +49,9 @@ class Drifts(Some):
         away = unit(own - other)
         weights = torch.cat([eye, -eye, unit(own)[:, None], away[:, None]], 1)
         bias = torch.cat([-own, own, torch.zeros_like(own[:, :1]), -(away * other).sum(1, keepdim=True)], 1)
+        margin = Margin(weights, bias)
         found = [
-            self.certifier(shard.encoder, Margin(weights[part], bias[part]), shard.x[part], self.ball)
+            self.certifier(shard.encoder, margin.part(part), shard.x[part], self.ball)
             for part in pieces(shard.x, weights.shape[1])
         ]
         lower = torch.cat([bound.lower for bound in found]).double().cpu()
