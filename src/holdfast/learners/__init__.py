@@ -1,0 +1,1 @@
+"""How the worst noise of a ball is learned instead of assumed."""

@@ -1,0 +1,41 @@
+"""Groups of images for mixtures whose weights depend on them: classes, or clusters in place of labels."""
+
+import torch
+from jaxtyping import Float, Int
+from sklearn.cluster import KMeans
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Reps
+
+
+def classes(labels: Int[Tensor, "batch"] | None) -> Int[Tensor, "groups"]:
+    """Return the classes, increasing.
+
+    Raises:
+        HoldfastError: no labels, or one class only.
+    """
+    if labels is None:
+        raise HoldfastError("groups='labels' needs labels; use a data source that has them, or groups='clusters'")
+    found = labels.unique()
+    if len(found) < 2:
+        raise HoldfastError(
+            f"expected training images of at least 2 classes, got {len(labels)} of one: nothing to condition on; use "
+            "structure 'independent' or 'input', or images of more classes"
+        )
+    return found
+
+
+def centres(reps: Reps, count: int, seed: int) -> Float[Tensor, "groups dim"]:
+    """Return the centres of k-means clusters, in the precision and on the device of the representations.
+
+    Raises:
+        HoldfastError: fewer different representations than clusters.
+    """
+    different = len(reps.unique(dim=0))
+    if different < count:
+        raise HoldfastError(
+            f"expected at least as many different representations as clusters ({count}), got {different}; use fewer "
+            "clusters, more images, or structure 'independent' or 'input'"
+        )
+    found = KMeans(count, random_state=seed % 2**32).fit(reps.double().cpu().numpy())
+    return torch.as_tensor(found.cluster_centers_).to(reps)

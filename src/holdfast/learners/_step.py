@@ -1,0 +1,94 @@
+"""One step of learning a mixture: draws, one encoder pass forward and backward each, gradients of the mixture."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Encoder, Event, HoldfastError, Images
+from holdfast.threats._generator import Gaussians
+from holdfast.threats._mixture import LearnedNoise
+
+PIXELS = 2**22
+"""Most pixel values of disturbed images at a time; more are taken in parts, whose gradients are summed."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The random numbers of one step.
+
+    Attributes:
+        gumbel: Gumbel noise of the component's choice, [B, S, K].
+        zeta: standard normal numbers of the latent vector, [B, S, latent].
+    """
+
+    gumbel: Float[Tensor, "batch draws components"]
+    zeta: Float[Tensor, "batch draws latent"]
+
+
+def draw(images: int, samples: int, noise: LearnedNoise, like: Tensor, generator: torch.Generator) -> Draw:
+    """Return fresh random numbers, on the device and in the precision of a tensor."""
+    design = noise.generator.design
+    kind = {"generator": generator, "device": like.device, "dtype": like.dtype}
+    uniform = torch.rand(images, samples, design.components, **kind).clamp_min(torch.finfo(like.dtype).tiny)
+    gumbel = -(-uniform.log()).clamp_min(torch.finfo(like.dtype).tiny).log()
+    return Draw(gumbel, torch.randn(images, samples, design.latent, **kind))
+
+
+def relaxed(given: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
+    """Return Σ_k w_k (μ_k + L_k ζ) with w = softmax((log π + g) / τ), which is one-hot in the limit τ → 0."""
+    weights = ((given.logits.log_softmax(-1)[:, None] + numbers.gumbel) / temperature).softmax(-1)
+    return given.mix(weights, numbers.zeta)
+
+
+def descend(
+    encoder: Encoder,
+    event: Event,
+    noise: LearnedNoise,
+    given: Gaussians,
+    x: Images,
+    rows: Int[Tensor, "batch"],
+    numbers: Draw,
+    temperature: float,
+    kappa: float,
+) -> float:
+    """Add the gradient of mean softplus(κ - value) to the network's weights; return the share of draws that hold.
+
+    The mixtures are cut off from the network while parts of the draws are passed through the encoder, so that the
+    network itself is run backward once.
+
+    Args:
+        encoder: the frozen encoder.
+        event: the failure; its value is above 0 where it happens.
+        noise: what is learned.
+        given: the mixtures of these images, with a graph to the network's weights.
+        x: the images, [B, C, H, W].
+        rows: where they stand among the images that the event is bound to, [B].
+        numbers: random numbers.
+        temperature: of the relaxation.
+        kappa: κ, how far beyond the edge of failing draws are pushed.
+    """
+    cut = Gaussians(*(part.detach().requires_grad_() for part in given))
+    samples, size = numbers.zeta.shape[1], x[0].numel()
+    draws, images = max(1, min(samples, PIXELS // size)), max(1, PIXELS // (size * samples))
+    total, held = len(x) * samples, 0
+    for part in torch.arange(len(x), device=x.device).split(images):
+        for start in range(0, samples, draws):
+            some = slice(start, start + draws)
+            numbers_here = Draw(numbers.gumbel[part, some], numbers.zeta[part, some])
+            here = Gaussians(*(tensor if len(tensor) == 1 else tensor[part] for tensor in cut))
+            delta = noise.shape(relaxed(here, numbers_here, temperature))
+            moved = (x[part, None] + delta).clamp(0, 1)
+            values = event(encoder(moved.flatten(0, 1)).unflatten(0, moved.shape[:2]), rows[part])
+            loss = F.softplus(kappa - values).sum() / total
+            if not bool(loss.isfinite()):
+                raise HoldfastError(
+                    "expected finite representations of disturbed images to learn from, got NaN or infinity; check the "
+                    "encoder's weights and normalisation"
+                )
+            loss.backward()
+            held += int((values <= 0).sum())
+    torch.autograd.backward(given, [part.grad for part in cut])
+    return held / total

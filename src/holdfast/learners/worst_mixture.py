@@ -1,0 +1,198 @@
+"""The worst noise as a Gaussian mixture: the NPPR estimator, for any failure of an encoder."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.encoders._weights import seeded
+from holdfast.errors import unknown
+from holdfast.learners._groups import centres, classes
+from holdfast.learners._learner import Learned, Learner
+from holdfast.learners._schedule import heat, rate_factor, relaxation
+from holdfast.learners._step import descend, draw
+from holdfast.threats._generator import SOURCES, Design, Generator
+from holdfast.threats._mixture import LearnedNoise, entropy_ratio
+
+CHOICES = {
+    "structure": tuple(SOURCES),
+    "covariance": ("full", "diagonal"),
+    "upsampler": ("none", "fixed", "learned"),
+    "groups": ("clusters", "labels"),
+}
+
+
+@dataclass(frozen=True)
+class WorstMixture(Learner):
+    """min over π, μ, L of the mean of softplus(κ - value(f(x'))), x' = clamp(x + squash(upsample(μ_k + L_k ζ))), k ~ π.
+
+    A value above 0 is a failure; for a classifier it is max_{j≠y} z_j - z_y. The choice of k is relaxed by
+    Gumbel-softmax, and temperatures fall while it learns.
+
+    Attributes:
+        structure: what the noise knows of an image: "independent" nothing, "label" its group (π), "input" its clean
+            representation (π, μ, L), "joint" both (π from the group, μ and L from the representation).
+        components: K, Gaussians in the mixture.
+        latent: length of the latent vector; without an up-sampler it is the number of pixels.
+        covariance: "full" or "diagonal".
+        upsampler: "none", "fixed" (random) or "learned", each followed by bicubic interpolation but for "none".
+        hidden: width of the hidden layer on representations.
+        embedding: length of a group's embedding.
+        groups: "clusters" of clean representations, or "labels".
+        clusters: how many clusters.
+        epochs: passes over the training images.
+        batch: least images per step (fewer where there are not as many).
+        samples: draws for each image and epoch.
+        rate: learning rate of Adam.
+        warmup: epochs over which the learning rate rises from 0.
+        cosine: whether it falls to 0 as a cosine afterwards, or stays.
+        clip: largest norm of a gradient.
+        kappa: κ, how far beyond the edge of failing draws are pushed, in units of the failure's value.
+        images: training images at most, the first that do not fail without noise; None for all.
+
+    Source: "Non-parametric probabilistic robustness" (NPPR), section 4 and appendix 9, where independent noise with a
+    fixed up-sampler has a larger rate, 20 epochs of warm-up and a cosine. Temperatures: see `_schedule.py`.
+    """
+
+    structure: Literal["independent", "label", "input", "joint"] = "input"
+    components: int = 3
+    latent: int = 128
+    covariance: Literal["full", "diagonal"] = "full"
+    upsampler: Literal["none", "fixed", "learned"] = "learned"
+    hidden: int = 256
+    embedding: int = 64
+    groups: Literal["clusters", "labels"] = "clusters"
+    clusters: int = 10
+    epochs: int = 50
+    batch: int = 256
+    samples: int = 32
+    rate: float = 5e-4
+    warmup: int = 0
+    cosine: bool = False
+    clip: float = 5.0
+    kappa: float = 1.0
+    images: int | None = 1000
+
+    def __post_init__(self) -> None:
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise unknown(f"{name} of worst_mixture", str(getattr(self, name)), known)
+        counts = ("components", "latent", "hidden", "embedding", "epochs", "samples")
+        least = {**dict.fromkeys(counts, 1), "batch": 2, "clusters": 2, "warmup": 0}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise HoldfastError(f"worst_mixture {name}: expected at least {low}, got {getattr(self, name)}")
+        for name in ("rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise HoldfastError(f"worst_mixture {name}: expected a positive number, got {getattr(self, name)}")
+        if not 0 <= self.kappa < math.inf:
+            raise HoldfastError(f"worst_mixture kappa: expected 0 or a positive number, got {self.kappa}")
+        if self.images is not None and self.images < 2:
+            raise HoldfastError(f"worst_mixture images: expected at least 2, or None for all, got {self.images}")
+
+    @property
+    def passes(self) -> Passes:
+        """Encoder passes that one training image costs: one forward and one backward for every draw."""
+        return Passes(forward=self.epochs * self.samples, backward=self.epochs * self.samples)
+
+    def learn(
+        self,
+        encoder: Encoder,
+        x: Images,
+        clean: Reps,
+        event: Event,
+        labels: Int[Tensor, "batch"] | None,
+        ball: Ball,
+        rng: Rng,
+    ) -> Learned:
+        """Learn the noise on some images, which must not be those it is then evaluated on."""
+        clean = clean.detach().to(x)
+        rows = self._unharmed(clean, event)
+        numbers = rng.child("worst_mixture").generator()
+        if x.device.type != "cpu":  # drawing on the CPU would take longer than the encoder does
+            numbers = torch.Generator(x.device).manual_seed(numbers.initial_seed())
+        generator = self._build(x, clean[rows], None if labels is None else labels.to(x.device)[rows], rng)
+        noise, history = LearnedNoise(generator, ball), []
+        with torch.enable_grad():
+            adam = torch.optim.Adam(generator.parameters(), self.rate)
+            for epoch in range(self.epochs):
+                history.append(self._epoch(epoch, encoder, x, clean, event, labels, rows, noise, adam, numbers))
+        generator.settle(clean[rows])
+        chance, entropy = torch.tensor(history).unbind(1)
+        return Learned(noise, len(rows), chance, entropy)
+
+    def _unharmed(self, clean: Reps, event: Event) -> Int[Tensor, "rows"]:
+        """Return which images take part: those that do not fail without noise, `images` of them at most."""
+        bad = int((~clean.isfinite().all(1)).sum())
+        if bad:
+            raise HoldfastError(
+                f"expected finite representations to learn a noise from, {bad} of {len(clean)} hold NaN or infinity; "
+                "check the encoder's weights and normalisation"
+            )
+        with torch.no_grad():
+            fails = event(clean[:, None], torch.arange(len(clean), device=clean.device))[:, 0] > 0
+        rows = (~fails).nonzero()[:, 0][: self.images]
+        if len(rows) < 2:
+            raise HoldfastError(
+                f"expected at least 2 training images that do not fail without noise, got {len(rows)} of {len(clean)}; "
+                "use more images, or look at the encoder: it fails without any noise"
+            )
+        return rows
+
+    def _build(self, x: Images, clean: Reps, labels: Int[Tensor, "batch"] | None, rng: Rng) -> Generator:
+        """Return the network with its first weights, on the images' device."""
+        seed, known = rng.child("worst_mixture", "weights").generator().initial_seed(), None
+        if "groups" in SOURCES[self.structure]:
+            known = classes(labels) if self.groups == "labels" else centres(clean, self.clusters, seed)
+        design = Design(
+            shape=(x.shape[1], x.shape[2], x.shape[3]),
+            dim=clean.shape[1],
+            groups=0 if known is None else len(known),
+            grouping=self.groups,
+            structure=self.structure,
+            components=self.components,
+            latent=x[0].numel() if self.upsampler == "none" else self.latent,
+            covariance=self.covariance,
+            upsampler=self.upsampler,
+            hidden=self.hidden,
+            embedding=self.embedding,
+        )
+        with seeded(seed):
+            return Generator(design, known).to(x)
+
+    def _epoch(
+        self,
+        epoch: int,
+        encoder: Encoder,
+        x: Images,
+        clean: Reps,
+        event: Event,
+        labels: Int[Tensor, "batch"] | None,
+        rows: Int[Tensor, "rows"],
+        noise: LearnedNoise,
+        adam: torch.optim.Optimizer,
+        numbers: torch.Generator,
+    ) -> tuple[float, float]:
+        """Pass over the images once; return (share of draws that held, mean entropy ratio)."""
+        order = rows[torch.randperm(len(rows), generator=numbers, device=numbers.device)]
+        parts = order.tensor_split(max(1, len(rows) // self.batch))  # near-equal ones, so that no image is left alone
+        held = entropy = 0.0
+        for step, part in enumerate(parts):
+            now = epoch + (step + 0.5) / len(parts)
+            progress = min(1.0, now / max(1, self.epochs - 1))  # the last epoch has reached the end of the annealing
+            for group in adam.param_groups:
+                group["lr"] = self.rate * rate_factor(now, self.epochs, self.warmup, self.cosine)
+            adam.zero_grad()
+            groups = noise.generator.group(clean[part], None if labels is None else labels.to(part.device)[part])
+            given = noise.generator(clean[part], groups, heat(progress))
+            drawn = draw(len(part), self.samples, noise, x, numbers)
+            share = descend(encoder, event, noise, given, x[part], part, drawn, relaxation(progress), self.kappa)
+            torch.nn.utils.clip_grad_norm_(noise.generator.parameters(), self.clip)
+            adam.step()
+            held += share * len(part) / len(rows)
+            entropy += float(entropy_ratio(given.weights.detach()).mean()) * len(part) / len(rows)
+        return held, entropy

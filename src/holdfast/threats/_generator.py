@@ -1,0 +1,258 @@
+"""The network behind a learned noise: from what is known of an image to the Gaussian mixture that it meets."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from holdfast.core import HoldfastError, Reps
+from holdfast.errors import unknown
+from holdfast.threats._upsampler import Upsampler
+
+SOURCES = {
+    "independent": ("free", "free"),
+    "label": ("groups", "free"),
+    "input": ("reps", "reps"),
+    "joint": ("groups", "reps"),
+}
+"""Structure -> what the mixture weights depend on, and what means and covariances depend on."""
+
+FLOOR = 1e-3
+"""Smallest diagonal entry of a covariance's root."""
+
+LARGEST = 2**28
+"""Most numbers that the parameters of the covariances may take (1 GiB)."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """All that is needed to build the network, before its weights.
+
+    Attributes:
+        shape: (channels, height, width) of the images.
+        dim: width of the representations.
+        groups: how many groups (classes or clusters) there are; 0 where none are asked for.
+        grouping: what the groups are.
+        structure: "independent", "label", "input" or "joint".
+        components: K, Gaussians in the mixture.
+        latent: length of the latent vector; the number of pixels without an up-sampler.
+        covariance: "full" or "diagonal".
+        upsampler: "none", "fixed" or "learned".
+        hidden: width of the hidden layer.
+        embedding: length of a group's embedding.
+    """
+
+    shape: tuple[int, int, int]
+    dim: int
+    groups: int = 0
+    grouping: Literal["labels", "clusters"] = "clusters"
+    structure: Literal["independent", "label", "input", "joint"] = "input"
+    components: int = 3
+    latent: int = 128
+    covariance: Literal["full", "diagonal"] = "full"
+    upsampler: Literal["none", "fixed", "learned"] = "learned"
+    hidden: int = 256
+    embedding: int = 64
+
+    def __post_init__(self) -> None:
+        pixels, roots = math.prod(self.shape), self.components * self.root
+        if self.structure not in SOURCES:
+            raise unknown("structure of the mixture", self.structure, SOURCES)
+        if self.upsampler == "none" and self.latent != pixels:
+            raise HoldfastError(f"mixture without an up-sampler: expected latent = {pixels} pixels, got {self.latent}")
+        if roots * (self.hidden if SOURCES[self.structure][1] == "reps" else 1) > LARGEST:
+            raise HoldfastError(
+                f"full covariances of {self.latent} numbers would take too much memory ({self.components} components, "
+                f"structure {self.structure}); use covariance='diagonal' or an up-sampler with a smaller latent"
+            )
+
+    @property
+    def root(self) -> int:
+        """How many numbers the root of one covariance takes."""
+        return self.latent * (self.latent + 1) // 2 if self.covariance == "full" else self.latent
+
+
+class Heat(NamedTuple):
+    """Temperatures that outputs are divided by while a mixture is learned; all 1 afterwards.
+
+    Attributes:
+        weights: of the logits of π.
+        means: of μ.
+        roots: of the covariances' roots.
+    """
+
+    weights: float = 1.0
+    means: float = 1.0
+    roots: float = 1.0
+
+
+COLD = Heat()
+
+
+class Gaussians(NamedTuple):
+    """The mixtures Σ_k π_k N(μ_k, L_k L_kᵀ) of some images; the first dimension is 1 where all meet the same.
+
+    Attributes:
+        logits: log π up to a constant, [B, K].
+        means: μ, [B, K, latent].
+        roots: L, lower triangular with a positive diagonal, [B, K, latent, latent]; its diagonal alone,
+            [B, K, latent], where the covariance is diagonal.
+    """
+
+    logits: Float[Tensor, "batch components"]
+    means: Float[Tensor, "batch components latent"]
+    roots: Float[Tensor, "batch components latent *column"]
+
+    @property
+    def weights(self) -> Float[Tensor, "batch components"]:
+        """π."""
+        return self.logits.softmax(-1)
+
+    def choose(self, z: Float[Tensor, "batch draws"]) -> Float[Tensor, "batch draws components"]:
+        """Return one-hot weights: the component in whose share of [0, 1] the number Φ(z) falls."""
+        ends = self.weights.cumsum(-1)[:, None, :-1]
+        chosen = (torch.special.ndtr(z)[..., None] > ends).sum(-1)
+        return F.one_hot(chosen, self.logits.shape[-1]).to(self.means)
+
+    def mix(
+        self, weights: Float[Tensor, "batch draws components"], noise: Float[Tensor, "batch draws latent"]
+    ) -> Float[Tensor, "batch draws latent"]:
+        """Return Σ_k w_k (μ_k + L_k ζ): a draw of component k where w is one-hot, and its relaxation elsewhere."""
+        one = len(self.means) == 1  # all images meet the same mixture: one product for all of them
+        w, zeta = (weights.flatten(0, 1)[None], noise.flatten(0, 1)[None]) if one else (weights, noise)
+        if self.roots.ndim == 3:
+            return (w @ self.means + (w @ self.roots) * zeta).view_as(noise)
+        spread = self.roots.flatten(1, 2) @ zeta.mT  # [B, K · latent, S]
+        spread = (spread.unflatten(1, self.roots.shape[1:3]) * w.mT[:, :, None]).sum(1)
+        return (w @ self.means + spread.mT).reshape(noise.shape)
+
+
+class Generator(nn.Module):
+    """The mixture and the up-sampler of a learned noise.
+
+    reps -> Linear, BatchNorm, ReLU -> heads; group -> embedding, normalised, -> head; what depends on neither is a
+    free parameter. Which of them gives what is `SOURCES`.
+
+    Args:
+        design: sizes and structure.
+        known: the classes [G], or the centres of the clusters [G, D]; None for structures that ask for no groups.
+    """
+
+    known: Tensor | None
+    place: Tensor
+
+    def __init__(self, design: Design, known: Tensor | None = None):
+        super().__init__()
+        self.design = design
+        if "groups" in self.asks and (known is None or len(known) != design.groups):
+            raise HoldfastError(f"structure {design.structure!r}: expected {design.groups} known groups, got {known}")
+        self.upsampler = Upsampler(design.upsampler, design.latent, design.shape)
+        self.register_buffer("known", known)
+        self.register_buffer("place", lower(design.latent), persistent=False)
+        weights, rest = SOURCES[design.structure]
+        if rest == "reps":
+            hidden = design.hidden
+            self.trunk = nn.Sequential(nn.Linear(design.dim, hidden), nn.BatchNorm1d(hidden), nn.ReLU())
+        if weights == "groups":
+            self.embedding = nn.Embedding(design.groups, design.embedding)
+        count = design.components
+        self.logits = self._head(weights, torch.zeros(count), still=True)  # uniform weights at the beginning
+        self.means = self._head(rest, torch.randn(count * design.latent))  # different ones, or all would stay equal
+        self.roots = self._head(rest, torch.zeros(count * design.root))
+
+    def _head(self, source: str, start: Float[Tensor, "outputs"], still: bool = False) -> nn.Module | nn.Parameter:
+        if source == "free":
+            return nn.Parameter(start)
+        head = nn.Linear(self.design.hidden if source == "reps" else self.design.embedding, len(start))
+        with torch.no_grad():
+            head.bias.copy_(start)
+            if still:
+                head.weight.zero_()
+        return head
+
+    @property
+    def asks(self) -> frozenset[str]:
+        """What it must know of an image: "reps", "groups", both or nothing ("free")."""
+        return frozenset(SOURCES[self.design.structure])
+
+    def forward(self, reps: Reps | None, groups: Int[Tensor, "batch"] | None, heat: Heat = COLD) -> Gaussians:
+        """Return the mixtures of some images.
+
+        Args:
+            reps: their clean representations, [B, D]; read by "input" and "joint".
+            groups: numbers of their groups, [B]; read by "label" and "joint".
+            heat: temperatures.
+        """
+        given: dict[str, Tensor | None] = {"free": None}
+        if "reps" in self.asks:
+            given["reps"] = self.trunk(reps)
+        if "groups" in self.asks:
+            given["groups"] = F.normalize(self.embedding(groups), dim=-1)
+        weights, rest = (given[source] for source in SOURCES[self.design.structure])
+        count, size = self.design.components, self.design.latent
+        logits = _through(self.logits, weights) / heat.weights
+        means = (_through(self.means, rest) / heat.means).unflatten(-1, (count, size))
+        roots = (_through(self.roots, rest) / heat.roots).unflatten(-1, (count, -1))
+        return Gaussians(logits, means, self._positive(roots))
+
+    def _positive(
+        self, raw: Float[Tensor, "batch components root"]
+    ) -> Float[Tensor, "batch components latent *column"]:
+        """Return roots with a positive diagonal, whose rows have a norm of about one while raw numbers have."""
+        size = self.design.latent
+        diagonal = F.softplus(raw[..., :size]) + FLOOR
+        if self.design.covariance == "diagonal":
+            return diagonal
+        packed = torch.cat([diagonal, raw[..., size:] / math.sqrt(size)], -1)
+        flat = packed.new_zeros(*raw.shape[:-1], size * size).index_copy(-1, self.place, packed)
+        return flat.unflatten(-1, (size, size))
+
+    def group(self, reps: Reps, labels: Int[Tensor, "batch"] | None) -> Int[Tensor, "batch"] | None:
+        """Return the number of each image's group: of its label, or of the nearest centre; None where none is asked.
+
+        Raises:
+            HoldfastError: labels that are missing, or that were not there when the mixture was learned.
+        """
+        if "groups" not in self.asks:
+            return None
+        assert self.known is not None  # __init__ asks for it
+        if self.design.grouping == "clusters":
+            return torch.cdist(reps.to(self.known), self.known).argmin(1)
+        if labels is None:
+            raise HoldfastError("a mixture with weights for each label needs labels; use a data source that has them")
+        same = labels.to(self.known)[:, None] == self.known
+        if not bool(same.any(1).all()):
+            strange = sorted(set(labels[~same.any(1).to(labels.device)].tolist()))
+            raise HoldfastError(
+                f"labels {strange[:8]} were not there when the mixture was learned (it knows "
+                f"{self.known.tolist()[:20]}); "
+                "learn it on images of all classes"
+            )
+        return same.int().argmax(1)
+
+    def settle(self, reps: Reps) -> None:
+        """Give BatchNorm the statistics of these representations, and leave training mode."""
+        if "reps" in self.asks:
+            norm = self.trunk[1]
+            assert isinstance(norm, nn.BatchNorm1d)
+            norm.reset_running_stats()
+            norm.momentum = None  # the average of one batch, which is all of them
+            with torch.no_grad():
+                self.trunk.train()(reps)
+        self.eval().requires_grad_(False)
+
+
+def _through(head: nn.Module | nn.Parameter, given: Tensor | None) -> Float[Tensor, "batch outputs"]:
+    if isinstance(head, nn.Parameter):
+        return head[None]
+    return head(given)
+
+
+def lower(size: int) -> Int[Tensor, "root"]:
+    """Return where the diagonal, then what is below it, stand in a flat size × size matrix."""
+    row, column = torch.tril_indices(size, size, -1)
+    return torch.cat([torch.arange(size) * (size + 1), row * size + column])
