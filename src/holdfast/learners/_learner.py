@@ -59,6 +59,11 @@ class Learner(ABC):
         """
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether it reads labels itself; the failure that it seeks may do so anyway."""
+        return False
+
+    @property
     @abstractmethod
     def passes(self) -> Passes:
         """Encoder passes that one training image costs."""

@@ -95,6 +95,16 @@ class WorstMixture(Learner):
             raise HoldfastError(f"worst_mixture images: expected at least 2, or None for all, got {self.images}")
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether it groups images by their labels."""
+        return self.groups == "labels" and "groups" in SOURCES[self.structure]
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the groups that the noise depends on are labels."""
+        return self.groups == "labels" and "groups" in SOURCES[self.structure]
+
+    @property
     def passes(self) -> Passes:
         """Encoder passes that one training image costs: one forward and one backward for every draw."""
         return Passes(forward=self.epochs * self.samples, backward=self.epochs * self.samples)
