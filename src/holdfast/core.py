@@ -23,8 +23,10 @@ from holdfast.worst_case import (
     Ball,
     Bound,
     Certifier,
+    Draws,
     Goal,
     Margin,
+    Noise,
     Objective,
     PerImage,
     Rows,
@@ -33,9 +35,10 @@ from holdfast.worst_case import (
 )  # fmt: skip
 
 __all__ = [
-    "Attack", "Ball", "Bound", "Certifier", "Check", "Encoder", "Geometry", "Goal", "Head", "HoldfastError",
-    "ImageSource", "Images", "Margin", "Measure", "Objective", "Observation", "Passes", "PerImage", "Positions",
-    "Probe", "Reps", "Rng", "Rows", "Score", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
+    "Attack", "Ball", "Bound", "Certifier", "Check", "Draws", "Encoder", "Event", "Failure", "Geometry", "Goal",
+    "Head", "HoldfastError", "ImageSource", "Images", "Margin", "Measure", "Noise", "Objective", "Observation",
+    "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows", "Score", "Shard", "Subject", "Table",
+    "Threat", "Trajectory", "Verdict",
 ]  # fmt: skip
 
 Positions = Int[Tensor, "batch"]
@@ -99,11 +102,46 @@ class Shard:
     read: "Callable[[Observation], dict[str, Tensor]] | None" = None
 
 
+Event = Callable[[Float[Tensor, "rows draws dim"], Int[Tensor, "rows"]], Float[Tensor, "rows draws"]]
+"""A failure bound to the images of a shard: (representations of their disturbed versions, which images of the shard)
+-> a value that is above 0 exactly where it fails, the larger the worse, and differentiable."""
+
+
+class Failure(ABC):
+    """What counts as a failure of a disturbed image, seen in its representation; a frozen dataclass.
+
+    Attributes:
+        needs_labels: whether it reads labels.
+    """
+
+    needs_labels: bool = False
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What happens, in a few words, for example "misclassified"."""
+
+    @abstractmethod
+    def bind(self, shard: Shard) -> Event:
+        """Return the event for the images of a shard.
+
+        Raises:
+            HoldfastError: labels or other images that are missing.
+        """
+
+
 class Observation(ABC):
     """What a measure asks of an encoder; the only place where encoder passes happen. A frozen dataclass.
 
     Observations that `join` are run once and serve every measure that reads them.
+
+    Attributes:
+        needs_labels: whether it reads labels.
+        whole: whether it sees all its images, those that are *not* attacked, at once and returns no row per image.
     """
+
+    needs_labels: bool = False
+    whole: bool = False
 
     @abstractmethod
     def key(self) -> "Observation":
@@ -115,7 +153,7 @@ class Observation(ABC):
 
     @abstractmethod
     def images(self, population: int, attacked: int) -> int:
-        """Return how many images, the first ones of the population, this observation covers."""
+        """Return how many images it covers: the first ones of the population, or (`whole`) those after the attacked."""
 
     @property
     @abstractmethod

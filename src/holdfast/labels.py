@@ -26,10 +26,8 @@ class Head:
     bias: Float[Tensor, "classes"]
     classes: Int[Tensor, "classes"]
 
-    def margins(self, labels: Int[Tensor, "batch"]) -> Margin:
-        """Return what has to stay positive for a class to stay: rows e_y - e_j, j != y, in the order of classes.
-
-        weights [B, C-1, D], bias [B, C-1]. The smallest row of a representation tells whether it is classified as y.
+    def numbers(self, labels: Int[Tensor, "batch"]) -> Int[Tensor, "batch"]:
+        """Return which logit each label is.
 
         Raises:
             HoldfastError: a label that is not among the classes.
@@ -41,8 +39,19 @@ class Head:
                 f"labels {strange[:5]}: expected classes that the head knows, {self.classes.tolist()[:10]}; leave such "
                 "images out or use a head of all classes"
             )
-        own = found.long().argmax(1)
-        others = torch.arange(len(self.classes)).expand(len(labels), -1)[~found].view(len(labels), -1)
+        return found.long().argmax(1)
+
+    def margins(self, labels: Int[Tensor, "batch"]) -> Margin:
+        """Return what has to stay positive for a class to stay: rows e_y - e_j, j != y, in the order of classes.
+
+        weights [B, C-1, D], bias [B, C-1]. The smallest row of a representation tells whether it is classified as y.
+
+        Raises:
+            HoldfastError: a label that is not among the classes.
+        """
+        own = self.numbers(labels)
+        every = torch.arange(len(self.classes)).expand(len(labels), -1)
+        others = every[every != own[:, None]].view(len(labels), -1)
         return Margin(
             self.weights[own, None] - self.weights[others],
             self.bias[own, None] - self.bias[others],

@@ -4,6 +4,7 @@ Euclidean distances come from one matrix product per block in float64; the few e
 change are computed again from the definition, so comparisons and ties are those of brute force.
 """
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -155,6 +156,19 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
     pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
     shares = (counts.cumsum(0)[:-1].double() / pairs)[inverse].reshape(values.shape)
     return shares.masked_fill(values.isnan(), torch.nan)
+
+
+def quantile(bank: Bank, share: float, name: str = "l2") -> float:
+    """Return the smallest divergence of a pair that is at least as large as `share` of all pairs' divergences.
+
+    Args:
+        bank: clean representations, [N, D], N >= 2; all pairs are held at once, so a few thousand at most.
+        share: in (0, 1).
+        name: divergence; both orders of a pair count for the Kullback-Leibler divergence.
+    """
+    distances = pairwise(bank.cpu(), bank.cpu(), name)
+    values = distances[~torch.eye(len(bank), dtype=torch.bool)].sort().values
+    return float(values[math.ceil(share * len(values)) - 1])
 
 
 def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:

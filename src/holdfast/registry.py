@@ -13,7 +13,10 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, unknown
 
-KINDS = ("threats", "objectives", "attacks", "certify", "smoothing", "probes", "observations", "measures", "checks")
+KINDS = (
+    "threats", "objectives", "attacks", "certify", "smoothing", "probes", "estimators", "learners", "failures",
+    "observations", "measures", "checks",
+)  # fmt: skip
 """Kinds of parts, each a folder of `holdfast` and an entry-point group `holdfast.<kind>`."""
 
 

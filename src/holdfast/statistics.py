@@ -78,6 +78,40 @@ def share(
     return Score(value, low, high, count, kind, confidence, note)
 
 
+def share_of_draws(shares: Float[Tensor, "images"], draws: int, given: str = "", confidence: float = 0.95) -> Score:
+    """Return the mean of shares, each from so many draws of one image, with an interval over images and draws.
+
+    The draws of one image are a cluster: the mean's variance v, taken between images, holds both sources of error. It
+    gives the number of independent trials that the sample is worth, n_eff = p(1-p) / v · (z / t_{m-1})², from one to
+    `draws` for each image; the interval is the exact binomial one of that size. Where no draw of any image is different
+    from the others, one trial for each image is counted.
+
+    Args:
+        shares: successes / draws of every image; NaN where undefined.
+        draws: behind each of them.
+        given: what the interval is conditional on.
+        confidence: level of the interval.
+
+    Source: Korn & Graubard (1998), see `effective_size`.
+    """
+    shares, _, note = _defined(shares.double(), None)
+    kind = "binomial with effective size, over images and draws (Korn-Graubard)" + (f", {given}" if given else "")
+    m = len(shares)
+    if not m:
+        return Score(None, None, None, 0, kind, confidence, note)
+    value = float(shares.mean())
+    variance = float(shares.var()) / m if m > 1 else 0.0
+    size = float(m)
+    if variance > 0:
+        tail = 0.5 + confidence / 2
+        ratio = float(stats.norm.ppf(tail) / stats.t.ppf(tail, m - 1))
+        size = min(m * draws, value * (1 - value) / variance * ratio**2)
+    elif 0 < value < 1 and m > 1:
+        size = float(m * draws)
+    low, high = clopper_pearson(value * size, size, confidence)
+    return Score(value, low, high, m, kind, confidence, note)
+
+
 def median(
     values: Float[Tensor, "rows"], units: Int[Tensor, "rows"] | None = None, given: str = "", confidence: float = 0.95
 ) -> Score:

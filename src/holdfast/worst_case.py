@@ -15,6 +15,7 @@ from holdfast.rng import Rng
 
 PerImage = Float[Tensor, "batch"]
 Rows = Float[Tensor, "batch rows"]
+Draws = Float[Tensor, "batch draws channel height width"]
 
 
 # --- threats and attacks --------------------------------------------------------------------------
@@ -26,6 +27,47 @@ class Threat(ABC):
     @abstractmethod
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw one disturbed version of every image, inside [0, 1]."""
+
+
+class Noise(Threat):
+    """A threat with a distribution: x' = push(x, z) for standard normal numbers z; a frozen dataclass.
+
+    One definition serves plain sampling, rare events (which move z and leave its distribution as it is) and gradients.
+
+    Attributes:
+        ball: where every draw lies; None for disturbances that no ball of pixels describes.
+    """
+
+    ball: "Ball | None" = None
+
+    @abstractmethod
+    def numbers(self, x: Images) -> int:
+        """Return how many standard normal numbers one draw for one image takes."""
+
+    @abstractmethod
+    def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        """Return the disturbed images that some numbers stand for, inside [0, 1] (and inside the ball).
+
+        Args:
+            x: clean images, [B, C, H, W].
+            z: standard normal numbers, a row for every draw of every image, [B, S, numbers].
+        """
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw one disturbed version of every image, inside [0, 1]."""
+        return self.push(x, rng.normal(1, self.numbers(x)).to(x))[:, 0]
+
+    def at(self, reps: Reps, labels: Int[Tensor, "batch"] | None) -> "Noise":
+        """Return the noise that these images meet, given what is known of them; itself where it asks nothing.
+
+        Args:
+            reps: clean representations of the images that are disturbed next, in their order, [B, D].
+            labels: their classes, [B]; None where they are not known.
+
+        Raises:
+            HoldfastError: a noise that depends on labels, without them.
+        """
+        return self
 
 
 class Ball(Threat):
@@ -40,6 +82,10 @@ class Ball(Threat):
     @abstractmethod
     def ascend(self, gradient: Images) -> Images:
         """Return the step of unit size along which a linear function of this gradient rises fastest."""
+
+    @abstractmethod
+    def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
+        """Map any numbers smoothly and one to one to perturbations inside the ball; zero to zero."""
 
     @abstractmethod
     def size(self, delta: Images) -> PerImage:

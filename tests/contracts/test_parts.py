@@ -7,7 +7,19 @@ import json
 import pytest
 
 from holdfast import registry
-from holdfast.core import Attack, Certifier, Check, HoldfastError, Measure, Objective, Observation, Probe, Threat
+from holdfast.core import (
+    Attack,
+    Certifier,
+    Check,
+    Failure,
+    HoldfastError,
+    Measure,
+    Objective,
+    Observation,
+    Probe,
+    Threat,
+)
+from holdfast.learners._learner import Learner
 from holdfast.objectives.loss import Loss
 from holdfast.smoothing._certificate import Certificate
 
@@ -16,6 +28,9 @@ BASES = {
     "objectives": Objective,
     "attacks": Attack,
     "probes": Probe,
+    "estimators": object,  # rules of drawing, and splitting
+    "learners": Learner,
+    "failures": Failure,
     "certify": Certifier,
     "smoothing": Certificate,
     "observations": Observation,

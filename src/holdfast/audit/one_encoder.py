@@ -23,6 +23,7 @@ from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
 from holdfast.observations.smoothed import Smoothed
+from holdfast.observations.worst_noise import WorstNoise
 
 
 class EncoderAudit:
@@ -246,7 +247,7 @@ def title(name: str) -> str:
 
 def describe(observation: Observation) -> str:
     """Return an observation in a few words."""
-    if isinstance(observation, Some):
+    if isinstance(observation, (Some, WorstNoise)):
         return observation.title
     if isinstance(observation, Smoothed):
         readers = " and ".join(dict.fromkeys(map(registry.part_name, observation.certificates))).replace("_", " ")

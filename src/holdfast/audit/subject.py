@@ -117,12 +117,11 @@ class AuditSubject:
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
         total = observation.images(len(self.images), self.attacked)
-        read = [self.images.labels_fingerprint] if getattr(observation, "probe", None) is not None else []
+        read = [self.images.labels_fingerprint] if observation.needs_labels else []
         folder = f"cache/{digest([self._identity, registry.spec(observation), *read])}"
         shards: list[dict[str, Tensor]] = []
         passes, seconds, stored = Passes(), 0.0, 0
-        for start in range(0, total, self.batch_size):
-            stop = min(start + self.batch_size, total)
+        for start, stop in self._spans(observation, total):
             name = f"{folder}/{start:07d}-{stop:07d}.safetensors"
             found = self._store.read_tensors(name) if self._fresh is not True else None
             if self._fresh is None:  # the first shard of the clean representations
@@ -138,8 +137,15 @@ class AuditSubject:
             shards.append(found[0])
             passes += Passes(*(int(found[1][name]) for name in ("forward", "backward", "bounds")))
             seconds += float(found[1]["seconds"])
-        self._seen[observation.key()] = {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
+        rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
+        self._seen[observation.key()] = rows or shards[0]
         self.costs[observation] = Cost(passes, observation.passes * total, seconds, stored)
+
+    def _spans(self, observation: Observation, total: int) -> list[tuple[int, int]]:
+        """Return the first and the last (exclusive) image of every shard."""
+        if observation.whole:
+            return [(self.attacked, self.attacked + total)]
+        return [(start, min(start + self.batch_size, total)) for start in range(0, total, self.batch_size)]
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what an observation saw, all shards together; only its own number of images."""
@@ -148,6 +154,8 @@ class AuditSubject:
             raise HoldfastError(
                 f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first"
             )
+        if observation.whole:
+            return seen
         rows = observation.images(len(self.images), self.attacked)
         return {key: value if key.startswith("gallery.") else value[:rows] for key, value in seen.items()}
 
@@ -171,7 +179,7 @@ class AuditSubject:
         try:
             return observation.run(self._shard(start, stop))
         except torch.OutOfMemoryError:
-            if stop - start < 2:
+            if stop - start < 2 or observation.whole:
                 raise
             self.encoder.passes = before
             middle = (start + stop) // 2

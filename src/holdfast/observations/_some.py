@@ -120,6 +120,11 @@ class SomeMargins(Some):
             raise HoldfastError(f"{type(self).__name__}: negatives: expected at least 1, got {self.negatives}")
 
     @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether classes are compared."""
+        return self.probe is not None
+
+    @property
     def compared(self) -> int | None:
         """How many images each is compared with at most; None: the whole population."""
         return self.negatives.count if isinstance(self.negatives, MadeNegatives) else self.negatives

@@ -34,6 +34,8 @@ class LogitRadii(Some):
     probe: Probe = Linear()
     halvings: int = 20
 
+    needs_labels = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.halvings < 1:

@@ -1,5 +1,6 @@
 """The ℓ2 ball: the whole image may move by a Euclidean distance of up to ε."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +45,14 @@ class L2(Ball):
     def ascend(self, gradient: Images) -> Images:
         """Return gradient / ||gradient||_2 (zero where the gradient is zero)."""
         return gradient / self.size(gradient).clamp_min(1e-30).view(-1, 1, 1, 1)
+
+    def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
+        """Return radius · tanh(||u||_2 / √d) u / ||u||_2: the length is squashed, the direction kept.
+
+        Divided by √d, numbers of size one reach the inside of the ball, and not its sphere alone.
+        """
+        norm = u.square().sum((-3, -2, -1), keepdim=True).clamp_min(1e-30).sqrt()
+        return u * (self.radius * (norm / math.prod(u.shape[-3:]) ** 0.5).tanh() / norm)
 
     def size(self, delta: Images) -> PerImage:
         """Return ||delta||_2 of each image."""

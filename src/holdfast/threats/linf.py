@@ -37,6 +37,10 @@ class Linf(Ball):
         """Return sign(gradient)."""
         return gradient.sign()
 
+    def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
+        """Return radius · tanh(u)."""
+        return self.radius * u.tanh()
+
     def size(self, delta: Images) -> PerImage:
         """Return max |delta| of each image."""
         return delta.flatten(1).abs().amax(1)

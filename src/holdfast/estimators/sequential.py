@@ -1,0 +1,53 @@
+"""Draws until it is known whether an image fails more rarely than γ."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from holdfast import confidence
+from holdfast.core import HoldfastError
+from holdfast.estimators._draws import Draws
+
+
+@dataclass(frozen=True)
+class Sequential(Draws):
+    """Draws until P[failure] <= γ or P[failure] >= γ is proved, `most` at most; images far from γ take few.
+
+    The betting bounds of `confidence` hold at every number of draws, so looking often and stopping early cost no
+    confidence. Only one of both answers can be wrong, so each has the whole of alpha.
+
+    Attributes:
+        most: draws after which an image stays undecided.
+        gamma: γ, the probability of failure that is tolerated.
+        alpha: the chance of a wrong answer, for each image.
+
+    Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
+    """
+
+    most: int = 10_000
+    gamma: float = 0.01
+    alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        confidence.check_level(self.alpha, "sequential")
+        if not 0 < self.gamma < 1:
+            raise HoldfastError(f"sequential: expected a tolerated probability gamma in (0, 1), got {self.gamma}")
+
+    def rare(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+        """Return for which images P[failure] <= γ is proved."""
+        counts = confidence.tally_votes(failed, torch.full_like(failed, draws))
+        return confidence.stays_below(counts, torch.tensor(self.gamma).double(), self.alpha, self.most)
+
+    def frequent(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+        """Return for which images P[failure] >= γ is proved."""
+        counts = confidence.tally_votes(failed, torch.full_like(failed, draws))
+        return confidence.exceeds(counts, torch.tensor(self.gamma).double(), self.alpha, self.most)
+
+    def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+        """Return which images are decided, or have had all their draws."""
+        if draws >= self.most:
+            return torch.full(failed.shape, True)
+        return self.rare(failed, draws) | self.frequent(failed, draws)

@@ -1,0 +1,50 @@
+"""Misclassified: a linear head on the representation no longer gives the image's class."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Event, Failure, Probe, Shard
+from holdfast.errors import no_labels
+from holdfast.failures._scores import overtaken
+from holdfast.probes.linear import Linear
+from holdfast.registry import part_name
+
+
+@dataclass(frozen=True)
+class Misclassified(Failure):
+    """max_{j≠y} z_j - z_y >= 0 for the logits z of a linear head h on f(x'); a tie is not the class.
+
+    Attributes:
+        probe: how the head comes about; `logits` for an encoder that is a classifier itself.
+
+    Source: NPPR, Def. 1 to 3 and Eq. 11.
+    """
+
+    probe: Probe = Linear()
+
+    needs_labels = True
+
+    @property
+    def title(self) -> str:
+        """What happens."""
+        return f"misclassified, {part_name(self.probe)}"
+
+    def bind(self, shard: Shard) -> Event:
+        """Return the event for the labels of these images.
+
+        Raises:
+            HoldfastError: images without labels, or of a class that the head does not know.
+        """
+        if shard.labels is None or shard.head is None:
+            raise no_labels("the failure misclassified", "the source of images")
+        head, labels = shard.head(self.probe), shard.labels[shard.positions]
+        event = overtaken(head.weights.to(shard.x.device), head.bias.to(shard.x.device), head.numbers(labels))
+
+        def tied_too(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            value = event(reps, rows)
+            return torch.where(value == 0, torch.finfo(value.dtype).tiny, value)
+
+        return tied_too

@@ -1,0 +1,53 @@
+"""Adversarial robustness: how many images hold at the worst point that an attack finds."""
+
+from dataclasses import dataclass
+
+from holdfast import statistics
+from holdfast.attacks.apgd import Apgd
+from holdfast.core import Attack, Ball, Observation, Score, Subject, Table
+from holdfast.measures._chance import NPPR, ChanceMeasure
+from holdfast.observations.broken import Broken
+from holdfast.observations.clean import Clean
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class AdversarialRobustness(ChanceMeasure):
+    """AR = E_x [1 - max_{x' in ball} 1[x' fails]], the maximum as an attack finds it: an upper bound of AR.
+
+    Table, one row per image: `held`, 1 or 0; `value`, the largest value of the failure that was found, above 0 where it
+    fails; `wrong`, 1 where the image fails without a disturbance.
+
+    Attributes:
+        attack: how the worst point is searched; "pgd", "carlini_wagner", "ensemble", ...
+        ball: where.
+    """
+
+    attack: Attack = Apgd(50)
+    ball: Ball = Linf(0.05)
+
+    question = "How many images hold wherever in this ball an attack looks?"
+    how_to_read = (
+        "The attack left this share of images standing. No noise inside the ball can do worse than the true worst "
+        "point, so worst noise robustness and probabilistic robustness lie above."
+    )
+    reference = f"{NPPR}, Def. 1 and 4"
+
+    @property
+    def attacked(self) -> Broken:
+        """The attack that it reads."""
+        return Broken(self.attack, self.ball, self.failure, first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and the attack."""
+        return Clean(), self.attacked
+
+    def observe(self, subject: Subject) -> Table:
+        """Return which images hold."""
+        seen = subject.read(self.attacked)
+        held = (seen["value"] <= 0).double() * (1 - seen["wrong"])
+        return {"held": self.kept(held, seen["wrong"]), "value": seen["value"], "wrong": seen["wrong"]}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the share of images that hold."""
+        return {"images that hold": self.told(table, statistics.share(table["held"], given=self.given))}

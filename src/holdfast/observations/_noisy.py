@@ -1,0 +1,85 @@
+"""What a noise does to the images of a shard, and which of its draws fail."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Draws, Event, HoldfastError, Images, Noise, Shard, Threat
+from holdfast.observations.smoothed import block_size
+from holdfast.observations.worst_noise import WorstNoise
+from holdfast.registry import part_name
+
+UNIT = 32
+"""Draws that are made together; their numbers depend on the seed, the image's id and the unit's number alone."""
+
+Values = Float[Tensor, "rows draws"]
+
+
+def noise_of(shard: Shard, noise: Threat | WorstNoise) -> Threat:
+    """Return the noise itself where it was learned first."""
+    return noise.learned(shard) if isinstance(noise, WorstNoise) else noise
+
+
+def title_of(noise: Threat | WorstNoise) -> str:
+    """Return what draws come from, in a few words."""
+    if isinstance(noise, WorstNoise):
+        return noise.title
+    ball = noise.ball if isinstance(noise, Noise) else None
+    return part_name(noise) + (f", {part_name(ball)} {ball.radius:g}" if ball is not None else "")
+
+
+def units_at_a_time(x: Images) -> int:
+    """Return how many units make one encoder pass."""
+    return max(1, block_size(x) // UNIT)
+
+
+def drawn(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], units: Sequence[int]) -> Draws:
+    """Return one unit of draws for every row: which image of the shard, and which unit."""
+    ids = [shard.rng.ids[row] for row in rows.tolist()]
+    rng = shard.rng.child("noise")
+    if not isinstance(noise, Noise):  # a threat that only samples: one stream for every draw
+        names = [f"{image} draw {unit * UNIT + k}" for image, unit in zip(ids, units, strict=True) for k in range(UNIT)]
+        x = shard.x[rows].repeat_interleave(UNIT, 0)
+        return noise.sample(x, rng.at(names)).unflatten(0, (len(rows), UNIT))
+    numbers = noise.numbers(shard.x)
+    z = torch.cat([rng.child(unit).at([image]).normal(UNIT, numbers) for image, unit in zip(ids, units, strict=True)])
+    return pushed(shard, noise, rows, z)
+
+
+def pushed(shard: Shard, noise: Noise, rows: Int[Tensor, "rows"], z: Float[Tensor, "rows draws numbers"]) -> Draws:
+    """Return the disturbed images that some numbers stand for."""
+    assert shard.clean is not None  # clean representations are always observed first
+    at = shard.positions[rows]
+    labels = None if shard.labels is None else shard.labels[at]
+    x = shard.x[rows]
+    return noise.at(shard.clean[at].to(x.device), labels).push(x, z.to(x))
+
+
+def values(shard: Shard, events: Sequence[Event], rows: Int[Tensor, "rows"], images: Draws) -> list[Values]:
+    """Return the value of every event for every draw, on the CPU: one forward pass for each draw.
+
+    Raises:
+        HoldfastError: a representation that is not finite.
+    """
+    flat = images.flatten(0, 1)
+    if shard.x.is_contiguous(memory_format=torch.channels_last):
+        flat = flat.contiguous(memory_format=torch.channels_last)
+    reps = shard.encoder(flat)
+    if not bool(torch.isfinite(reps).all()):
+        bad = int((~torch.isfinite(reps).all(1)).nonzero()[0]) // images.shape[1]
+        raise HoldfastError(
+            f"encoder {shard.encoder.name!r}: the representation of a disturbed image is NaN or infinite (image "
+            f"{shard.rng.ids[int(rows[bad])]}); failures cannot be counted"
+        )
+    reps = reps.double().unflatten(0, images.shape[:2])
+    return [event(reps, rows).cpu() for event in events]
+
+
+def wrong(shard: Shard, event: Event) -> Float[Tensor, "images"]:
+    """Return which images fail without any disturbance, 1 or 0."""
+    assert shard.clean is not None
+    clean = shard.clean[shard.positions].to(shard.x.device).double()
+    rows = torch.arange(len(clean))
+    return (event(clean[:, None], rows) > 0).squeeze(1).double().cpu()

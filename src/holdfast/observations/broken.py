@@ -1,0 +1,61 @@
+"""Images that an attack makes fail: the value of a failure as what the adversary maximises."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.attacks.apgd import Apgd
+from holdfast.core import Attack, Ball, Failure, Images, Passes, PerImage, Reps, Shard
+from holdfast.failures.nearest import Nearest
+from holdfast.observations._noisy import wrong
+from holdfast.observations._some import Some
+from holdfast.registry import part_name
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class Broken(Some):
+    """The largest value of a failure that an attack found in the ball, as `value` [M]: above 0 where it fails.
+
+    Also `wrong` [M]: whether the image fails without a disturbance.
+
+    Attributes:
+        attack: how to search.
+        ball: where to search.
+        failure: what to bring about; for classes its value is the classification margin of C&W.
+
+    Source: NPPR, Def. 1.
+    """
+
+    attack: Attack = Apgd(50)
+    ball: Ball = Linf()
+    failure: Failure = Nearest()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        place = f"{part_name(self.ball)} {self.ball.radius:g}"
+        return f"attacked: {part_name(self.attack)}, {place}: {self.failure.title}"
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure reads labels."""
+        return self.failure.needs_labels
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the attack."""
+        return self.attack.passes
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Attack one shard."""
+        event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
+
+        def goal(x: Images) -> tuple[PerImage, Reps]:
+            reps = shard.encoder(x)
+            return event(reps[:, None], rows).squeeze(1), reps
+
+        found = self.attack(goal, shard.x, self.ball, shard.rng)
+        reps = found.reps[max(found.reps)].double()
+        return {"value": event(reps[:, None], rows).squeeze(1).cpu(), "wrong": wrong(shard, event)}

@@ -1,0 +1,105 @@
+"""Draws of a noise: one stream per image, read by all questions about the same noise."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import Failure, Observation, Passes, Shard, Threat
+from holdfast.estimators._draws import Draws, looks
+from holdfast.estimators.counting import Counting
+from holdfast.failures.nearest import Nearest
+from holdfast.observations._noisy import UNIT, drawn, noise_of, title_of, units_at_a_time, values, wrong
+from holdfast.observations._some import Some
+from holdfast.observations.worst_noise import WorstNoise
+from holdfast.threats.uniform import Uniform
+
+UNDRAWN = -1
+
+
+@dataclass(frozen=True)
+class Sampled(Some):
+    """Which draws of a noise fail, as `FAILURE.failed` [M, most]: 1, 0, or -1 where a draw was not needed.
+
+    Also `FAILURE.wrong` [M]: whether the image fails without a disturbance. Every question reads an image's draws from
+    the first one on and stops when it knows its answer, so company changes nothing for it.
+
+    Attributes:
+        noise: where the draws come from: a threat, or an observation that learns it first.
+        asks: (failure, how many draws) pairs.
+    """
+
+    noise: Threat | WorstNoise = Uniform()
+    asks: tuple[tuple[Failure, Draws], ...] = ((Nearest(), Counting()),)
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"draws: {title_of(self.noise)}"
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether a failure, or the noise, reads labels."""
+        noise = isinstance(self.noise, WorstNoise) and self.noise.needs_labels
+        return noise or any(failure.needs_labels for failure, _ in self.asks)
+
+    def key(self) -> Observation:
+        """Questions and images do not change an image's draws."""
+        return replace(self, asks=(), first=None)
+
+    def join(self, other: Observation) -> Observation:
+        """Let all questions of both read one stream."""
+        joined = super().join(other)
+        assert isinstance(joined, Sampled)  # equal keys
+        assert isinstance(other, Sampled)
+        return replace(joined, asks=tuple(dict.fromkeys((*self.asks, *other.asks))))
+
+    @property
+    def passes(self) -> Passes:
+        """The most that the greediest question may need; those that stop early cost less."""
+        return Passes(forward=max((rule.most for _, rule in self.asks), default=0))
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Draw for the images of one shard, until every question is answered for every image."""
+        failures = tuple(dict.fromkeys(failure for failure, _ in self.asks))
+        events = [failure.bind(shard) for failure in failures]
+        noise, most = noise_of(shard, self.noise), max(rule.most for _, rule in self.asks)
+        seen = torch.full((len(failures), len(shard.x), most), UNDRAWN, dtype=torch.int8)
+        active = torch.arange(len(shard.x))
+        for start, stop in looks(most):
+            for rows, units, draws in _together(active.tolist(), start, stop, units_at_a_time(shard.x)):
+                with torch.no_grad():
+                    found = values(shard, events, rows, drawn(shard, noise, rows, units)[:, :draws])
+                places = torch.tensor(units)[:, None] * UNIT + torch.arange(draws)
+                for number, value in enumerate(found):
+                    seen[number, rows[:, None], places] = (value > 0).to(seen.dtype)
+            open_ = torch.zeros(len(active), dtype=torch.bool)
+            for failure, rule in self.asks:
+                failed = count(seen[failures.index(failure), active], stop)
+                open_ |= (stop < rule.most) & ~rule.known(failed, stop)
+            active = active[open_]
+            if not len(active):
+                break
+        results = {f"{failure}.failed": seen[number] for number, failure in enumerate(failures)}
+        return results | {
+            f"{failure}.wrong": wrong(shard, event) for failure, event in zip(failures, events, strict=True)
+        }
+
+
+def _together(
+    active: list[int], start: int, stop: int, units: int
+) -> Iterator[tuple[Int[Tensor, "rows"], list[int], int]]:
+    """Yield (images, the unit of each, draws of each unit) for one pass after the other; the last unit may be cut."""
+    whole = stop // UNIT
+    tasks = [(row, unit) for row in active for unit in range(start // UNIT, whole)]
+    for some, draws in ((tasks, UNIT), ([(row, whole) for row in active], stop - whole * UNIT)):
+        for first in range(0, len(some) if draws else 0, units):
+            rows, numbers = zip(*some[first : first + units], strict=True)
+            yield torch.tensor(rows), list(numbers), draws
+
+
+def count(failed: Int[Tensor, "images most"], draws: int) -> Int[Tensor, "images"]:
+    """Return how many of the first `draws` draws of each image failed."""
+    return failed[:, :draws].clamp_min(0).long().sum(1)

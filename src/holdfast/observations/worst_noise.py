@@ -1,0 +1,87 @@
+"""The worst noise of a ball for one encoder, learned on the images that the audit does not attack."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from holdfast.core import Ball, Failure, HoldfastError, Noise, Observation, Passes, Shard
+from holdfast.failures.nearest import Nearest
+from holdfast.learners.worst_mixture import WorstMixture
+from holdfast.registry import part_name
+from holdfast.threats._mixture import pack, unpack
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class WorstNoise(Observation):
+    """A mixture that makes as many draws fail as it can, as the tensors of `pack`, and how it came about.
+
+    `chance` and `entropy` [epochs]: the share of draws that do not fail and the entropy ratio of the mixture's weights,
+    epoch by epoch. What is learned here is judged on other images: those that the audit attacks.
+
+    Attributes:
+        learner: how it is learned.
+        ball: where its draws lie.
+        failure: what it seeks.
+
+    Source: NPPR, section 4.
+    """
+
+    learner: WorstMixture = WorstMixture()
+    ball: Ball = Linf()
+    failure: Failure = Nearest()
+
+    whole = True
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure or the groups of images are those of labels."""
+        return self.failure.needs_labels or self.learner.needs_labels
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        place = f"{part_name(self.ball)} {self.ball.radius:g}"
+        return f"worst noise learned, {self.learner.structure}, {place}: {self.failure.title}"
+
+    def key(self) -> Observation:
+        """Everything about it decides what is learned."""
+        return self
+
+    def join(self, other: Observation) -> Observation:
+        """Equal keys are equal."""
+        return self
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that are not attacked, or the first ones of them."""
+        left = population - attacked
+        return left if self.learner.images is None else min(self.learner.images, left)
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the learner for each image."""
+        return self.learner.passes
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Learn.
+
+        Raises:
+            HoldfastError: no images that are not attacked, or what the learner raises.
+        """
+        if not len(shard.x):
+            raise HoldfastError(
+                "the worst noise is learned on images that are not attacked, and there are none; attack fewer images, "
+                "or use more"
+            )
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean[shard.positions].to(shard.x.device)
+        labels = None if shard.labels is None else shard.labels[shard.positions]
+        rng = shard.rng.child("worst noise")
+        learned = self.learner.learn(shard.encoder, shard.x, clean, self.failure.bind(shard), labels, self.ball, rng)
+        return {**pack(learned.noise), "chance": learned.chance, "entropy": learned.entropy}
+
+    def learned(self, shard: Shard) -> Noise:
+        """Return the noise that was learned before."""
+        if shard.read is None:
+            raise HoldfastError(f"{part_name(self)} must be observed before what draws from it")
+        return unpack(shard.read(self))
