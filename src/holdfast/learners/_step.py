@@ -8,10 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Encoder, Event, HoldfastError, Images
-from holdfast.threats._generator import Gaussians
+from holdfast.threats._generator import Gaussians, Outputs
 from holdfast.threats._mixture import LearnedNoise
 
-PIXELS = 2**22
+PIXELS = 2**20
 """Most pixel values of disturbed images at a time; more are taken in parts, whose gradients are summed."""
 
 
@@ -47,7 +47,7 @@ def descend(
     encoder: Encoder,
     event: Event,
     noise: LearnedNoise,
-    given: Gaussians,
+    outputs: Outputs,
     x: Images,
     rows: Int[Tensor, "batch"],
     numbers: Draw,
@@ -56,32 +56,38 @@ def descend(
 ) -> float:
     """Add the gradient of mean softplus(κ - value) to the network's weights; return the share of draws that hold.
 
-    The mixtures are cut off from the network while parts of the draws are passed through the encoder, so that the
-    network itself is run backward once.
+    The outputs are cut off from the network while the draws are passed through the encoder part by part, so that the
+    network itself is run backward once, and mixtures of a part fit into the processor's cache.
 
     Args:
         encoder: the frozen encoder.
         event: the failure; its value is above 0 where it happens.
         noise: what is learned.
-        given: the mixtures of these images, with a graph to the network's weights.
+        outputs: what its network says about these images, with a graph to the weights.
         x: the images, [B, C, H, W].
         rows: where they stand among the images that the event is bound to, [B].
         numbers: random numbers.
         temperature: of the relaxation.
         kappa: κ, how far beyond the edge of failing draws are pushed.
+
+    Raises:
+        HoldfastError: a disturbed image whose value is not finite.
     """
-    cut = Gaussians(*(part.detach().requires_grad_() for part in given))
     samples, size = numbers.zeta.shape[1], x[0].numel()
     draws, images = max(1, min(samples, PIXELS // size)), max(1, PIXELS // (size * samples))
     total, held = len(x) * samples, 0
-    for part in torch.arange(len(x), device=x.device).split(images):
+    slopes = [torch.zeros_like(output) for output in outputs]
+    for first in range(0, len(x), images):
+        part = slice(first, first + images)
+        leaves = Outputs(*(_part(output.detach(), part).requires_grad_() for output in outputs))
         for start in range(0, samples, draws):
             some = slice(start, start + draws)
-            numbers_here = Draw(numbers.gumbel[part, some], numbers.zeta[part, some])
-            here = Gaussians(*(tensor if len(tensor) == 1 else tensor[part] for tensor in cut))
-            delta = noise.shape(relaxed(here, numbers_here, temperature))
-            moved = (x[part, None] + delta).clamp(0, 1)
-            values = event(encoder(moved.flatten(0, 1)).unflatten(0, moved.shape[:2]), rows[part])
+            here = Draw(numbers.gumbel[part, some], numbers.zeta[part, some])
+            delta = noise.shape(relaxed(noise.generator.gaussians(leaves), here, temperature))
+            moved = (x[part, None] + delta).clamp(0, 1).flatten(0, 1)
+            if x.is_contiguous(memory_format=torch.channels_last):
+                moved = moved.contiguous(memory_format=torch.channels_last)
+            values = event(encoder(moved).unflatten(0, delta.shape[:2]), rows[part])
             loss = F.softplus(kappa - values).sum() / total
             if not bool(loss.isfinite()):
                 raise HoldfastError(
@@ -90,5 +96,12 @@ def descend(
                 )
             loss.backward()
             held += int((values <= 0).sum())
-    torch.autograd.backward(given, [part.grad for part in cut])
+        for slope, leaf in zip(slopes, leaves, strict=True):
+            _part(slope, part).add_(0 if leaf.grad is None else leaf.grad)  # none of what a diagonal has below it
+    torch.autograd.backward(outputs, slopes)
     return held / total
+
+
+def _part(tensor: Tensor, images: slice) -> Tensor:
+    """Return the rows of some images: the one that there is, where all images share it."""
+    return tensor if len(tensor) == 1 else tensor[images]

@@ -96,11 +96,6 @@ class WorstMixture(Learner):
 
     @property
     def needs_labels(self) -> bool:
-        """Whether it groups images by their labels."""
-        return self.groups == "labels" and "groups" in SOURCES[self.structure]
-
-    @property
-    def needs_labels(self) -> bool:
         """Whether the groups that the noise depends on are labels."""
         return self.groups == "labels" and "groups" in SOURCES[self.structure]
 
@@ -128,7 +123,7 @@ class WorstMixture(Learner):
         generator = self._build(x, clean[rows], None if labels is None else labels.to(x.device)[rows], rng)
         noise, history = LearnedNoise(generator, ball), []
         with torch.enable_grad():
-            adam = torch.optim.Adam(generator.parameters(), self.rate)
+            adam = torch.optim.Adam(generator.parameters(), self.rate, fused=True)
             for epoch in range(self.epochs):
                 history.append(self._epoch(epoch, encoder, x, clean, event, labels, rows, noise, adam, numbers))
         generator.settle(clean[rows])
@@ -198,11 +193,11 @@ class WorstMixture(Learner):
                 group["lr"] = self.rate * rate_factor(now, self.epochs, self.warmup, self.cosine)
             adam.zero_grad()
             groups = noise.generator.group(clean[part], None if labels is None else labels.to(part.device)[part])
-            given = noise.generator(clean[part], groups, heat(progress))
+            outputs = noise.generator.outputs(clean[part], groups, heat(progress))
             drawn = draw(len(part), self.samples, noise, x, numbers)
-            share = descend(encoder, event, noise, given, x[part], part, drawn, relaxation(progress), self.kappa)
+            share = descend(encoder, event, noise, outputs, x[part], part, drawn, relaxation(progress), self.kappa)
             torch.nn.utils.clip_grad_norm_(noise.generator.parameters(), self.clip)
             adam.step()
             held += share * len(part) / len(rows)
-            entropy += float(entropy_ratio(given.weights.detach()).mean()) * len(part) / len(rows)
+            entropy += float(entropy_ratio(outputs.logits.detach().softmax(-1)).mean()) * len(part) / len(rows)
         return held, entropy

@@ -59,7 +59,7 @@ class Design:
     embedding: int = 64
 
     def __post_init__(self) -> None:
-        pixels, roots = math.prod(self.shape), self.components * self.root
+        pixels, roots = math.prod(self.shape), self.components * (self.latent + self.below)
         if self.structure not in SOURCES:
             raise unknown("structure of the mixture", self.structure, SOURCES)
         if self.upsampler == "none" and self.latent != pixels:
@@ -71,9 +71,9 @@ class Design:
             )
 
     @property
-    def root(self) -> int:
-        """How many numbers the root of one covariance takes."""
-        return self.latent * (self.latent + 1) // 2 if self.covariance == "full" else self.latent
+    def below(self) -> int:
+        """How many numbers the root of one covariance has below its diagonal."""
+        return self.latent * (self.latent - 1) // 2 if self.covariance == "full" else 0
 
 
 class Heat(NamedTuple):
@@ -93,19 +93,36 @@ class Heat(NamedTuple):
 COLD = Heat()
 
 
+class Outputs(NamedTuple):
+    """What the heads of the network say, before it is made a mixture; the first dimension is 1 where all share it.
+
+    Attributes:
+        logits: log π up to a constant, [B, K].
+        means: μ, [B, K · latent].
+        scales: softplus⁻¹ of the roots' diagonals, [B, K · latent].
+        below: what is below them, row by row, [B, K · below].
+    """
+
+    logits: Float[Tensor, "batch components"]
+    means: Float[Tensor, "other means"]
+    scales: Float[Tensor, "other scales"]
+    below: Float[Tensor, "other below"]
+
+
 class Gaussians(NamedTuple):
     """The mixtures Σ_k π_k N(μ_k, L_k L_kᵀ) of some images; the first dimension is 1 where all meet the same.
 
     Attributes:
         logits: log π up to a constant, [B, K].
         means: μ, [B, K, latent].
-        roots: L, lower triangular with a positive diagonal, [B, K, latent, latent]; its diagonal alone,
-            [B, K, latent], where the covariance is diagonal.
+        scales: the diagonals of the roots L, positive, [B, K, latent].
+        below: the roots below their diagonals, [B, K, latent, latent]; None where they are diagonal.
     """
 
     logits: Float[Tensor, "batch components"]
-    means: Float[Tensor, "batch components latent"]
-    roots: Float[Tensor, "batch components latent *column"]
+    means: Float[Tensor, "other components latent"]
+    scales: Float[Tensor, "other components latent"]
+    below: Float[Tensor, "other components latent column"] | None
 
     @property
     def weights(self) -> Float[Tensor, "batch components"]:
@@ -124,11 +141,17 @@ class Gaussians(NamedTuple):
         """Return Σ_k w_k (μ_k + L_k ζ): a draw of component k where w is one-hot, and its relaxation elsewhere."""
         one = len(self.means) == 1  # all images meet the same mixture: one product for all of them
         w, zeta = (weights.flatten(0, 1)[None], noise.flatten(0, 1)[None]) if one else (weights, noise)
-        if self.roots.ndim == 3:
-            return (w @ self.means + (w @ self.roots) * zeta).view_as(noise)
-        spread = self.roots.flatten(1, 2) @ zeta.mT  # [B, K · latent, S]
-        spread = (spread.unflatten(1, self.roots.shape[1:3]) * w.mT[:, :, None]).sum(1)
-        return (w @ self.means + spread.mT).reshape(noise.shape)
+        latent = w @ self.means + (w @ self.scales) * zeta
+        if self.below is not None:
+            spread = (self.below.flatten(1, 2) @ zeta.mT).unflatten(1, self.below.shape[1:3])  # [B, K, latent, S]
+            latent = latent + (spread * w.mT[:, :, None]).sum(1).mT
+        return latent.reshape(noise.shape)
+
+    @property
+    def roots(self) -> Float[Tensor, "other components latent column"]:
+        """L, lower triangular with a positive diagonal."""
+        diagonal = self.scales.diag_embed()
+        return diagonal if self.below is None else diagonal + self.below
 
 
 class Generator(nn.Module):
@@ -152,7 +175,7 @@ class Generator(nn.Module):
             raise HoldfastError(f"structure {design.structure!r}: expected {design.groups} known groups, got {known}")
         self.upsampler = Upsampler(design.upsampler, design.latent, design.shape)
         self.register_buffer("known", known)
-        self.register_buffer("place", lower(design.latent), persistent=False)
+        self.register_buffer("place", lower(design.latent if design.below else 0), persistent=False)
         weights, rest = SOURCES[design.structure]
         if rest == "reps":
             hidden = design.hidden
@@ -162,7 +185,8 @@ class Generator(nn.Module):
         count = design.components
         self.logits = self._head(weights, torch.zeros(count), still=True)  # uniform weights at the beginning
         self.means = self._head(rest, torch.randn(count * design.latent))  # different ones, or all would stay equal
-        self.roots = self._head(rest, torch.zeros(count * design.root))
+        self.scales = self._head(rest, torch.zeros(count * design.latent))
+        self.below = self._head(rest, torch.zeros(count * design.below)) if design.below else None
 
     def _head(self, source: str, start: Float[Tensor, "outputs"], still: bool = False) -> nn.Module | nn.Parameter:
         if source == "free":
@@ -179,8 +203,12 @@ class Generator(nn.Module):
         """What it must know of an image: "reps", "groups", both or nothing ("free")."""
         return frozenset(SOURCES[self.design.structure])
 
-    def forward(self, reps: Reps | None, groups: Int[Tensor, "batch"] | None, heat: Heat = COLD) -> Gaussians:
-        """Return the mixtures of some images.
+    def forward(self, reps: Reps | None, groups: Int[Tensor, "batch"] | None) -> Gaussians:
+        """Return the mixtures of some images; see `outputs`."""
+        return self.gaussians(self.outputs(reps, groups))
+
+    def outputs(self, reps: Reps | None, groups: Int[Tensor, "batch"] | None, heat: Heat = COLD) -> Outputs:
+        """Return what the heads say about some images.
 
         Args:
             reps: their clean representations, [B, D]; read by "input" and "joint".
@@ -193,23 +221,24 @@ class Generator(nn.Module):
         if "groups" in self.asks:
             given["groups"] = F.normalize(self.embedding(groups), dim=-1)
         weights, rest = (given[source] for source in SOURCES[self.design.structure])
-        count, size = self.design.components, self.design.latent
-        logits = _through(self.logits, weights) / heat.weights
-        means = (_through(self.means, rest) / heat.means).unflatten(-1, (count, size))
-        roots = (_through(self.roots, rest) / heat.roots).unflatten(-1, (count, -1))
-        return Gaussians(logits, means, self._positive(roots))
+        means, scales = _through(self.means, rest, heat.means), _through(self.scales, rest, heat.roots)
+        below = means[:, :0] if self.below is None else _through(self.below, rest, heat.roots)
+        return Outputs(_through(self.logits, weights, heat.weights), means, scales, below)
 
-    def _positive(
-        self, raw: Float[Tensor, "batch components root"]
-    ) -> Float[Tensor, "batch components latent *column"]:
-        """Return roots with a positive diagonal, whose rows have a norm of about one while raw numbers have."""
-        size = self.design.latent
-        diagonal = F.softplus(raw[..., :size]) + FLOOR
-        if self.design.covariance == "diagonal":
-            return diagonal
-        packed = torch.cat([diagonal, raw[..., size:] / math.sqrt(size)], -1)
-        flat = packed.new_zeros(*raw.shape[:-1], size * size).index_copy(-1, self.place, packed)
-        return flat.unflatten(-1, (size, size))
+    def gaussians(self, outputs: Outputs) -> Gaussians:
+        """Return the mixtures that outputs stand for.
+
+        Diagonals of roots pass through softplus, so every covariance is positive definite; what is below them is
+        divided by √latent, so that a row has a norm of about one while outputs have.
+        """
+        count, size = self.design.components, self.design.latent
+        means, scales = (part.unflatten(-1, (count, size)) for part in (outputs.means, outputs.scales))
+        below = None
+        if self.below is not None:
+            raw = outputs.below.unflatten(-1, (count, self.design.below)) / math.sqrt(size)
+            below = raw.new_zeros(*raw.shape[:-1], size * size).index_copy_(-1, self.place, raw)
+            below = below.unflatten(-1, (size, size))
+        return Gaussians(outputs.logits, means, F.softplus(scales) + FLOOR, below)
 
     def group(self, reps: Reps, labels: Int[Tensor, "batch"] | None) -> Int[Tensor, "batch"] | None:
         """Return the number of each image's group: of its label, or of the nearest centre; None where none is asked.
@@ -246,13 +275,15 @@ class Generator(nn.Module):
         self.eval().requires_grad_(False)
 
 
-def _through(head: nn.Module | nn.Parameter, given: Tensor | None) -> Float[Tensor, "batch outputs"]:
-    if isinstance(head, nn.Parameter):
-        return head[None]
-    return head(given)
+def _through(head: nn.Module | nn.Parameter, given: Tensor | None, heat: float) -> Float[Tensor, "batch outputs"]:
+    if isinstance(head, nn.Linear):
+        assert given is not None
+        return F.linear(given / heat, head.weight, head.bias / heat)  # cheaper than to divide all outputs
+    assert isinstance(head, nn.Parameter)
+    return head[None] / heat
 
 
-def lower(size: int) -> Int[Tensor, "root"]:
-    """Return where the diagonal, then what is below it, stand in a flat size × size matrix."""
+def lower(size: int) -> Int[Tensor, "below"]:
+    """Return where the entries below the diagonal, row by row, stand in a flat size × size matrix."""
     row, column = torch.tril_indices(size, size, -1)
-    return torch.cat([torch.arange(size) * (size + 1), row * size + column])
+    return row * size + column

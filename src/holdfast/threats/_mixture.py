@@ -107,10 +107,9 @@ class LearnedNoise(Noise):
     def covariance(self, images: int) -> Float[Tensor, "batch latent latent"]:
         """Return the covariance of every image's heaviest component, in the latent space."""
         given = self.mixtures(images)
-        roots = given.roots.diag_embed() if given.roots.ndim == 3 else given.roots
         main = given.weights.argmax(-1).expand(images)
-        root = roots.expand(images, *roots.shape[1:])[torch.arange(images, device=main.device), main]
-        return root @ root.mT
+        roots = given.roots.expand(images, -1, -1, -1)[torch.arange(images, device=main.device), main]
+        return roots @ roots.mT
 
 
 def entropy_ratio(weights: Float[Tensor, "*batch components"]) -> Float[Tensor, "*batch"]:
