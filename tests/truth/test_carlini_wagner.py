@@ -74,6 +74,7 @@ def test_last_is_the_last_iterate_and_best_the_best(tiny: Encoder, edges: Tensor
     twice = CarliniWagner(30, rate=3.0, restarts=2)(goal, edges, BALLS[0], Rng(0, ids=IDS))
     assert (twice.values[-1] >= best.values[-1]).all()
     assert (twice.values[-1] > best.values[-1]).any()
+    assert (twice.values[0] < twice.values[-1]).all()  # a read-out at 0 knows both starts, and no more
 
 
 def test_longer_searches_begin_like_shorter_ones(tiny: Encoder, edges: Tensor) -> None:
