@@ -11,7 +11,7 @@ from holdfast.core import Encoder, Event, HoldfastError, Images
 from holdfast.threats._generator import Gaussians, Outputs
 from holdfast.threats._mixture import LearnedNoise
 
-PIXELS = 2**20
+PIXELS = 2**19
 """Most pixel values of disturbed images at a time; more are taken in parts, whose gradients are summed."""
 
 
@@ -84,7 +84,7 @@ def descend(
             some = slice(start, start + draws)
             here = Draw(numbers.gumbel[part, some], numbers.zeta[part, some])
             delta = noise.shape(relaxed(noise.generator.gaussians(leaves), here, temperature))
-            moved = (x[part, None] + delta).clamp(0, 1).flatten(0, 1)
+            moved = F.hardtanh((x[part, None] + delta).flatten(0, 1), 0, 1)  # a clamp whose gradient is one pass
             if x.is_contiguous(memory_format=torch.channels_last):
                 moved = moved.contiguous(memory_format=torch.channels_last)
             values = event(encoder(moved).unflatten(0, delta.shape[:2]), rows[part])

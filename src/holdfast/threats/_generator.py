@@ -72,8 +72,8 @@ class Design:
 
     @property
     def below(self) -> int:
-        """How many numbers the root of one covariance has below its diagonal."""
-        return self.latent * (self.latent - 1) // 2 if self.covariance == "full" else 0
+        """How many numbers say what the root of one covariance has below its diagonal; see `lower`."""
+        return -(-self.latent // 2) * self.latent if self.covariance == "full" else 0
 
 
 class Heat(NamedTuple):
@@ -100,7 +100,7 @@ class Outputs(NamedTuple):
         logits: log π up to a constant, [B, K].
         means: μ, [B, K · latent].
         scales: softplus⁻¹ of the roots' diagonals, [B, K · latent].
-        below: what is below them, row by row, [B, K · below].
+        below: what is below them, packed, [B, K · below].
     """
 
     logits: Float[Tensor, "batch components"]
@@ -166,7 +166,6 @@ class Generator(nn.Module):
     """
 
     known: Tensor | None
-    place: Tensor
 
     def __init__(self, design: Design, known: Tensor | None = None):
         super().__init__()
@@ -175,7 +174,6 @@ class Generator(nn.Module):
             raise HoldfastError(f"structure {design.structure!r}: expected {design.groups} known groups, got {known}")
         self.upsampler = Upsampler(design.upsampler, design.latent, design.shape)
         self.register_buffer("known", known)
-        self.register_buffer("place", lower(design.latent if design.below else 0), persistent=False)
         weights, rest = SOURCES[design.structure]
         if rest == "reps":
             hidden = design.hidden
@@ -222,22 +220,18 @@ class Generator(nn.Module):
             given["groups"] = F.normalize(self.embedding(groups), dim=-1)
         weights, rest = (given[source] for source in SOURCES[self.design.structure])
         means, scales = _through(self.means, rest, heat.means), _through(self.scales, rest, heat.roots)
-        below = means[:, :0] if self.below is None else _through(self.below, rest, heat.roots)
+        size = math.sqrt(self.design.latent)  # so that a root's row has a norm of about one while outputs have
+        below = means[:, :0] if self.below is None else _through(self.below, rest, heat.roots * size)
         return Outputs(_through(self.logits, weights, heat.weights), means, scales, below)
 
     def gaussians(self, outputs: Outputs) -> Gaussians:
         """Return the mixtures that outputs stand for.
 
-        Diagonals of roots pass through softplus, so every covariance is positive definite; what is below them is
-        divided by √latent, so that a row has a norm of about one while outputs have.
+        Diagonals of roots pass through softplus, so every covariance is positive definite.
         """
         count, size = self.design.components, self.design.latent
         means, scales = (part.unflatten(-1, (count, size)) for part in (outputs.means, outputs.scales))
-        below = None
-        if self.below is not None:
-            raw = outputs.below.unflatten(-1, (count, self.design.below)) / math.sqrt(size)
-            below = raw.new_zeros(*raw.shape[:-1], size * size).index_copy_(-1, self.place, raw)
-            below = below.unflatten(-1, (size, size))
+        below = None if self.below is None else lower(outputs.below.unflatten(-1, (count, -1, size)))
         return Gaussians(outputs.logits, means, F.softplus(scales) + FLOOR, below)
 
     def group(self, reps: Reps, labels: Int[Tensor, "batch"] | None) -> Int[Tensor, "batch"] | None:
@@ -283,7 +277,14 @@ def _through(head: nn.Module | nn.Parameter, given: Tensor | None, heat: float) 
     return head[None] / heat
 
 
-def lower(size: int) -> Int[Tensor, "below"]:
-    """Return where the entries below the diagonal, row by row, stand in a flat size × size matrix."""
-    row, column = torch.tril_indices(size, size, -1)
-    return row * size + column
+def lower(packed: Float[Tensor, "*batch half size"]) -> Float[Tensor, "*batch size size"]:
+    """Return strictly lower triangular matrices [[A, 0], [B, C]] from [C + Aᵀ | B]: no entry is looked up one by one.
+
+    Args:
+        packed: half = ⌈size / 2⌉ rows; the diagonal of its square, and its last column where size is odd, are not read.
+    """
+    half = packed.shape[-2]
+    square, left = packed.split([half, packed.shape[-1] - half], -1)
+    other = left.shape[-1]
+    top = F.pad(square.triu(1).mT[..., :other, :other], (0, half))
+    return torch.cat([top, torch.cat([left, square.tril(-1)], -1)], -2)
