@@ -1,5 +1,6 @@
 """One step of learning a mixture: draws, one encoder pass forward and backward each, gradients of the mixture."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -52,9 +53,9 @@ def descend(
     rows: Int[Tensor, "batch"],
     numbers: Draw,
     temperature: float,
-    kappa: float,
+    loss: Callable[[Tensor], Tensor],
 ) -> float:
-    """Add the gradient of mean softplus(κ - value) to the network's weights; return the share of draws that hold.
+    """Add the gradient of the mean loss of the values to the network's weights; return the share of draws that hold.
 
     The outputs are cut off from the network while the draws are passed through the encoder part by part, so that the
     network itself is run backward once, and mixtures of a part fit into the processor's cache.
@@ -68,7 +69,7 @@ def descend(
         rows: where they stand among the images that the event is bound to, [B].
         numbers: random numbers.
         temperature: of the relaxation.
-        kappa: κ, how far beyond the edge of failing draws are pushed.
+        loss: of values, each for itself.
 
     Raises:
         HoldfastError: a disturbed image whose value is not finite.
@@ -88,13 +89,13 @@ def descend(
             if x.is_contiguous(memory_format=torch.channels_last):
                 moved = moved.contiguous(memory_format=torch.channels_last)
             values = event(encoder(moved).unflatten(0, delta.shape[:2]), rows[part])
-            loss = F.softplus(kappa - values).sum() / total
-            if not bool(loss.isfinite()):
+            cost = loss(values).sum() / total
+            if not bool(cost.isfinite()):
                 raise HoldfastError(
                     "expected finite representations of disturbed images to learn from, got NaN or infinity; check the "
                     "encoder's weights and normalisation"
                 )
-            loss.backward()
+            cost.backward()
             held += int((values <= 0).sum())
         for slope, leaf in zip(slopes, leaves, strict=True):
             _part(slope, part).add_(0 if leaf.grad is None else leaf.grad)  # none of what a diagonal has below it

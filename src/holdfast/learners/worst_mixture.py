@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Int
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
@@ -23,6 +24,7 @@ CHOICES = {
     "covariance": ("full", "diagonal"),
     "upsampler": ("none", "fixed", "learned"),
     "groups": ("clusters", "labels"),
+    "loss": ("softplus", "sigmoid"),
 }
 
 
@@ -51,6 +53,8 @@ class WorstMixture(Learner):
         warmup: epochs over which the learning rate rises from 0.
         cosine: whether it falls to 0 as a cosine afterwards, or stays.
         clip: largest norm of a gradient.
+        loss: "softplus" as in the paper, which is convex, so draws that cannot be made to fail weigh most and noise that
+            several images share may stay near zero; or "sigmoid", a smooth count of the draws that do not fail.
         kappa: κ, how far beyond the edge of failing draws are pushed, in units of the failure's value.
         images: training images at most, the first that do not fail without noise; None for all.
 
@@ -74,6 +78,7 @@ class WorstMixture(Learner):
     warmup: int = 0
     cosine: bool = False
     clip: float = 5.0
+    loss: Literal["softplus", "sigmoid"] = "softplus"
     kappa: float = 1.0
     images: int | None = 1000
 
@@ -129,6 +134,9 @@ class WorstMixture(Learner):
         generator.settle(clean[rows])
         chance, entropy = torch.tensor(history).unbind(1)
         return Learned(noise, len(rows), chance, entropy)
+
+    def _loss(self, values: Float[Tensor, "rows draws"]) -> Float[Tensor, "rows draws"]:
+        return (F.softplus if self.loss == "softplus" else torch.sigmoid)(self.kappa - values)
 
     def _unharmed(self, clean: Reps, event: Event) -> Int[Tensor, "rows"]:
         """Return which images take part: those that do not fail without noise, `images` of them at most."""
@@ -195,7 +203,7 @@ class WorstMixture(Learner):
             groups = noise.generator.group(clean[part], None if labels is None else labels.to(part.device)[part])
             outputs = noise.generator.outputs(clean[part], groups, heat(progress))
             drawn = draw(len(part), self.samples, noise, x, numbers)
-            share = descend(encoder, event, noise, outputs, x[part], part, drawn, relaxation(progress), self.kappa)
+            share = descend(encoder, event, noise, outputs, x[part], part, drawn, relaxation(progress), self._loss)
             torch.nn.utils.clip_grad_norm_(noise.generator.parameters(), self.clip)
             adam.step()
             held += share * len(part) / len(rows)
