@@ -61,9 +61,10 @@ class Splitting:
 
         - probability: the mean over populations; 0 where none of them reached a failure.
         - low, high: its interval. Where levels were climbed, that of a log-normal mean from the spread between
-          populations; where all draws were plain ones, the exact binomial one; where no failure was reached, from 0 to
-          what remained possible.
-        - relative_variance: of the probability, estimated; NaN where it is 0.
+          populations; populations that reached no failure count as 0 for its lower end (which is 0 where they are most)
+          and with what remained possible for its upper end. Where all draws were plain ones, the exact binomial one.
+        - relative_variance: of the probability, estimated, and no less than with ideal moves, -log p / N for each
+          population; NaN where it is 0.
         - levels: the most that a population climbed; 0: plain sampling.
         - passes: values that were computed.
 
@@ -101,17 +102,19 @@ class Splitting:
         n, tail = self.particles, (1 - confidence) / 2
         weight, failing = climbed.weight[runs].double().cpu(), climbed.failing[runs].double().cpu()
         levels, extinct = climbed.levels[runs], climbed.extinct[runs].cpu()
-        reached = weight * failing / n * (weight >= self.least)
-        p, spread = float(reached.mean()), _relative_variance(reached)
+        results = weight * failing / n
+        p, spread = float(results.mean()), _relative_variance(results)
         if not levels.any():
             low, high = clopper_pearson(float(failing.sum()), n * self.runs, confidence)
             spread = (1 - p) / (p * n * self.runs) if p > 0 else math.nan
-        elif p > 0:
-            low, high = (min(1.0, p * factor) for factor in _factors(spread, self.runs, tail))
         else:
-            limit = 1 - tail ** (1 / (n * self.runs))
-            left = weight * torch.where(extinct, limit, 1.0)
-            low, high = 0.0, min(1.0, float(left.mean()) * _factors(_relative_variance(left), self.runs, tail)[1])
+            spread = max(spread, -math.log(p) / (n * self.runs)) if p > 0 else spread  # what ideal moves would leave
+            limit = 1 - tail ** (1 / (n * self.runs))  # of the share that fails, where no draw does
+            possible = torch.where(failing > 0, results, weight * torch.where(extinct, limit, 1.0))
+            wide = spread if bool((failing > 0).all()) else _relative_variance(possible)
+            high = float(possible.mean()) * _factors(wide, self.runs, tail)[1]
+            low = p * _factors(spread, self.runs, tail)[0] if 2 * int((failing > 0).sum()) >= self.runs else 0.0
+            high = min(1.0, high)
         return {
             "probability": p,
             "low": low,
