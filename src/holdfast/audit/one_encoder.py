@@ -10,6 +10,7 @@ import torch
 from holdfast import registry
 from holdfast.audit import record as entries
 from holdfast.audit.listener import Listener
+from holdfast.audit.noises import write_noises
 from holdfast.audit.pictures import write_extremes, write_gallery
 from holdfast.audit.plan import Plan, batch_size_for, merge, named, total_passes
 from holdfast.audit.store import Store, StoreError
@@ -47,6 +48,7 @@ class EncoderAudit:
         self._listener.begin(self._name, self._plan.predict(len(images)).work)
         entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
         entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": [], "extremes": {}}
+        entry["noises"] = []
         try:
             subject = self._open(encoder, images, attacked)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
@@ -70,6 +72,7 @@ class EncoderAudit:
             entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
             entry["gallery"] = write_gallery(self._store, subject, self._slug)
             entry["extremes"] = self._extremes(subject)
+            entry["noises"] = write_noises(self._store, subject, self._slug, dict(self._readers(subject)))
         except StoreError:
             raise
         except Exception as error:

@@ -1,0 +1,67 @@
+"""Points with many coordinates brought onto a few axes, for pictures: principal components and t-SNE."""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+PERPLEXITY = 30
+INPUTS = 32
+"""Principal components that t-SNE starts from."""
+
+
+class Plane(NamedTuple):
+    """Points on their first two principal components.
+
+    Attributes:
+        points: [N, 2], in the units of the points.
+        origin: where zero lies on the plane, [2].
+        explained: share of the variance along each axis, [2]; 0 where all points are equal.
+    """
+
+    points: Float[Tensor, "points 2"]
+    origin: Float[Tensor, "2"]
+    explained: Float[Tensor, "2"]
+
+
+def axes(points: Float[Tensor, "points features"], count: int) -> Float[Tensor, "axes features"]:
+    """Return the first right singular vectors, at most `count`; of each, the largest entry is positive."""
+    found = torch.linalg.svd(points.double(), full_matrices=False).Vh[:count]
+    largest = found.gather(1, found.abs().argmax(1, keepdim=True))
+    return found * torch.where(largest < 0, -1.0, 1.0)  # a singular vector is only known up to its sign
+
+
+def plane(points: Float[Tensor, "points features"]) -> Plane:
+    """Return points on the two axes along which they vary most."""
+    points = points.double()
+    middle = points.mean(0)
+    around, total = points - middle, (points - middle).square().sum()
+    base = points.new_zeros(2, points.shape[1])
+    found = axes(around, 2)
+    base[: len(found)] = found  # fewer than two points, or one feature: the other axis is empty
+    explained = (around @ base.T).square().sum(0) / total.clamp_min(torch.finfo(total.dtype).tiny)
+    return Plane(around @ base.T, -middle @ base.T, explained)
+
+
+def neighbourhoods(points: Float[Tensor, "points features"], seed: int) -> Float[Tensor, "points 2"] | None:
+    """Return points by t-SNE, from a start at their principal components; None where too few of them differ."""
+    different = len(points.unique(dim=0))
+    if different < 8:
+        return None
+    from sklearn.manifold import TSNE  # slow to import, and most audits learn no noise
+
+    points = points.double()
+    around = points - points.mean(0)
+    reduced = around @ axes(around, INPUTS).T
+    start = 1e-4 * reduced[:, :2] / reduced[:, :1].std()
+    if start.shape[1] < 2:
+        start = torch.cat([start, torch.zeros_like(start)], 1)
+    begin: Any = start.float().numpy()  # its stub knows only the names of starts
+    tsne = TSNE(
+        perplexity=min(PERPLEXITY, (len(points) - 1) / 3),
+        init=begin,
+        random_state=seed % 2**32,
+        max_iter=500,
+    )
+    return torch.from_numpy(tsne.fit_transform(reduced.float().numpy())).double()
