@@ -193,3 +193,10 @@ def test_values_that_are_no_numbers_are_refused() -> None:
 def test_impossible_parameters_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(HoldfastError, match="splitting: expected"):
         Splitting(**wrong)
+
+
+def test_values_of_either_precision_will_do() -> None:
+    inner = half_space(1e-4, 3)
+    single = Splitting().estimate(inner, 3, names(4))
+    double = Splitting().estimate(lambda z, images: inner(z, images).double(), 3, names(4))
+    torch.testing.assert_close(double["probability"], single["probability"])

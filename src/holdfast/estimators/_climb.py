@@ -85,7 +85,7 @@ def climb(
             kept += ok
         z[whose, slot], s[whose, slot] = at, height
         share = torch.zeros_like(level).index_add(0, row, kept / moves) / gone
-        length[active] = (length[active] * (2 * (share - WISHED)).exp()).clamp(SHORTEST, 1)
+        length[active] = (length[active] * (2 * (share - WISHED)).exp().to(length)).clamp(SHORTEST, 1)
         passes[active] += moves * gone
     return Climbed(log_weight.exp(), (s > 0).sum(1), levels, extinct, passes)
 

@@ -13,7 +13,7 @@ from holdfast.estimators._climb import Climbed, Value, climb
 from holdfast.estimators._streams import Streams
 from holdfast.statistics import clopper_pearson
 
-ROOM = 2**26
+ROOM = 2**22
 """Numbers that are held at a time; images beyond them wait."""
 
 
