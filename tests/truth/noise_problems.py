@@ -29,6 +29,9 @@ class Problem:
     def event(self, reps: Tensor, rows: Tensor) -> Tensor:
         return self.value(reps, rows)
 
+    def part(self, count: int) -> "Problem":
+        return Problem(self.x[:count], self.labels[:count], self.value)
+
     def learn(self, learner: WorstMixture, ball: Ball, seed: int = 0) -> Learned:
         encoder = Encoder(Pixels(), mean=0.0, std=1.0)
         clean = self.x.flatten(1)

@@ -77,7 +77,7 @@ def descend(
     samples, size = numbers.zeta.shape[1], x[0].numel()
     draws, images = max(1, min(samples, PIXELS // size)), max(1, PIXELS // (size * samples))
     total, held = len(x) * samples, 0
-    slopes = [torch.zeros_like(output) for output in outputs]
+    slopes: list[list[Tensor]] = [[] for _ in outputs]
     for first in range(0, len(x), images):
         part = slice(first, first + images)
         leaves = Outputs(*(_part(output.detach(), part).requires_grad_() for output in outputs))
@@ -98,8 +98,9 @@ def descend(
             cost.backward()
             held += int((values <= 0).sum())
         for slope, leaf in zip(slopes, leaves, strict=True):
-            _part(slope, part).add_(0 if leaf.grad is None else leaf.grad)  # none of what a diagonal has below it
-    torch.autograd.backward(outputs, slopes)
+            slope.append(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)  # no entries, no gradient
+    joined = [torch.cat(s) if len(o) > 1 else torch.stack(s).sum(0) for o, s in zip(outputs, slopes, strict=True)]
+    torch.autograd.backward(outputs, joined)
     return held / total
 
 

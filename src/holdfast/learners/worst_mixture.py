@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -53,8 +52,8 @@ class WorstMixture(Learner):
         warmup: epochs over which the learning rate rises from 0.
         cosine: whether it falls to 0 as a cosine afterwards, or stays.
         clip: largest norm of a gradient.
-        loss: "softplus" as in the paper, which is convex, so draws that cannot be made to fail weigh most and noise that
-            several images share may stay near zero; or "sigmoid", a smooth count of the draws that do not fail.
+        loss: "softplus" as in the paper, which is convex, so draws that cannot be made to fail weigh most, and noise
+            that several images share may stay near zero; or "sigmoid", a smooth count of the draws that do not fail.
         kappa: κ, how far beyond the edge of failing draws are pushed, in units of the failure's value.
         images: training images at most, the first that do not fail without noise; None for all.
 
@@ -62,14 +61,14 @@ class WorstMixture(Learner):
     fixed up-sampler has a larger rate, 20 epochs of warm-up and a cosine. Temperatures: see `_schedule.py`.
     """
 
-    structure: Literal["independent", "label", "input", "joint"] = "input"
+    structure: str = "input"
     components: int = 3
     latent: int = 128
-    covariance: Literal["full", "diagonal"] = "full"
-    upsampler: Literal["none", "fixed", "learned"] = "learned"
+    covariance: str = "full"
+    upsampler: str = "learned"
     hidden: int = 256
     embedding: int = 64
-    groups: Literal["clusters", "labels"] = "clusters"
+    groups: str = "clusters"
     clusters: int = 10
     epochs: int = 50
     batch: int = 256
@@ -78,7 +77,7 @@ class WorstMixture(Learner):
     warmup: int = 0
     cosine: bool = False
     clip: float = 5.0
-    loss: Literal["softplus", "sigmoid"] = "softplus"
+    loss: str = "softplus"
     kappa: float = 1.0
     images: int | None = 1000
 
@@ -156,7 +155,9 @@ class WorstMixture(Learner):
             )
         return rows
 
-    def _build(self, x: Images, clean: Reps, labels: Int[Tensor, "batch"] | None, rng: Rng) -> Generator:
+    def _build(
+        self, x: Images, clean: Float[Tensor, "rows dim"], labels: Int[Tensor, "rows"] | None, rng: Rng
+    ) -> Generator:
         """Return the network with its first weights, on the images' device."""
         seed, known = rng.child("worst_mixture", "weights").generator().initial_seed(), None
         if "groups" in SOURCES[self.structure]:

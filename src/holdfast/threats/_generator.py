@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,14 @@ SOURCES = {
 }
 """Structure -> what the mixture weights depend on, and what means and covariances depend on."""
 
+CHOICES = {
+    "structure": tuple(SOURCES),
+    "covariance": ("full", "diagonal"),
+    "upsampler": ("none", "fixed", "learned"),
+    "grouping": ("labels", "clusters"),
+}
+"""What the words of a design may be."""
+
 FLOOR = 1e-3
 """Smallest diagonal entry of a covariance's root."""
 
@@ -36,7 +44,7 @@ class Design:
         shape: (channels, height, width) of the images.
         dim: width of the representations.
         groups: how many groups (classes or clusters) there are; 0 where none are asked for.
-        grouping: what the groups are.
+        grouping: what the groups are, "labels" or "clusters".
         structure: "independent", "label", "input" or "joint".
         components: K, Gaussians in the mixture.
         latent: length of the latent vector; the number of pixels without an up-sampler.
@@ -49,19 +57,20 @@ class Design:
     shape: tuple[int, int, int]
     dim: int
     groups: int = 0
-    grouping: Literal["labels", "clusters"] = "clusters"
-    structure: Literal["independent", "label", "input", "joint"] = "input"
+    grouping: str = "clusters"
+    structure: str = "input"
     components: int = 3
     latent: int = 128
-    covariance: Literal["full", "diagonal"] = "full"
-    upsampler: Literal["none", "fixed", "learned"] = "learned"
+    covariance: str = "full"
+    upsampler: str = "learned"
     hidden: int = 256
     embedding: int = 64
 
     def __post_init__(self) -> None:
         pixels, roots = math.prod(self.shape), self.components * (self.latent + self.below)
-        if self.structure not in SOURCES:
-            raise unknown("structure of the mixture", self.structure, SOURCES)
+        for field, known in CHOICES.items():
+            if getattr(self, field) not in known:
+                raise unknown(f"{field} of a mixture", str(getattr(self, field)), known)
         if self.upsampler == "none" and self.latent != pixels:
             raise HoldfastError(f"mixture without an up-sampler: expected latent = {pixels} pixels, got {self.latent}")
         if roots * (self.hidden if SOURCES[self.structure][1] == "reps" else 1) > LARGEST:

@@ -1,7 +1,6 @@
 """From a latent vector to a picture: a small linear layer, then bicubic interpolation as one matrix product."""
 
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +27,7 @@ class Upsampler(nn.Module):
     bias: Tensor
     bicubic: Tensor
 
-    def __init__(self, kind: Literal["none", "fixed", "learned"], latent: int, shape: tuple[int, int, int]):
+    def __init__(self, kind: str, latent: int, shape: tuple[int, int, int]):
         super().__init__()
         self.kind, self.shape = kind, shape
         if kind == "none":
