@@ -3,7 +3,8 @@
     python -m benchmarks.learning_step [--json]
 
 The paper's sizes: input-dependent, 3 components, latent 128, full covariances, learned up-sampler, 256 images × 32
-draws (64 × 32 for ResNet-20). Random networks of CIFAR shape, one thread, processor time; each step between two bare passes.
+draws (64 × 32 for ResNet-20). Random networks of CIFAR shape, one thread, processor time; each step between two
+bare passes.
 """
 
 from collections.abc import Callable

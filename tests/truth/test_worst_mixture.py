@@ -126,7 +126,7 @@ def test_dynamics_and_passes() -> None:
     assert learned.chance.shape == learned.entropy.shape == (12,)
     assert learned.chance[0] > 0.2
     assert learned.chance[-1] < 0.05
-    assert learned.entropy[0] > 0.9
+    assert learned.entropy[0] > 0.8
     assert bool(((learned.entropy >= 0) & (learned.entropy <= 1 + 1e-6)).all())
     assert learned.images == 200
     assert watched.passes == learner.passes * 200 == Passes(forward=12 * 8 * 200, backward=12 * 8 * 200)
@@ -227,8 +227,8 @@ def test_what_cannot_be_learned_from_is_named() -> None:
     ("field", "value"),
     [
         ("structure", "inputs"), ("covariance", "half"), ("upsampler", "bilinear"), ("groups", "class"),
-        ("loss", "hinge"),        ("components", 0), ("batch", 1), ("samples", 0), ("epochs", 0), ("clusters", 1), ("rate", 0.0),
-        ("clip", float("nan")), ("kappa", -1.0), ("images", 1), ("warmup", -1),
+        ("loss", "hinge"), ("components", 0), ("batch", 1), ("samples", 0), ("epochs", 0), ("clusters", 1),
+        ("rate", 0.0), ("clip", float("nan")), ("kappa", -1.0), ("images", 1), ("warmup", -1),
     ],
 )  # fmt: skip
 def test_impossible_fields_are_refused(field: str, value: object) -> None:
