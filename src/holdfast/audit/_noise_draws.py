@@ -101,7 +101,7 @@ def _features(noise: LearnedNoise, latent: Float[Tensor, "rows latent"]) -> Floa
     return shrunk(latent.unflatten(1, design.shape), SIDE).flatten(1) if design.upsampler == "none" else latent
 
 
-def shrunk(images: Images, side: int) -> Images:
+def shrunk(images: Images, side: int) -> Float[Tensor, "batch channel rows columns"]:
     """Return images whose sides are at most so many pixels; each is the mean of those that it covers."""
     height, width = images.shape[2:]
     return F.adaptive_avg_pool2d(images, (min(height, side), min(width, side)))
