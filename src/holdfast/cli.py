@@ -58,7 +58,7 @@ def audit(
     encoders: Annotated[list[str], typer.Argument(help="Encoder specs (holdfast list encoders), or one plan.toml.")],
     data: Annotated[str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data).")] = None,
     profile: Annotated[
-        str | None, typer.Option(help="quick, standard, certify, rvcl, paper. (default: standard)")
+        str | None, typer.Option(help="quick, standard, certify, probabilistic, rvcl, nppr, paper. (default: standard)")
     ] = None,
     eps: Annotated[
         float | None,

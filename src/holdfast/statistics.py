@@ -82,9 +82,10 @@ def share_of_draws(shares: Float[Tensor, "images"], draws: int, given: str = "",
     """Return the mean of shares, each from so many draws of one image, with an interval over images and draws.
 
     The draws of one image are a cluster: the mean's variance v, taken between images, holds both sources of error. It
-    gives the number of independent trials that the sample is worth, n_eff = p(1-p) / v · (z / t_{m-1})², from one to
-    `draws` for each image; the interval is the exact binomial one of that size. Where no draw of any image is different
-    from the others, one trial for each image is counted.
+    gives the number of independent trials that the sample is worth, n_eff = p(1-p) / v · (z / t_{m-1})², at most all
+    draws, and the exact binomial interval of that size. Its ends are moved out to where they would be if all images of
+    a share u = 1 - (α/2)^(1/m), which m images miss with probability α/2, failed (or held): (1-u) p and p + u (1-p).
+    So a sample without a failure and one with a single failing draw say about the same.
 
     Args:
         shares: successes / draws of every image; NaN where undefined.
@@ -95,20 +96,20 @@ def share_of_draws(shares: Float[Tensor, "images"], draws: int, given: str = "",
     Source: Korn & Graubard (1998), see `effective_size`.
     """
     shares, _, note = _defined(shares.double(), None)
-    kind = "binomial with effective size, over images and draws (Korn-Graubard)" + (f", {given}" if given else "")
+    kind = "binomial with effective size over images and draws (Korn-Graubard), with room for images not met"
+    kind += f", {given}" if given else ""
     m = len(shares)
     if not m:
         return Score(None, None, None, 0, kind, confidence, note)
-    value = float(shares.mean())
+    value, tail = float(shares.mean()), (1 - confidence) / 2
     variance = float(shares.var()) / m if m > 1 else 0.0
-    size = float(m)
+    size = float(m if value in (0.0, 1.0) else m * draws)
     if variance > 0:
-        tail = 0.5 + confidence / 2
-        ratio = float(stats.norm.ppf(tail) / stats.t.ppf(tail, m - 1))
-        size = min(m * draws, value * (1 - value) / variance * ratio**2)
-    elif 0 < value < 1 and m > 1:
-        size = float(m * draws)
+        ratio = float(stats.norm.ppf(1 - tail) / stats.t.ppf(1 - tail, m - 1))
+        size = min(size, value * (1 - value) / variance * ratio**2)
     low, high = clopper_pearson(value * size, size, confidence)
+    unmet = 1 - tail ** (1 / m)
+    low, high = min(low, (1 - unmet) * value), max(high, value + unmet * (1 - value))
     return Score(value, low, high, m, kind, confidence, note)
 
 
@@ -178,7 +179,7 @@ def mean(
         units: which rows belong together; None when rows are independent.
         given: what the interval is conditional on.
         confidence: level of the interval.
-        most: the largest value possible, where one is known; used where all values are equal.
+        most: the largest value possible, where one is known; the interval's limit, and used where all values are equal.
 
     Source: Hall (1992), "On the removal of skewness by transformation"; Särndal et al. (1992) for linearisation.
     """
@@ -214,7 +215,7 @@ def mean(
         few = f"only {carriers} of {len(values)} values differ from the commonest"
     return scored(
         max(low, 0.0) if values.min() >= 0 else low,
-        high,
+        high if most is None else min(high, most),
         kind,
         f"{few}: the interval may be too short" if carriers < 10 else "",
     )

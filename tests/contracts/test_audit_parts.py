@@ -17,6 +17,10 @@ from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
 from holdfast.core import Check, Encoder, Measure
 from holdfast.data.arrays import Arrays
+from holdfast.estimators.counting import Counting
+from holdfast.estimators.sequential import Sequential
+from holdfast.estimators.splitting import Splitting
+from holdfast.learners.worst_mixture import WorstMixture
 from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.smoothing.center import Center
 from holdfast.smoothing.classifier import Classifier
@@ -41,6 +45,14 @@ SMALL = {
     "certified_nearest_neighbour_accuracy": {"attack": Apgd(4), "ball": Linf(0.02)},
     "certified_overlap_risk": {"attack": Apgd(4), "ball": Linf(0.02)},
     "certified_drift": {"attack": Apgd(4), "ball": Linf(0.02)},
+    "adversarial_robustness": {"attack": Apgd(4)},
+    "probabilistic_robustness": {"estimator": Counting(20)},
+    "probabilistic_accuracy": {"estimator": Sequential(100, gamma=0.2)},
+    "failure_probability": {"estimator": Splitting(20, runs=2, least=1e-4)},
+    "worst_noise_robustness": {
+        "learner": WorstMixture(latent=4, hidden=8, embedding=4, clusters=2, epochs=2, samples=4),
+        "estimator": Counting(20),
+    },
 }
 """Parameters that make measures cheap, of those that are not read out along an attack."""
 
@@ -59,6 +71,11 @@ def check(name: str) -> Check:
         "stronger_attack": {"attack": Pgd(4), "stronger": Apgd(8), "examined": 5},
         "masking": {"attack": Pgd(4), "free": Square(20), "examined": 5},
         "large_radius": {"attack": Pgd(4), "examined": 5},
+        "noise_order": {
+            "measures": tuple(
+                map(measure, ("adversarial_robustness", "worst_noise_robustness", "probabilistic_robustness"))
+            )
+        },
         "radius_order": {"pairs": measure("certified_radius"), "classes": measure("linear_radius")},
     }
     return registry.find("checks", name)(**small.get(name, {}))
@@ -101,7 +118,7 @@ def test_nothing_failed_and_passes_are_as_predicted(run) -> None:
     for observation in entry["observations"]:
         part, spent, predicted = (observation[key] for key in ("part", "passes", "predicted"))
         # drawing may end early, there are fewer classes than attacks on them, and searches decide how often they probe
-        if part["name"] in ("smoothed", "radii") or part.get("probe") is not None:
+        if part["name"] in ("smoothed", "radii", "sampled", "rare_failures") or part.get("probe") is not None:
             for key in predicted:
                 spared[key] += predicted[key] - spent[key]
                 assert 0 <= spent[key] <= predicted[key] or key == "bounds", observation["title"]

@@ -1,10 +1,12 @@
-"""Ready-made plans: quick, standard, certify, and the published ones."""
+"""Ready-made plans: quick, standard, certify, probabilistic, and the published ones."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from holdfast.attacks.apgd import Apgd
+from holdfast.attacks.carlini_wagner import CarliniWagner
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
@@ -17,15 +19,21 @@ from holdfast.checks.gradient_health import GradientHealth
 from holdfast.checks.input_range import InputRange
 from holdfast.checks.large_radius import LargeRadius
 from holdfast.checks.masking import Masking
+from holdfast.checks.noise_order import NoiseOrder, ball_of
 from holdfast.checks.preprocessing import Preprocessing
 from holdfast.checks.radius_order import RadiusOrder
 from holdfast.checks.steps_converged import StepsConverged
 from holdfast.checks.stronger_attack import StrongerAttack
-from holdfast.core import Attack, Ball, Check, Measure
+from holdfast.core import Attack, Ball, Check, Failure, Measure
 from holdfast.errors import unknown
+from holdfast.failures.misclassified import Misclassified
+from holdfast.failures.nearest import Nearest
+from holdfast.learners.worst_mixture import WorstMixture
 from holdfast.measures._attack_measure import AttackMeasure
+from holdfast.measures._chance import ChanceMeasure
 from holdfast.measures._population import AgainstPopulation
 from holdfast.measures.adversarial_margin import AdversarialMargin
+from holdfast.measures.adversarial_robustness import AdversarialRobustness
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.center_smoothing import CenterSmoothing
 from holdfast.measures.certified_accuracy import CertifiedAccuracy
@@ -36,17 +44,24 @@ from holdfast.measures.certified_overlap_risk import CertifiedOverlapRisk
 from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.measures.cosine_to_target import CosineToTarget
+from holdfast.measures.failure_probability import FailureProbability
 from holdfast.measures.instance_accuracy import InstanceAccuracy
 from holdfast.measures.linear_radius import LinearRadius
 from holdfast.measures.margin_distribution import MarginDistribution
 from holdfast.measures.nearest_neighbour_accuracy import NearestNeighbourAccuracy
 from holdfast.measures.overlap_risk import OverlapRisk
+from holdfast.measures.probabilistic_accuracy import ProbabilisticAccuracy
+from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.measures.relative_quantile import RelativeQuantile
 from holdfast.measures.smoothed_accuracy import SmoothedAccuracy
 from holdfast.measures.smoothed_radius import SmoothedRadius
 from holdfast.measures.tightness import Tightness
 from holdfast.measures.universal_quantile import UniversalQuantile
+from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.threats.laplace import Laplace
 from holdfast.threats.linf import Linf
+from holdfast.threats.truncated_gaussian import TruncatedGaussian
+from holdfast.threats.uniform import Uniform
 
 DEFAULT_BALL = Linf(0.05)
 """The ball of the paper's risks."""
@@ -86,6 +101,7 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
     pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
     classes = [measure for measure in measures if isinstance(measure, LinearRadius)]
     order = (RadiusOrder(pairs[0], classes[0]),) if pairs and classes else ()
+    noise = tuple(NoiseOrder(failure, ball, group) for (failure, ball), group in _comparable(measures).items())
     return (
         InputRange(),
         Preprocessing(),
@@ -99,7 +115,17 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         Masking(attack, Square(queries), ball, examined),
         LargeRadius(examined=examined),
         *order,
+        *noise,
     )
+
+
+def _comparable(measures: Iterable[Measure]) -> dict[tuple[Failure, Ball], tuple[ChanceMeasure, ...]]:
+    """Return the measures of one failure in one ball whose order is known, where there is more than one."""
+    groups: dict[tuple[Failure, Ball], list[ChanceMeasure]] = {}
+    for measure in measures:
+        if isinstance(measure, ChanceMeasure) and (ball := ball_of(measure)) is not None:
+            groups.setdefault((measure.failure, ball), []).append(measure)
+    return {place: tuple(group) for place, group in groups.items() if len(group) > 1}
 
 
 def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
@@ -136,12 +162,25 @@ def _brackets(attack: Attack, ball: Ball, first: int) -> tuple[Measure, ...]:
     )
 
 
+def _chances(learner: WorstMixture, ball: Ball) -> tuple[Measure, ...]:
+    """Return AR, NPPR and PR without labels: what the worst point, the worst noise and uniform noise leave standing."""
+    return (
+        AdversarialRobustness(ball=ball),
+        WorstNoiseRobustness(learner=learner, ball=ball),
+        ProbabilisticRobustness(noise=Uniform(ball)),
+    )
+
+
 def quick(ball: Ball) -> Profile:
     """A first look: one attack of 20 steps in each direction."""
     attack = Pgd(20)
     return Profile(
         "a first look: PGD of 20 steps, 128 images attacked in a population of 512, 8 certified",
-        (*_all_measures(attack, attack, ball), *_brackets(attack, ball, 8)),
+        (
+            *_all_measures(attack, attack, ball),
+            *_brackets(attack, ball, 8),
+            *_chances(WorstMixture(epochs=10, samples=8, batch=64, images=128), ball),
+        ),
         images=512,
         attacked=128,
         examined=8,
@@ -156,7 +195,11 @@ def standard(ball: Ball) -> Profile:
     return Profile(
         "for a decision: APGD of 50 steps, risks by the strongest of three attacks, 500 of 2,000 images attacked, "
         "8 certified",
-        (*_all_measures(attack, strongest, ball), *_brackets(strongest, ball, 8)),
+        (
+            *_all_measures(attack, strongest, ball),
+            *_brackets(strongest, ball, 8),
+            *_chances(WorstMixture(epochs=20, samples=8, batch=64, images=250), ball),
+        ),
         images=2000,
         attacked=500,
         examined=32,
@@ -208,6 +251,49 @@ def rvcl(ball: Ball) -> Profile:
     )
 
 
+STRUCTURES = ("independent", "label", "input", "joint")
+
+
+def probabilistic(ball: Ball) -> Profile:
+    """How likely a failure is, from the worst point to a given noise, without labels."""
+    return Profile(
+        "how likely a failure is: attacks, noise learned as bad as it gets, given noises, rare failures; 100 of 600 "
+        "images",
+        _probabilistic(Nearest(), "clusters", ball),
+        images=600,
+        attacked=100,
+        examined=8,
+        queries=200,
+    )
+
+
+def nppr(ball: Ball) -> Profile:
+    """NPPR's tables for a linear head on the representation; needs labels."""
+    return Profile(
+        "NPPR's rows for a linear head: PGD-20 and C&W, the four learned noises, Gaussian and uniform noise; needs "
+        "labels; 500 of 2,000 images",
+        _probabilistic(Misclassified(), "labels", ball),
+        images=2000,
+        attacked=500,
+        examined=8,
+        queries=200,
+    )
+
+
+def _probabilistic(failure: Failure, groups: Literal["clusters", "labels"], ball: Ball) -> tuple[Measure, ...]:
+    """Return AR by three attacks, NPPR for four structures, PR under three noises, Prob.Acc, and rare failures."""
+    attacks: tuple[Attack, ...] = (Pgd(20), CarliniWagner(), Ensemble((Apgd(50), Pgd(50), Square(200))))
+    learners = [WorstMixture(s, components=7, groups=groups, samples=16, batch=64, images=500) for s in STRUCTURES]
+    noises = (TruncatedGaussian(ball), Uniform(ball), Laplace(ball))
+    return (
+        *(AdversarialRobustness(failure, attack=attack, ball=ball) for attack in attacks),
+        *(WorstNoiseRobustness(failure, learner=learner, ball=ball) for learner in learners),
+        *(ProbabilisticRobustness(failure, noise=noise) for noise in noises),
+        ProbabilisticAccuracy(failure, noise=Uniform(ball)),
+        FailureProbability(failure, noise=Uniform(ball), first=20),
+    )
+
+
 def paper(ball: Ball) -> Profile:
     """The label-free rows of Table 5: U-PGD with α .001 at both radii, ℓ2, ℓ∞ and cosine, the last iterate."""
     long, short, middle = (Pgd(steps, 0.001, keep="last") for steps in (50, 10, 25))
@@ -235,7 +321,9 @@ def paper(ball: Ball) -> Profile:
     )
 
 
-PROFILES: dict[str, Callable[[Ball], Profile]] = {f.__name__: f for f in (quick, standard, certify, rvcl, paper)}
+PROFILES: dict[str, Callable[[Ball], Profile]] = {
+    f.__name__: f for f in (quick, standard, certify, probabilistic, rvcl, nppr, paper)
+}
 
 
 def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:

@@ -1,9 +1,12 @@
 """An encoder being observed: runs observations shard by shard, stores them, and hands them to measures."""
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -117,8 +120,9 @@ class AuditSubject:
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
         total = observation.images(len(self.images), self.attacked)
+        spec = registry.spec(observation)
         read = [self.images.labels_fingerprint] if observation.needs_labels else []
-        folder = f"cache/{digest([self._identity, registry.spec(observation), *read])}"
+        folder = f"cache/{digest([self._identity, spec, *read, *files_read(spec)])}"
         shards: list[dict[str, Tensor]] = []
         passes, seconds, stored = Passes(), 0.0, 0
         for start, stop in self._spans(observation, total):
@@ -206,6 +210,16 @@ def memory_format(encoder: Encoder) -> torch.memory_format:
     """Return channels_last for convolutional networks (a tenth faster or more), else the usual format."""
     convolutions = sum(isinstance(module, nn.Conv2d) for module in encoder.modules())
     return torch.channels_last if convolutions > 1 else torch.contiguous_format  # one: a transformer's patches
+
+
+def files_read(spec: Any) -> list[str]:
+    """Return the fingerprints of the files that a part is read from: heads, mixtures, whatever has a `path`."""
+    if isinstance(spec, Mapping):
+        path = spec.get("path")
+        own = [Path(path)] if isinstance(path, str) and path else []
+        mine = [hashlib.sha256(file.read_bytes()).hexdigest() for file in own if file.is_file()]
+        return mine + [found for inner in spec.values() for found in files_read(inner)]
+    return [found for inner in spec for found in files_read(inner)] if isinstance(spec, list) else []
 
 
 def _described(encoder: Encoder) -> list[str]:

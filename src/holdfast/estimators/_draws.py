@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -36,6 +37,22 @@ class Draws(ABC):
     @abstractmethod
     def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Return for which images the answer is known: after `draws` draws, of which so many failed."""
+
+    def answered(self, outcome: Int[Tensor, "images drawn"]) -> tuple[Int[Tensor, "images"], Int[Tensor, "images"]]:
+        """Return how many draws failed up to the first look at which an image's answer is known, and how many came.
+
+        Args:
+            outcome: 1 for a draw that failed, 0 for one that held; what comes after an answer is not read.
+        """
+        failed = torch.zeros(len(outcome), dtype=torch.long)
+        drawn, known = torch.zeros_like(failed), torch.zeros(len(outcome), dtype=torch.bool)
+        for _, stop in looks(self.most):
+            left = (~known).nonzero().squeeze(1)
+            failed[left], drawn[left] = outcome[left, :stop].long().sum(1), stop
+            known[left] = self.known(failed[left], stop)
+            if bool(known.all()):
+                break
+        return failed, drawn
 
 
 def looks(most: int) -> Iterator[tuple[int, int]]:

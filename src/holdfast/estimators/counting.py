@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.estimators._draws import Draws
+from holdfast.statistics import clopper_pearson
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,14 @@ class Counting(Draws):
     """
 
     most: int = 100
+
+    def interval(
+        self, failed: Int[Tensor, "images"], drawn: Int[Tensor, "images"]
+    ) -> tuple[Float[Tensor, "images"], Float[Tensor, "images"]]:
+        """Return the ends of the exact binomial 95 % interval of P[failure] of each image."""
+        ends = [clopper_pearson(k, n) for k, n in zip(failed.tolist(), drawn.tolist(), strict=True)]
+        low, high = torch.tensor(ends, dtype=torch.float64).view(-1, 2).unbind(1)
+        return low, high
 
     def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Return whether all draws are made."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast import confidence
@@ -36,18 +36,20 @@ class Sequential(Draws):
         if not 0 < self.gamma < 1:
             raise HoldfastError(f"sequential: expected a tolerated probability gamma in (0, 1), got {self.gamma}")
 
-    def rare(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+    def rare(self, failed: Int[Tensor, "images"], drawn: Int[Tensor, "images"]) -> Bool[Tensor, "images"]:
         """Return for which images P[failure] <= γ is proved."""
-        counts = confidence.tally_votes(failed, torch.full_like(failed, draws))
-        return confidence.stays_below(counts, torch.tensor(self.gamma).double(), self.alpha, self.most)
+        counts = confidence.tally_votes(failed, drawn)
+        return confidence.stays_below(counts, self._limit(failed), self.alpha, self.most)
 
-    def frequent(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+    def frequent(self, failed: Int[Tensor, "images"], drawn: Int[Tensor, "images"]) -> Bool[Tensor, "images"]:
         """Return for which images P[failure] >= γ is proved."""
-        counts = confidence.tally_votes(failed, torch.full_like(failed, draws))
-        return confidence.exceeds(counts, torch.tensor(self.gamma).double(), self.alpha, self.most)
+        counts = confidence.tally_votes(failed, drawn)
+        return confidence.exceeds(counts, self._limit(failed), self.alpha, self.most)
 
     def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Return which images are decided, or have had all their draws."""
-        if draws >= self.most:
-            return torch.full(failed.shape, True)
-        return self.rare(failed, draws) | self.frequent(failed, draws)
+        drawn = torch.full_like(failed, draws)
+        return self.rare(failed, drawn) | self.frequent(failed, drawn) | (drawn >= self.most)
+
+    def _limit(self, failed: Int[Tensor, "images"]) -> Float[Tensor, "images"]:
+        return torch.full(failed.shape, self.gamma, dtype=torch.float64)

@@ -12,6 +12,9 @@ from holdfast.failures._scores import overtaken
 from holdfast.probes.linear import Linear
 from holdfast.registry import part_name
 
+TIED = 1e-30
+"""The value of a tie: above 0, in any precision."""
+
 
 @dataclass(frozen=True)
 class Misclassified(Failure):
@@ -45,6 +48,6 @@ class Misclassified(Failure):
 
         def tied_too(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             value = event(reps, rows)
-            return torch.where(value == 0, torch.finfo(value.dtype).tiny, value)
+            return torch.where(value == 0, TIED, value)
 
         return tied_too

@@ -1,5 +1,6 @@
 """What the measures of probabilistic robustness have in common."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from holdfast import statistics
 from holdfast.core import Failure, HoldfastError, Measure, Score, Subject, Table
 from holdfast.estimators.counting import Counting
+from holdfast.estimators.precise import Precise
 from holdfast.failures.nearest import Nearest
 from holdfast.observations.sampled import Sampled
 from holdfast.registry import part_name
@@ -63,8 +65,8 @@ class ChanceMeasure(Measure):
         wrong = int(table["wrong"].sum())
         count = "left out" if self.among == "right" else "counted"
         said = f"{wrong} of {len(table['wrong'])} images fail without a disturbance, {count}" if wrong else ""
-        note = "" if wrong and self.among == "right" else score.note
-        return replace(score, note="; ".join(filter(None, [f"failure: {self.failure.title}", *words, said, note])))
+        notes = [note for note in score.note.split("; ") if not (said and note.endswith("undefined and left out"))]
+        return replace(score, note="; ".join(filter(None, [f"failure: {self.failure.title}", *words, said, *notes])))
 
 
 def outcomes(
@@ -77,46 +79,46 @@ def outcomes(
 
 @dataclass(frozen=True)
 class DrawnMeasure(ChanceMeasure):
-    """A measure that counts how many draws of a noise fail, a fixed number for each image.
+    """A measure that counts how many draws of a noise fail.
 
-    Table, one row per image: `held`, 1 - k/n; `low` and `high`, its exact binomial 95 % interval; `failed`, k; `drawn`,
-    n; `wrong`, 1 where the image fails without a disturbance (`held` is then undefined, unless all are counted).
+    Table, one row per image: `held`, 1 - k/n; `low` and `high`, the ends of its own interval; `failed`, k; `drawn`, n;
+    `wrong`, 1 where the image fails without a disturbance (`held` is then undefined, unless all are counted).
 
     Attributes:
-        estimator: how many draws.
+        estimator: how many draws: `counting`, a fixed number, or `precise`, as many as a precision takes.
     """
 
-    estimator: Counting = Counting()
+    estimator: Counting | Precise = Counting()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.estimator, (Counting, Precise)):
+            raise HoldfastError(
+                f"{part_name(self)}: expected the estimator counting or precise, got {part_name(self.estimator)}"
+            )
 
     @property
+    @abstractmethod
     def drawn(self) -> Sampled:
         """The draws that it reads."""
-        raise NotImplementedError
 
     def observe(self, subject: Subject) -> Table:
         """Count the failures of every image."""
-        failed, wrong = outcomes(subject, self.drawn, self.failure)
-        draws = self.estimator.most
-        k = failed[:, :draws].long().sum(1)
-        ends = {int(n): statistics.clopper_pearson(draws - int(n), draws) for n in k.unique()}
-        low, high = torch.tensor([ends[n] for n in k.tolist()], dtype=torch.float64).view(-1, 2).unbind(1)
-        return {
-            "held": self.kept(1 - k.double() / draws, wrong),
-            "low": low,
-            "high": high,
-            "failed": k,
-            "drawn": torch.full_like(k, draws),
-            "wrong": wrong,
-        }
+        outcome, wrong = outcomes(subject, self.drawn, self.failure)
+        failed, drawn = self.estimator.answered(outcome)
+        low, high = self.estimator.interval(failed, drawn)
+        held = self.kept(1 - failed.double() / drawn, wrong)
+        return {"held": held, "low": 1 - high, "high": 1 - low, "failed": failed, "drawn": drawn, "wrong": wrong}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return how many images never failed, and how many draws held."""
-        held = table["held"]
+        held, draws = table["held"], table["drawn"]
         never = torch.where(held.isnan(), torch.nan, (held == 1).double())
-        draws = self.estimator.most
+        words = f"{float(draws.double().mean()):,.0f} draws an image"
+        share = statistics.share_of_draws(held, int(draws.max()), self.given)
         return {
-            "images without a failure": self.told(table, statistics.share(never, given=f"in {draws} draws each")),
-            "draws that hold": self.told(table, statistics.share_of_draws(held, draws, self.given), *self.remarks()),
+            "images without a failure": self.told(table, statistics.share(never), words),
+            "draws that hold": self.told(table, share, words, *self.remarks()),
         }
 
     def remarks(self) -> tuple[str, ...]:

@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from holdfast import statistics
-from holdfast.core import Observation, Score, Subject, Table, Threat
-from holdfast.estimators._draws import looks
+from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
 from holdfast.estimators.sequential import Sequential
 from holdfast.measures._chance import ChanceMeasure, outcomes
 from holdfast.observations.clean import Clean
-from holdfast.observations.sampled import Sampled, count
+from holdfast.observations.sampled import Sampled
+from holdfast.registry import part_name
 from holdfast.threats.uniform import Uniform
 
 
@@ -43,6 +41,13 @@ class ProbabilisticAccuracy(ChanceMeasure):
         "sequential bound"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.estimator, Sequential):
+            raise HoldfastError(
+                f"probabilistic_accuracy: expected the estimator sequential, got {part_name(self.estimator)}"
+            )
+
     @property
     def drawn(self) -> Sampled:
         """The draws that it reads."""
@@ -53,17 +58,10 @@ class ProbabilisticAccuracy(ChanceMeasure):
         return Clean(), self.drawn
 
     def observe(self, subject: Subject) -> Table:
-        """Return every image's answer, at the first look that gives one."""
+        """Return every image's answer."""
         outcome, wrong = outcomes(subject, self.drawn, self.failure)
-        rare, frequent = torch.zeros(len(outcome), dtype=torch.bool), torch.zeros(len(outcome), dtype=torch.bool)
-        failed, drawn = torch.zeros(len(outcome), dtype=torch.long), torch.zeros(len(outcome), dtype=torch.long)
-        for _, stop in looks(self.estimator.most):
-            open_ = ~(rare | frequent)
-            failed[open_], drawn[open_] = count(outcome[open_], stop), stop
-            rare[open_] = self.estimator.rare(failed[open_], stop)
-            frequent[open_] = self.estimator.frequent(failed[open_], stop)
-            if bool((rare | frequent).all()):
-                break
+        failed, drawn = self.estimator.answered(outcome)
+        rare, frequent = self.estimator.rare(failed, drawn), self.estimator.frequent(failed, drawn)
         return {
             "held": self.kept(rare.double(), wrong),
             "frequent": self.kept(frequent.double(), wrong),
