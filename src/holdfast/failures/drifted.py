@@ -58,6 +58,6 @@ class Drifted(Failure):
         own = clean[shard.positions, None]
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
-            return compare(reps, own[rows].to(reps)) / limit - 1
+            return compare(reps, own[rows].to(reps).expand_as(reps)) / limit - 1
 
         return event

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from holdfast import neighbours
 from holdfast.core import Event, Failure, HoldfastError, Shard
 from holdfast.divergences import unit
 from holdfast.errors import unknown
@@ -16,12 +17,13 @@ TIES = 1e-6
 
 @dataclass(frozen=True)
 class Nearest(Failure):
-    """max_{j≠i} [d(f(x'), f(x_i)) - d(f(x'), f(x_j))] > 0 over the population, d = ||·||² or 1 - cos.
+    """f(x') is strictly nearer to another clean representation f_j of the population than to its own, f_i.
 
     The nearest clean representation is the class of a linear classifier with as many classes as images, so this is
-    misclassification without labels. Divided by the distance of f(x) to its nearest other image (l2: squared; cosine:
-    times ||f(x')||), so the value is -1 without a disturbance. Images that look alike to the encoder (distances below
-    rounding) are level, which is no failure.
+    misclassification without labels. The value is the signed distance of f(x') from the nearest of the boundaries
+    between f_i and f_j, max_j [||f' - f_i||² - ||f' - f_j||²] / 2||f_i - f_j||, in units of that distance without a
+    disturbance: -1 at x, 0 on a boundary. cosine: the same with unit vectors in the place of f_i and f_j. Images that
+    look alike to the encoder (distances below rounding) are level, which is no failure.
 
     Attributes:
         divergence: "l2" or "cosine".
@@ -52,11 +54,15 @@ class Nearest(Failure):
         if len(bank) < 2:
             raise HoldfastError("the failure nearest compares images with each other: expected at least 2, got 1")
         if self.divergence == "cosine":
-            weights, bias = unit(bank), torch.zeros_like(bank[:, 0])
-        else:  # ||f'||² - ||f' - f_j||² = 2 f' · f_j - ||f_j||², around the middle of the population: less cancels
+            length, bank = bank[own].norm(dim=1) / 2, unit(bank)
+            weights, bias = bank, torch.zeros_like(bank[:, 0])
+        else:  # ||f' - f_i||² - ||f' - f_j||², around the middle of the population: less cancels
             middle = bank.mean(0)
             around = bank - middle
             weights, bias = 2 * around, -around.square().sum(1) - 2 * around @ middle
-        clean = overtaken(weights, bias, own)(bank[own, None], torch.arange(len(own), device=own.device)).squeeze(1)
-        usual = (-clean).median().clamp_min(1e-30)
-        return overtaken(weights, bias, own, torch.where(-clean > TIES * usual, -clean, usual), TIES)
+            length = torch.ones_like(bank[own, 0])
+        apart = neighbours.pairwise(bank[own].cpu(), bank.cpu(), "l2").to(bank.device)
+        nearest = apart.scatter(1, own[:, None], torch.inf).amin(1)
+        usual = nearest.median().clamp_min(1e-30)
+        nearest = torch.where(nearest > TIES * usual, nearest, usual)
+        return overtaken(weights, bias, own, ((length * nearest)[:, None] * apart).clamp_min(1e-30), TIES)

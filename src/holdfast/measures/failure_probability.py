@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast import statistics
-from holdfast.core import HoldfastError, Noise, Observation, Score, Subject, Table
+from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
 from holdfast.estimators.splitting import Splitting
 from holdfast.measures._chance import ChanceMeasure
 from holdfast.observations.clean import Clean
@@ -34,7 +34,7 @@ class FailureProbability(ChanceMeasure):
         estimator: how rare events are reached.
     """
 
-    noise: Noise = Uniform()
+    noise: Threat = Uniform()
     estimator: Splitting = Splitting()
 
     better = "lower"

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard
+from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard, Threat
 from holdfast.estimators.splitting import Splitting
 from holdfast.failures.nearest import Nearest
 from holdfast.observations._noisy import noise_of, pushed, title_of, values, wrong
@@ -29,7 +29,7 @@ class RareFailures(Some):
         estimator: how rare events are reached.
     """
 
-    noise: Noise | WorstNoise = Uniform()
+    noise: Threat | WorstNoise = Uniform()
     failure: Failure = Nearest()
     estimator: Splitting = Splitting()
 

@@ -1,0 +1,175 @@
+"""Failures against their definitions, written down a second time and plainly."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from holdfast import neighbours, registry
+from holdfast.core import Encoder, Failure, Head, HoldfastError, Rng, Shard
+from holdfast.divergences import divergence
+from holdfast.failures.confused import Confused
+from holdfast.failures.drifted import Drifted
+from holdfast.failures.misclassified import Misclassified
+from holdfast.failures.nearest import Nearest
+from holdfast.margins import between
+from holdfast.negatives import draw_negatives
+from holdfast.probes.logits import Logits
+
+N, M, S, D = 40, 12, 25, 6
+FAILURES: list[Failure] = [
+    Nearest(), Nearest("cosine"), Confused(5), Confused(5, "l2"), Drifted(0.1), Drifted(0.1, "cosine"),
+]  # fmt: skip
+
+
+def bank(seed: int = 0, shift: float = 3.0) -> Tensor:
+    return torch.randn(N, D, generator=torch.Generator().manual_seed(seed)) + shift
+
+
+def shard(clean: Tensor, first: int = 4, labels: Tensor | None = None, head: Head | None = None) -> Shard:
+    positions = torch.arange(first, first + M)
+    ids = tuple(f"image {p}" for p in positions.tolist())
+    encoder = Encoder(torch.nn.Flatten(), mean=0, std=1)
+    return Shard(
+        encoder, torch.zeros(M, 1, 2, 3), positions, Rng(7, ids=ids), clean, labels=labels,
+        head=None if head is None else lambda probe: head,
+    )  # fmt: skip
+
+
+def moved(clean: Tensor, given: Shard, far: float) -> Tensor:
+    noise = torch.randn(M, S, D, generator=torch.Generator().manual_seed(1)).double()
+    return clean[given.positions, None].double() + far * noise
+
+
+def plainly(failure: Failure, reps: Tensor, given: Shard) -> Tensor:
+    """Which draws fail, one comparison after the other."""
+    assert given.clean is not None
+    clean, failed = given.clean.double(), torch.zeros(M, S, dtype=torch.bool)
+    everything = [
+        float(divergence(failure.divergence)(clean[i], clean[j])) for i in range(N) for j in range(N) if i != j
+    ]
+    others = draw_negatives(given.rng, given.positions, N, failure.negatives) if isinstance(failure, Confused) else None
+    for row in range(M):
+        own = int(given.positions[row])
+        for draw in range(S):
+            away = divergence(failure.divergence)(reps[row, draw].expand(N, -1), clean)
+            if isinstance(failure, Drifted):
+                limit = sorted(everything)[-(-len(everything) * 10 // 100) - 1]
+                failed[row, draw] = away[own] > limit
+            else:
+                rivals = [j for j in range(N) if j != own] if others is None else others[row].tolist()
+                failed[row, draw] = bool((away[rivals] < away[own]).any())
+    return failed
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_value_is_above_zero_where_the_definition_says(failure: Failure) -> None:
+    clean = bank()
+    given = shard(clean)
+    reps = moved(clean, given, 1.0)
+    value = failure.bind(given)(reps, torch.arange(M))
+    failed = plainly(failure, reps, given)
+    assert 0.1 < failed.double().mean() < 0.9
+    assert torch.equal(value > 0, failed)
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_some_rows_are_judged_as_all_of_them(failure: Failure) -> None:
+    clean = bank()
+    given = shard(clean)
+    reps, event = moved(clean, given, 1.0), failure.bind(given)
+    some = torch.tensor([7, 2, 2])
+    torch.testing.assert_close(event(reps[some], some), event(reps, torch.arange(M))[some])
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_value_is_minus_one_without_a_disturbance_and_has_finite_gradients(failure: Failure) -> None:
+    clean = bank()
+    given = shard(clean)
+    reps = clean[given.positions, None].double().requires_grad_()
+    value = failure.bind(given)(reps, torch.arange(M))
+    torch.testing.assert_close(value, torch.full_like(value, -1), atol=1e-3, rtol=0)
+    (gradient,) = torch.autograd.grad(value.sum(), reps)
+    assert gradient.isfinite().all()
+
+
+def test_nearest_measures_the_distance_to_the_boundary() -> None:
+    clean = bank()
+    given = shard(clean)
+    event, own = Nearest().bind(given), given.positions
+    nearest = neighbours.nearest(clean[own], clean, 2)[:, 1]
+    for share, value in ((0.5, 0.0), (0.25, -0.5), (0.75, 0.5)):
+        reps = torch.lerp(clean[own].double(), clean[nearest].double(), share)[:, None]
+        found = event(reps, torch.arange(M)).squeeze(1)
+        assert (found >= value - 1e-3).all()  # a third image may be nearer still
+        assert ((found - value).abs() < 1e-3).double().mean() > 0.5
+
+
+@pytest.mark.parametrize("divergence", ["l2", "cosine"])
+def test_images_that_are_alike_do_not_fail(divergence: str) -> None:
+    clean = bank()
+    clean[0], clean[5] = clean[6], clean[7] * (1 + 1e-9)
+    given = shard(clean)
+    reps = clean[given.positions, None].double()
+    assert (Nearest(divergence).bind(given)(reps, torch.arange(M)) <= 0).all()
+    constant = torch.ones(N, D)
+    reps = constant[given.positions, None].double() + 0.1
+    assert (Nearest(divergence).bind(shard(constant))(reps, torch.arange(M)) <= 0).all()
+
+
+def test_confused_agrees_with_the_margins_that_certificates_bound() -> None:
+    clean = bank()
+    given = shard(clean)
+    reps, failure = moved(clean, given, 1.0), Confused(5)
+    others = draw_negatives(given.rng, given.positions, N, 5)
+    margin = between(clean[given.positions], clean[others])
+    value = failure.bind(given)(reps, torch.arange(M))
+    for draw in range(S):
+        assert torch.equal(value[:, draw] > 0, (margin(reps[:, draw]) < 0).any(1))
+
+
+def test_misclassified_is_what_the_head_says_and_counts_ties() -> None:
+    clean, generator = bank(shift=0.0), torch.Generator().manual_seed(3)
+    head = Head(torch.randn(4, D, generator=generator), torch.randn(4, generator=generator), torch.tensor([1, 3, 5, 9]))
+    labels = head.classes[torch.arange(N) % 4]
+    given = shard(clean, labels=labels, head=head)
+    reps = moved(clean, given, 0.5)
+    failed = Misclassified().bind(given)(reps, torch.arange(M)) > 0
+    for draw in range(S):
+        assert torch.equal(failed[:, draw], ~head.correct(reps[:, draw].float(), labels[given.positions]))
+    level = Head(torch.zeros(4, D), torch.zeros(4), head.classes)
+    value = Misclassified().bind(shard(clean, labels=labels, head=level))(reps.float(), torch.arange(M))
+    assert (value > 0).all()
+
+
+def test_bad_input_is_refused() -> None:
+    clean = bank()
+    with pytest.raises(HoldfastError, match="images with labels"):
+        Misclassified().bind(shard(clean))
+    with pytest.raises(HoldfastError, match="at least 2"):
+        Nearest().bind(Shard(shard(clean).encoder, torch.zeros(1, 1, 2, 3), torch.tensor([0]), Rng(0), clean[:1]))
+    with pytest.raises(HoldfastError, match="as good as equal"):
+        Drifted(0.1).bind(shard(torch.ones(N, D)))
+    with pytest.raises(HoldfastError, match="share of pairs"):
+        Drifted(1.0)
+    with pytest.raises(HoldfastError, match="at least 1 negative"):
+        Confused(0)
+    for cls in (Nearest, Confused):
+        with pytest.raises(HoldfastError, match="did you mean 'cosine'"):
+            cls(divergence="cosin")
+
+
+def test_a_classifiers_logits_are_a_head_and_probabilities_are_not() -> None:
+    logits = torch.randn(9, 3, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(9) % 3
+    head = Logits().fit(logits, labels)
+    assert torch.equal(head.correct(logits, labels), logits.argmax(1) == labels)
+    with pytest.raises(HoldfastError, match="softmax"):
+        Logits().fit(logits.softmax(1), labels)
+    with pytest.raises(HoldfastError, match="an output for every class"):
+        Logits().fit(logits, labels + 1)
+    with pytest.raises(HoldfastError, match="an output for every class"):
+        Logits().fit(logits[:, :1], labels * 0)
+
+
+def test_every_failure_is_tested_here() -> None:
+    assert set(registry.names("failures")) == {"nearest", "confused", "drifted", "misclassified"}
