@@ -93,10 +93,9 @@ class LearnedNoise(Noise):
                 f"a mixture of structure {self.generator.design.structure!r} depends on the images: bind it with "
                 "noise.at(clean representations, labels) before images are disturbed"
             )
-        if len(given.means) not in (1, images) or len(given.logits) not in (1, images):
+        if len(given.logits) not in (1, images):
             raise HoldfastError(
-                f"this mixture is bound to {max(len(given.logits), len(given.means))} images, got {images}; "
-                "bind it to them with noise.at(...)"
+                f"this mixture is bound to {len(given.logits)} images, got {images}; bind it to them with noise.at(...)"
             )
         return given
 
