@@ -116,6 +116,8 @@ def test_share_of_failing_draws_is_the_known_one(pixels: Encoder) -> None:
     limit = step / (1 + float(failure.bind(given)(given.clean[:1, None] + step, torch.tensor([0]))))
     epsilon = 1.2 * limit
     assert epsilon < 0.2  # so no pixel is clamped
+    seen = Sampled(Uniform(Linf(epsilon)), ((failure, Counting(2000)),)).run(given)
+    failed = seen[f"{failure}.failed"].double()
     truth = 1 - (limit / epsilon) ** 4
     assert 0.1 < truth < 0.9
     assert abs(float(failed.mean()) - truth) < 4 * (truth * (1 - truth) / failed.numel()) ** 0.5

@@ -66,13 +66,8 @@ class WorstNoise(Observation):
         """Learn.
 
         Raises:
-            HoldfastError: no images that are not attacked, or what the learner raises.
+            HoldfastError: what the learner raises: too few images, or representations that are not finite.
         """
-        if not len(shard.x):
-            raise HoldfastError(
-                "the worst noise is learned on images that are not attacked, and there are none; attack fewer images, "
-                "or use more"
-            )
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean[shard.positions].to(shard.x.device)
         labels = None if shard.labels is None else shard.labels[shard.positions]
