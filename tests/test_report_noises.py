@@ -228,4 +228,5 @@ def test_dots_stand_where_they_should():
     assert low[0] < middle[0] < high[0]
     assert low[1] > middle[1] > high[1]  # upwards is up
     assert cross == (low[0] - 6, high[1])
+    assert re.findall(r"fill:var\((--\w+)\);opacity", svg) == ["--s0", "--muted"]
     assert "a &lt; b" in svg

@@ -54,7 +54,8 @@ def neighbourhoods(points: Float[Tensor, "points features"], seed: int) -> Float
     points = points.double()
     around = points - points.mean(0)
     reduced = around @ axes(around, INPUTS).T
-    start = 1e-4 * reduced[:, :2] / reduced[:, :1].std()
+    reduced = reduced / reduced[:, 0].std()  # in float32 what is tiny would vanish, and t-SNE crash without an error
+    start = 1e-4 * reduced[:, :2]
     if start.shape[1] < 2:
         start = torch.cat([start, torch.zeros_like(start)], 1)
     begin: Any = start.float().numpy()  # its stub knows only the names of starts
