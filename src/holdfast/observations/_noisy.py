@@ -1,12 +1,12 @@
 """What a noise does to the images of a shard, and which of its draws fail."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Draws, Event, HoldfastError, Images, Noise, Shard, Threat
+from holdfast.core import Draws, Event, HoldfastError, Noise, Shard, Threat
 from holdfast.observations.smoothed import block_size
 from holdfast.observations.worst_noise import WorstNoise
 from holdfast.registry import part_name
@@ -30,22 +30,26 @@ def title_of(noise: Threat | WorstNoise) -> str:
     return part_name(noise) + (f", {part_name(ball)} {ball.radius:g}" if ball is not None else "")
 
 
-def units_at_a_time(x: Images) -> int:
-    """Return how many units make one encoder pass."""
-    return max(1, block_size(x) // UNIT)
+def spans(shard: Shard, rows: list[int], start: int, stop: int) -> Iterator[tuple[Int[Tensor, "rows"], int, int]]:
+    """Yield (images, first draw, last draw) for one encoder pass after the other; `start` begins a unit."""
+    room = max(1, block_size(shard.x) // UNIT) * UNIT
+    together = max(1, room // (stop - start))
+    for first in range(0, len(rows), together):
+        some = torch.tensor(rows[first : first + together])
+        for begin in range(start, stop, room):
+            yield some, begin, min(begin + room, stop)
 
 
-def drawn(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], units: Sequence[int]) -> Draws:
-    """Return one unit of draws for every row: which image of the shard, and which unit."""
-    ids = [shard.rng.ids[row] for row in rows.tolist()]
-    rng = shard.rng.child("noise")
+def drawn(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], start: int, stop: int) -> Draws:
+    """Return draws `start` to `stop` (exclusive) of some images of the shard; `start` begins a unit."""
+    ids, rng = [shard.rng.ids[row] for row in rows.tolist()], shard.rng.child("noise")
     if not isinstance(noise, Noise):  # a threat that only samples: one stream for every draw
-        names = [f"{image} draw {unit * UNIT + k}" for image, unit in zip(ids, units, strict=True) for k in range(UNIT)]
-        x = shard.x[rows].repeat_interleave(UNIT, 0)
-        return noise.sample(x, rng.at(names)).unflatten(0, (len(rows), UNIT))
-    numbers = noise.numbers(shard.x)
-    z = torch.cat([rng.child(unit).at([image]).normal(UNIT, numbers) for image, unit in zip(ids, units, strict=True)])
-    return pushed(shard, noise, rows, z)
+        names = [f"{image} draw {draw}" for image in ids for draw in range(start, stop)]
+        x = shard.x[rows].repeat_interleave(stop - start, 0)
+        return noise.sample(x, rng.at(names)).unflatten(0, (len(rows), stop - start))
+    numbers, units = noise.numbers(shard.x), range(start // UNIT, -(-stop // UNIT))
+    z = torch.cat([rng.child(unit).at(ids).normal(UNIT, numbers) for unit in units], 1)
+    return pushed(shard, noise, rows, z[:, : stop - start])
 
 
 def pushed(shard: Shard, noise: Noise, rows: Int[Tensor, "rows"], z: Float[Tensor, "rows draws numbers"]) -> Draws:

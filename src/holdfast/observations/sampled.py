@@ -1,6 +1,5 @@
 """Draws of a noise: one stream per image, read by all questions about the same noise."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,7 +10,7 @@ from holdfast.core import Failure, Observation, Passes, Shard, Threat
 from holdfast.estimators._draws import Draws, looks
 from holdfast.estimators.counting import Counting
 from holdfast.failures.nearest import Nearest
-from holdfast.observations._noisy import UNIT, drawn, noise_of, title_of, units_at_a_time, values, wrong
+from holdfast.observations._noisy import drawn, noise_of, spans, title_of, values, wrong
 from holdfast.observations._some import Some
 from holdfast.observations.worst_noise import WorstNoise
 from holdfast.threats.uniform import Uniform
@@ -69,12 +68,11 @@ class Sampled(Some):
         seen = torch.full((len(failures), len(shard.x), most), UNDRAWN, dtype=torch.int8)
         active = torch.arange(len(shard.x))
         for start, stop in looks(most):
-            for rows, units, draws in _together(active.tolist(), start, stop, units_at_a_time(shard.x)):
+            for rows, first, last in spans(shard, active.tolist(), start, stop):
                 with torch.no_grad():
-                    found = values(shard, events, rows, drawn(shard, noise, rows, units)[:, :draws])
-                places = torch.tensor(units)[:, None] * UNIT + torch.arange(draws)
+                    found = values(shard, events, rows, drawn(shard, noise, rows, first, last))
                 for number, value in enumerate(found):
-                    seen[number, rows[:, None], places] = (value > 0).to(seen.dtype)
+                    seen[number, rows, first:last] = (value > 0).to(seen.dtype)
             open_ = torch.zeros(len(active), dtype=torch.bool)
             for failure, rule in self.asks:
                 failed = count(seen[failures.index(failure), active], stop)
@@ -86,18 +84,6 @@ class Sampled(Some):
         return results | {
             f"{failure}.wrong": wrong(shard, event) for failure, event in zip(failures, events, strict=True)
         }
-
-
-def _together(
-    active: list[int], start: int, stop: int, units: int
-) -> Iterator[tuple[Int[Tensor, "rows"], list[int], int]]:
-    """Yield (images, the unit of each, draws of each unit) for one pass after the other; the last unit may be cut."""
-    whole = stop // UNIT
-    tasks = [(row, unit) for row in active for unit in range(start // UNIT, whole)]
-    for some, draws in ((tasks, UNIT), ([(row, whole) for row in active], stop - whole * UNIT)):
-        for first in range(0, len(some) if draws else 0, units):
-            rows, numbers = zip(*some[first : first + units], strict=True)
-            yield torch.tensor(rows), list(numbers), draws
 
 
 def count(failed: Int[Tensor, "images most"], draws: int) -> Int[Tensor, "images"]:
