@@ -47,14 +47,14 @@ def plane(points: Float[Tensor, "points features"]) -> Plane:
 def neighbourhoods(points: Float[Tensor, "points features"], seed: int) -> Float[Tensor, "points 2"] | None:
     """Return points by t-SNE, from a start at their principal components; None where too few of them differ."""
     different = len(points.unique(dim=0))
-    if different < 8:
+    if different < 8:  # of equal points the start would be NaN, on which t-SNE ends the process
         return None
     from sklearn.manifold import TSNE  # slow to import, and most audits learn no noise
 
     points = points.double()
     around = points - points.mean(0)
     reduced = around @ axes(around, INPUTS).T
-    reduced = reduced / reduced[:, 0].std()  # in float32 what is tiny would vanish, and t-SNE crash without an error
+    reduced = reduced / reduced[:, 0].std()  # in float32 the squares of what is tiny are 0
     start = 1e-4 * reduced[:, :2]
     if start.shape[1] < 2:
         start = torch.cat([start, torch.zeros_like(start)], 1)
