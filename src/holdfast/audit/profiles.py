@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.carlini_wagner import CarliniWagner
@@ -179,7 +178,7 @@ def quick(ball: Ball) -> Profile:
         (
             *_all_measures(attack, attack, ball),
             *_brackets(attack, ball, 8),
-            *_chances(WorstMixture(epochs=10, samples=8, batch=64, images=128), ball),
+            *_chances(WorstMixture(epochs=10, samples=8, images=128), ball),
         ),
         images=512,
         attacked=128,
@@ -198,7 +197,7 @@ def standard(ball: Ball) -> Profile:
         (
             *_all_measures(attack, strongest, ball),
             *_brackets(strongest, ball, 8),
-            *_chances(WorstMixture(epochs=20, samples=8, batch=64, images=250), ball),
+            *_chances(WorstMixture(epochs=20, samples=8, images=250), ball),
         ),
         images=2000,
         attacked=500,
@@ -259,7 +258,7 @@ def probabilistic(ball: Ball) -> Profile:
     return Profile(
         "how likely a failure is: attacks, noise learned as bad as it gets, given noises, rare failures; 100 of 600 "
         "images",
-        _probabilistic(Nearest(), "clusters", ball),
+        _probabilistic(Nearest(), WorstMixture(samples=16, images=500), ball),
         images=600,
         attacked=100,
         examined=8,
@@ -272,7 +271,7 @@ def nppr(ball: Ball) -> Profile:
     return Profile(
         "NPPR's rows for a linear head: PGD-20 and C&W, the four learned noises, Gaussian and uniform noise; needs "
         "labels; 500 of 2,000 images",
-        _probabilistic(Misclassified(), "labels", ball),
+        _probabilistic(Misclassified(), WorstMixture(components=7, groups="labels", samples=16, loss="softplus"), ball),
         images=2000,
         attacked=500,
         examined=8,
@@ -280,10 +279,10 @@ def nppr(ball: Ball) -> Profile:
     )
 
 
-def _probabilistic(failure: Failure, groups: Literal["clusters", "labels"], ball: Ball) -> tuple[Measure, ...]:
+def _probabilistic(failure: Failure, learner: WorstMixture, ball: Ball) -> tuple[Measure, ...]:
     """Return AR by three attacks, NPPR for four structures, PR under three noises, Prob.Acc, and rare failures."""
     attacks: tuple[Attack, ...] = (Pgd(20), CarliniWagner(), Ensemble((Apgd(50), Pgd(50), Square(200))))
-    learners = [WorstMixture(s, components=7, groups=groups, samples=16, batch=64, images=500) for s in STRUCTURES]
+    learners = [replace(learner, structure=structure) for structure in STRUCTURES]
     noises = (TruncatedGaussian(ball), Uniform(ball), Laplace(ball))
     return (
         *(AdversarialRobustness(failure, attack=attack, ball=ball) for attack in attacks),

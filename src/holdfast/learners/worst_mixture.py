@@ -29,7 +29,7 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class WorstMixture(Learner):
-    """min over π, μ, L of the mean of softplus(κ - value(f(x'))), x' = clamp(x + squash(upsample(μ_k + L_k ζ))), k ~ π.
+    """min over π, μ, L of the mean loss of κ - value(f(x')), x' = clamp(x + squash(upsample(μ_k + L_k ζ))), k ~ π.
 
     A value above 0 is a failure; for a classifier it is max_{j≠y} z_j - z_y. The choice of k is relaxed by
     Gumbel-softmax, and temperatures fall while it learns.
@@ -52,13 +52,15 @@ class WorstMixture(Learner):
         warmup: epochs over which the learning rate rises from 0.
         cosine: whether it falls to 0 as a cosine afterwards, or stays.
         clip: largest norm of a gradient.
-        loss: "softplus" as in the paper, which is convex, so draws that cannot be made to fail weigh most, and noise
-            that several images share may stay near zero; or "sigmoid", a smooth count of the draws that do not fail.
+        loss: "sigmoid", a smooth count of the draws that do not fail; or "softplus" as in the paper, which is convex:
+            draws that cannot be made to fail weigh most, and noise that several images share may stay near zero.
         kappa: κ, how far beyond the edge of failing draws are pushed, in units of the failure's value.
         images: training images at most, the first that do not fail without noise; None for all.
 
-    Source: "Non-parametric probabilistic robustness" (NPPR), section 4 and appendix 9, where independent noise with a
-    fixed up-sampler has a larger rate, 20 epochs of warm-up and a cosine. Temperatures: see `_schedule.py`.
+    Source: "Non-parametric probabilistic robustness" (NPPR), section 4 and appendix 9. There the loss is softplus, and
+    50,000 images come in batches of 256 at a rate of 5e-4 (independent noise with a fixed up-sampler: a larger rate, 20
+    epochs of warm-up and a cosine); of a thousand images, smaller batches and a larger rate learn more. Temperatures:
+    see `_schedule.py`.
     """
 
     structure: str = "input"
@@ -71,13 +73,13 @@ class WorstMixture(Learner):
     groups: str = "clusters"
     clusters: int = 10
     epochs: int = 50
-    batch: int = 256
+    batch: int = 64
     samples: int = 32
-    rate: float = 5e-4
+    rate: float = 5e-3
     warmup: int = 0
     cosine: bool = False
     clip: float = 5.0
-    loss: str = "softplus"
+    loss: str = "sigmoid"
     kappa: float = 1.0
     images: int | None = 1000
 
