@@ -137,7 +137,7 @@ class Observation(ABC):
 
     Attributes:
         needs_labels: whether it reads labels.
-        whole: whether it sees all its images, those that are *not* attacked, at once and returns no row per image.
+        whole: whether it sees all its images at once, to learn from, and returns no row per image.
     """
 
     needs_labels: bool = False
@@ -153,7 +153,7 @@ class Observation(ABC):
 
     @abstractmethod
     def images(self, population: int, attacked: int) -> int:
-        """Return how many images it covers: the first ones of the population, or (`whole`) those after the attacked."""
+        """Return how many images it covers: the first ones of the population, or (`whole`) the last ones."""
 
     @property
     @abstractmethod

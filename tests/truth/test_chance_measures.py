@@ -234,15 +234,28 @@ def test_estimators_are_checked(measure: type) -> None:
         registry.build({"kind": "measures", "name": name, "estimator": {"name": others[measure]}})
 
 
-def test_labels_and_training_images_are_asked_for(tmp_path) -> None:
+def test_labels_are_asked_for(tmp_path) -> None:
     with pytest.raises(HoldfastError, match="expected images with labels"):
         audit(tmp_path / "a", MEASURES[2], labelled=False)
     with pytest.raises(HoldfastError, match="expected images with labels"):
         audit(tmp_path / "b", WorstNoiseRobustness(Nearest(), learner=LEARNER), labelled=False)
-    record = audit(
-        tmp_path / "c", WorstNoiseRobustness(Nearest(), learner=replace(LEARNER, groups="clusters")), attacked=IMAGES
-    )
-    assert "images that are not attacked, and there are none" in record["failures"][0]
+
+
+def test_where_all_images_are_attacked_half_of_them_are_learned_from(tmp_path) -> None:
+    record = audit(tmp_path, *MEASURES, checks=(NoiseOrder(CLASSES, BALL, MEASURES),), attacked=IMAGES)
+    assert record["failures"] == []
+    held = [column(tmp_path, record, name, "held") for name in record["encoders"][0]["measures"]]
+    assert [len(values) for values in held] == [IMAGES, IMAGES // 2, IMAGES]
+    assert record["encoders"][0]["checks"]["noise_order"]["status"] == "pass"
+
+
+def test_one_failure_is_told_once(tmp_path) -> None:
+    alone = WorstNoiseRobustness(Nearest(), learner=replace(LEARNER, groups="clusters"), ball=BALL)
+    record = audit(tmp_path, alone, images=10, attacked=4)
+    entry = record["encoders"][0]["measures"]["worst_noise_robustness"]
+    assert len(record["failures"]) == 1
+    assert "clusters" in entry["error"]
+    assert entry["error"] in record["failures"][0]
 
 
 @pytest.mark.parametrize("name", PROFILES)

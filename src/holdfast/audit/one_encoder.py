@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch
@@ -100,6 +100,9 @@ class EncoderAudit:
             if isinstance(observation, Clean):
                 continue
             self._listener.stage(describe(observation))
+            if reason := self._missing(observation):
+                self._reasons[observation.key()] = reason
+                continue
             try:
                 subject.observe(observation)
             except StoreError:
@@ -110,6 +113,12 @@ class EncoderAudit:
                 self._reasons[observation.key()] = {
                     "error": self._fail(f"{self._name}, {describe(observation)}", error)
                 }
+
+    def _missing(self, observation: Observation) -> dict[str, str] | None:
+        """Return why an observation that this one reads could not be made; None where all were made."""
+        read = (getattr(observation, field.name) for field in fields(observation))  # pyright: ignore[reportArgumentType]
+        reasons = (self._reasons.get(other.key()) for other in read if isinstance(other, Observation))
+        return next(filter(None, reasons), None)
 
     def _readers(self, subject: AuditSubject) -> list[tuple[Observation, tuple[str, ...]]]:
         return [(o, readers) for o, readers in self._plan.observations().items() if o in subject.costs]

@@ -148,12 +148,7 @@ class AuditSubject:
     def _spans(self, observation: Observation, total: int) -> list[tuple[int, int]]:
         """Return the first and the last (exclusive) image of every shard."""
         if observation.whole:
-            if not total:
-                raise HoldfastError(
-                    f"{registry.part_name(observation)} learns from images that are not attacked, and there are none; "
-                    "attack fewer images, or use more"
-                )
-            return [(self.attacked, self.attacked + total)]
+            return [(self.population - total, self.population)]
         return [(start, min(start + self.batch_size, total)) for start in range(0, total, self.batch_size)]
 
     def read(self, observation: Observation) -> dict[str, Tensor]:

@@ -63,7 +63,7 @@ class NoiseOrder(Check):
 
     def judge(self, subject: Subject) -> Verdict:
         """Compare every pair of measures of which one must not be above the other."""
-        tables = {measure: measure.observe(subject) for measure in self.measures}
+        tables = _together({measure: measure.observe(subject) for measure in self.measures})
         scores = {measure: list(measure.score(table).values())[-1] for measure, table in tables.items()}
         names = {measure: _name(measure) for measure in self.measures}
         ranked = sorted(self.measures, key=lambda measure: scores[measure].value or 0.0)
@@ -90,6 +90,12 @@ class NoiseOrder(Check):
             meaning = "Adversarial robustness is lower than the attack says: use a stronger attack."
             return Verdict("warn", found, meaning, details)
         return Verdict("pass", found, "Attack, learned noise and given noise are in the order they must be.", details)
+
+
+def _together(tables: dict[ChanceMeasure, Table]) -> dict[ChanceMeasure, Table]:
+    """Return the tables of the images that all of them have: the first ones."""
+    count = min(len(table["held"]) for table in tables.values())
+    return {measure: {name: column[:count] for name, column in table.items()} for measure, table in tables.items()}
 
 
 def ball_of(measure: ChanceMeasure) -> Ball | None:
@@ -130,10 +136,8 @@ def must_not_exceed(lower: ChanceMeasure, upper: ChanceMeasure) -> bool:
 
 
 def exceeds(first: Table, second: Table, score: Score, other: Score) -> bool:
-    """Return whether the first is above the second by a paired interval that excludes 0, on the images of both."""
-    a, b = first["held"], second["held"]
-    count = min(len(a), len(b))
-    rho = statistics.correlation(*(statistics.influence_of_mean(held[:count]) for held in (a, b)))
+    """Return whether the first is above the second by a paired interval that excludes 0, on the same images."""
+    rho = statistics.correlation(*(statistics.influence_of_mean(table["held"]) for table in (first, second)))
     low = statistics.difference(score, other, rho).low
     return low is not None and low > 0
 
@@ -144,6 +148,5 @@ def _missed(tables: dict[ChanceMeasure, Table]) -> int:
     drawn = [table["failed"] for measure, table in tables.items() if not isinstance(measure, AdversarialRobustness)]
     if not attacked or not drawn:
         return 0
-    count = min(map(len, (*attacked, *drawn)))
-    standing = torch.stack([held[:count] == 1 for held in attacked]).all(0)
-    return int((standing & torch.stack([failed[:count] > 0 for failed in drawn]).any(0)).sum())
+    standing = torch.stack([held == 1 for held in attacked]).all(0)
+    return int((standing & torch.stack([failed > 0 for failed in drawn]).any(0)).sum())

@@ -52,6 +52,11 @@ class RareFailures(Some):
         noise = isinstance(self.noise, WorstNoise) and self.noise.needs_labels
         return noise or self.failure.needs_labels
 
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them; none from which the noise was learned."""
+        own = self.noise.judged(population, attacked) if isinstance(self.noise, WorstNoise) else attacked
+        return super().images(population, own)
+
     @property
     def passes(self) -> Passes:
         """The most that an image may need, for the smallest probability that is pursued."""

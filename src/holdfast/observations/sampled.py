@@ -55,6 +55,11 @@ class Sampled(Some):
         assert isinstance(other, Sampled)
         return replace(joined, asks=tuple(dict.fromkeys((*self.asks, *other.asks))))
 
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them; none from which the noise was learned."""
+        own = self.noise.judged(population, attacked) if isinstance(self.noise, WorstNoise) else attacked
+        return super().images(population, own)
+
     @property
     def passes(self) -> Passes:
         """The most that the greediest question may need; those that stop early cost less."""

@@ -1,4 +1,4 @@
-"""The worst noise of a ball for one encoder, learned on the images that the audit does not attack."""
+"""The worst noise of a ball for one encoder, learned on other images than those it is judged by."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class WorstNoise(Observation):
     """A mixture that makes as many draws fail as it can, as the tensors of `pack`, and how it came about.
 
     `chance` and `entropy` [epochs]: the share of draws that do not fail and the entropy ratio of the mixture's weights,
-    epoch by epoch. What is learned here is judged on other images: those that the audit attacks.
+    epoch by epoch. What is learned here is judged on other images, see `judged`.
 
     Attributes:
         learner: how it is learned.
@@ -53,9 +53,13 @@ class WorstNoise(Observation):
         return self
 
     def images(self, population: int, attacked: int) -> int:
-        """The images that are not attacked, or the first ones of them."""
-        left = population - attacked
+        """The images that are not attacked, or half of the population where these are fewer; the last ones of them."""
+        left = max(population - attacked, population // 2)
         return left if self.learner.images is None else min(self.learner.images, left)
+
+    def judged(self, population: int, attacked: int) -> int:
+        """Return how many images, the first ones of those attacked, have not been learned from."""
+        return min(attacked, population - self.images(population, attacked))
 
     @property
     def passes(self) -> Passes:
