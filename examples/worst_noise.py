@@ -52,7 +52,10 @@ from holdfast.threats.truncated_gaussian import TruncatedGaussian
 from holdfast.threats.uniform import Uniform
 
 MEAN, STD = 0.5, 0.25
+SOURCE = "the training in this example"
 BATCH, RATE = 128, 4e-3
+LEARNING: dict[str, Any] = {"batch": 16, "samples": 4, "rate": 5e-3, "images": None}
+"""How the noise is learned: many small steps on many images count more than many draws of each."""
 
 
 class Classifier(nn.Module):
@@ -198,8 +201,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("worst-noise"), help="where records and reports go")
     parser.add_argument("--epochs", type=int, default=12, help="of the classifier's training")
     parser.add_argument("--structures", nargs="+", choices=STRUCTURES, default=list(STRUCTURES), help="of the noise")
-    parser.add_argument("--learning", type=int, default=30, help="epochs of every noise's training")
-    parser.add_argument("--images", type=int, default=1000, help="images compared; those not attacked train the noise")
+    parser.add_argument("--upsampler", choices=("learned", "fixed", "none"), default="learned", help="of the noise")
+    parser.add_argument("--learning", type=int, default=8, help="epochs of every noise's training")
+    parser.add_argument("--images", type=int, default=2000, help="images compared; those not attacked train the noise")
     parser.add_argument("--attacked", type=int, default=300, help="how many of them are attacked and disturbed")
     parser.add_argument("--seed", type=int, default=0, help="the one seed that decides everything")
     arguments = parser.parse_args(words)
@@ -210,11 +214,13 @@ def main(words: list[str] | None = None) -> int:
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     model = learned(everything(seen), arguments)
-    classifier = Encoder(model, mean=MEAN, std=STD, name="classifier", origin={"representation": "logits"})
-    features = Encoder(model.features, mean=MEAN, std=STD, name="features", origin={"representation": "features"})
+    classifier = Encoder(model, mean=MEAN, std=STD, name="classifier", origin={"normalisation": SOURCE})
+    features = Encoder(model.features, mean=MEAN, std=STD, name="features", origin={"normalisation": SOURCE})
     print(f"The classifier is right for {100 * accuracy(classifier, *everything(unseen)):.1f} % of {unseen}.")
 
-    ball, learner = Linf(arguments.eps), {"epochs": arguments.learning}
+    ball, learner = Linf(arguments.eps), {**LEARNING, "epochs": arguments.learning, "upsampler": arguments.upsampler}
+    if arguments.upsampler == "none":  # a latent number for every pixel: too many for full covariances
+        learner["covariance"] = "diagonal"
     labelled = questions(Misclassified(Logits()), ball, arguments.structures, **learner)
     unlabelled = questions(Nearest(), ball, [s for s in arguments.structures if s != "label"], **learner)
     records = [
