@@ -212,15 +212,16 @@ def show(
 
 
 def _show_profile(name: str) -> None:
+    from holdfast.audit.plan import named
     from holdfast.audit.profiles import profile
     from holdfast.registry import spec
 
     asked = profile(name)
     out.print(f"[bold]{escape(name)}[/] (profile): {escape(asked.description)}\n")
-    for measure in asked.measures:
+    for title, measure in named(asked.measures).items():
         data = spec(measure)
         given = ", ".join(f"{key} = {_brief(value)}" for key, value in data.items() if key not in ("kind", "name"))
-        out.print(f"[bold]{escape(str(data['name']))}[/]: {escape(given)}")
+        out.print(f"[bold]{escape(title)}[/]: {escape(given)}")
 
 
 def _brief(value: Any) -> str:
