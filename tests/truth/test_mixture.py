@@ -247,12 +247,12 @@ def test_weights_are_equal_before_anything_is_learned() -> None:
 def test_interpolation_is_torch_s(size: tuple[int, int]) -> None:
     small = torch.randn(3, 2, 4, 4, generator=torch.Generator().manual_seed(0))
     expected = torch.nn.functional.interpolate(small, size, mode="bicubic", align_corners=False)
-    torch.testing.assert_close((small.flatten(2) @ bicubic(*size)).unflatten(2, size), expected)
+    torch.testing.assert_close((small.flatten(2) @ bicubic(4, *size)).unflatten(2, size), expected)
 
 
 @pytest.mark.parametrize(("kind", "trained"), [("none", 0), ("fixed", 0), ("learned", 2)])
 def test_only_a_learned_upsampler_has_parameters(kind: str, trained: int) -> None:
-    upsampler = Upsampler(kind, PIXELS, SHAPE)
+    upsampler = Upsampler(kind, PIXELS, SHAPE, 4)
     assert len(list(upsampler.parameters())) == trained
     assert len(upsampler.state_dict()) == (0 if kind == "none" else 2)  # what is drawn is in the file
     assert upsampler(torch.zeros(3, 2, PIXELS)).shape == (3, 2, *SHAPE)

@@ -252,8 +252,8 @@ def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
 
 def title(name: str) -> str:
     """Return a part's name for people: "overlap_risk[radius=0.1]" is "Overlap risk (radius 0.1)"."""
-    words, bracket, details = name.partition("[")
-    words = words.replace("_", " ").replace("nearest neighbour", "nearest-neighbour").capitalize()
+    words, bracket, details = name.replace("_", " ").partition("[")
+    words = words.replace("nearest neighbour", "nearest-neighbour").capitalize()
     return f"{words} ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket else words
 
 

@@ -135,6 +135,9 @@ def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
             members = measure.attack.members if isinstance(measure.attack, Ensemble) else (measure.attack,)
             gradient = [member for member in members if member.passes.backward]
             uses.update([((gradient or members)[0], measure.ball)])
+    for measure in measures:
+        if not uses and isinstance(measure, AdversarialRobustness) and measure.attack.passes.backward:
+            return measure.attack, measure.ball  # no measure pursues drift; this is the attack that the others stand by
     return uses.most_common(1)[0][0] if uses else (Pgd(), DEFAULT_BALL)
 
 
@@ -178,7 +181,7 @@ def quick(ball: Ball) -> Profile:
         (
             *_all_measures(attack, attack, ball),
             *_brackets(attack, ball, 8),
-            *_chances(WorstMixture(epochs=10, samples=8, images=128), ball),
+            *_chances(WorstMixture(images=128), ball),
         ),
         images=512,
         attacked=128,
@@ -197,7 +200,7 @@ def standard(ball: Ball) -> Profile:
         (
             *_all_measures(attack, strongest, ball),
             *_brackets(strongest, ball, 8),
-            *_chances(WorstMixture(epochs=20, samples=8, images=250), ball),
+            *_chances(WorstMixture(images=250), ball),
         ),
         images=2000,
         attacked=500,
@@ -258,7 +261,7 @@ def probabilistic(ball: Ball) -> Profile:
     return Profile(
         "how likely a failure is: attacks, noise learned as bad as it gets, given noises, rare failures; 100 of 600 "
         "images",
-        _probabilistic(Nearest(), WorstMixture(samples=16, images=500), ball),
+        _probabilistic(Nearest(), WorstMixture(), ball),
         images=600,
         attacked=100,
         examined=8,
@@ -271,7 +274,7 @@ def nppr(ball: Ball) -> Profile:
     return Profile(
         "NPPR's rows for a linear head: PGD-20 and C&W, the four learned noises, Gaussian and uniform noise; needs "
         "labels; 500 of 2,000 images",
-        _probabilistic(Misclassified(), WorstMixture(components=7, groups="labels", samples=16, loss="softplus"), ball),
+        _probabilistic(Misclassified(), WorstMixture(components=7, side=4, groups="labels", loss="softplus"), ball),
         images=2000,
         attacked=500,
         examined=8,

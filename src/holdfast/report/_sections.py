@@ -119,7 +119,7 @@ def histograms(record: Mapping[str, Any], folder: Path) -> list[Chart]:
             if len(shown):
                 values.append((series, shown))
         if values and all(np.isin(v, (0, 1)).all() for _, v in values):
-            values = []  # yes or no per image: the score says all there is
+            continue  # yes or no per image: the score says all there is
         if values:
             medians = ", ".join(f"{record['encoders'][s]['name']} {number(float(np.median(v)))}" for s, v in values)
             alt = f"Histogram of {label}, {title}. Medians: {medians}."

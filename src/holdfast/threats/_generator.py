@@ -50,6 +50,7 @@ class Design:
         latent: length of the latent vector; the number of pixels without an up-sampler.
         covariance: "full" or "diagonal".
         upsampler: "none", "fixed" or "learned".
+        side: height and width of the picture that the up-sampler interpolates.
         hidden: width of the hidden layer.
         embedding: length of a group's embedding.
     """
@@ -63,6 +64,7 @@ class Design:
     latent: int = 128
     covariance: str = "full"
     upsampler: str = "learned"
+    side: int = 4
     hidden: int = 256
     embedding: int = 64
 
@@ -181,7 +183,7 @@ class Generator(nn.Module):
         self.design = design
         if "groups" in self.asks and (known is None or len(known) != design.groups):
             raise HoldfastError(f"structure {design.structure!r}: expected {design.groups} known groups, got {known}")
-        self.upsampler = Upsampler(design.upsampler, design.latent, design.shape)
+        self.upsampler = Upsampler(design.upsampler, design.latent, design.shape, design.side)
         self.register_buffer("known", known)
         weights, rest = SOURCES[design.structure]
         if rest == "reps":

@@ -7,49 +7,46 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-SIDE = 4
-"""Height and width of the small picture that is interpolated."""
-
-
 class Upsampler(nn.Module):
     """u = bicubic(W z + b): [*, latent] -> [*, C, H, W]; or u = z, reshaped, where the latent is all pixels.
 
     Interpolation is linear, so it is done for both directions at once, by one matrix taken from torch's own
-    interpolation of the 16 unit pictures.
+    interpolation of the unit pictures.
 
     Args:
         kind: "none" (latent = C·H·W), "fixed" (W random, never trained) or "learned".
         latent: length of the latent vector.
         shape: (channels, height, width) of the images.
+        side: height and width of the small picture that is interpolated.
     """
 
     weight: Tensor
     bias: Tensor
     bicubic: Tensor
 
-    def __init__(self, kind: str, latent: int, shape: tuple[int, int, int]):
+    def __init__(self, kind: str, latent: int, shape: tuple[int, int, int], side: int):
         super().__init__()
         self.kind, self.shape = kind, shape
         if kind == "none":
             return
-        weight = torch.randn(shape[0] * SIDE**2, latent) / math.sqrt(latent)  # a latent of unit variance keeps it
-        bias = torch.zeros(shape[0] * SIDE**2)
+        weight = torch.randn(shape[0] * side**2, latent) / math.sqrt(latent)  # a latent of unit variance keeps it
+        bias = torch.zeros(shape[0] * side**2)
         if kind == "learned":
             self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
         else:
             self.register_buffer("weight", weight)
             self.register_buffer("bias", bias)
-        self.register_buffer("bicubic", bicubic(shape[1], shape[2]), persistent=False)
+        self.register_buffer("bicubic", bicubic(side, shape[1], shape[2]), persistent=False)
 
     def forward(self, latent: Float[Tensor, "*batch latent"]) -> Float[Tensor, "*batch channel height width"]:
         """Return the pictures u of some latent vectors, before they are squashed into a ball."""
         if self.kind == "none":
             return latent.unflatten(-1, self.shape)
-        small = F.linear(latent, self.weight, self.bias).unflatten(-1, (self.shape[0], SIDE**2))
+        small = F.linear(latent, self.weight, self.bias).unflatten(-1, (self.shape[0], -1))
         return (small @ self.bicubic).unflatten(-1, self.shape[1:])
 
 
-def bicubic(height: int, width: int) -> Float[Tensor, "small pixels"]:
-    """Return the matrix that interpolates a flat 4 × 4 picture to a flat height × width one, [16, H·W]."""
-    unit = torch.eye(SIDE**2).view(SIDE**2, 1, SIDE, SIDE)
+def bicubic(side: int, height: int, width: int) -> Float[Tensor, "small pixels"]:
+    """Return the matrix that interpolates a flat side × side picture to a flat height × width one, [side², H·W]."""
+    unit = torch.eye(side**2).view(side**2, 1, side, side)
     return F.interpolate(unit, (height, width), mode="bicubic", align_corners=False).flatten(1)
