@@ -104,7 +104,7 @@ class Shard:
 
 Event = Callable[[Float[Tensor, "rows draws dim"], Int[Tensor, "rows"]], Float[Tensor, "rows draws"]]
 """A failure bound to the images of a shard: (representations of their disturbed versions, which images of the shard)
--> a value that is above 0 exactly where it fails, the larger the worse, and differentiable."""
+-> a value in float64 that is above 0 exactly where it fails, the larger the worse, and differentiable."""
 
 
 class Failure(ABC):

@@ -204,8 +204,8 @@ def test_where_they_cannot_be_made_the_reason_is_given(digits, tmp_path: Path) -
     record = run_audit(plan, tmp_path, encoders={"it": Encoder(Detached(), mean=0, std=1)}, source=Arrays(digits))
     said = " ".join(record["failures"])
     assert "no gradient with respect to the pixels" in said
-    assert "adversarial_negatives was not observed: it failed" in said
-    assert record["encoders"][0]["measures"]["instance_accuracy"]["error"]
+    assert len(record["failures"]) == 1  # what reads them is not tried
+    assert record["encoders"][0]["measures"]["instance_accuracy"]["error"] in said
 
 
 def test_negatives_drawn_from_the_population_are_as_before() -> None:

@@ -1,5 +1,7 @@
 """Failures against their definitions, written down a second time and plainly."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -114,6 +116,55 @@ def test_images_that_are_alike_do_not_fail(divergence: str) -> None:
     constant = torch.ones(N, D)
     reps = constant[given.positions, None].double() + 0.1
     assert (Nearest(divergence).bind(shard(constant))(reps, torch.arange(M)) <= 0).all()
+
+
+@pytest.mark.parametrize("divergence", ["l2", "cosine"])
+@pytest.mark.parametrize(("factor", "offset"), [(1.0, 0.0), (1e3, 0.0), (1e4, 0.0), (1.0, 1e3), (1.0, 1e4)])
+def test_outliers_and_offsets_hide_no_failure(divergence: str, factor: float, offset: float) -> None:
+    clean = bank()
+    clean[-1] *= factor
+    clean = clean + offset
+    given = shard(clean)
+    reps = moved(clean, given, 1.0).float()
+    own = given.positions.repeat_interleave(S)
+    failed = neighbours.closer(reps.flatten(0, 1), clean, own, divergence)[0].view(M, S) > 0
+    assert failed.double().mean() > 0.05
+    assert torch.equal(Nearest(divergence).bind(given)(reps, torch.arange(M)) > 0, failed)
+
+
+@pytest.mark.parametrize("failure", [Nearest(), Nearest("cosine"), Confused(39), Confused(39, "l2")], ids=str)
+def test_an_image_that_occurs_twice_blinds_nobody(failure: Failure) -> None:
+    """Neither the value nor its gradient know of the twin, whether a shard holds few twins or many."""
+    clean = bank()
+    alone = shard(clean[:38])
+    twins = torch.cat([clean[:38], clean[4:6]])
+    reps = moved(clean, alone, 0.3)
+    for row in (0, 1, 5):
+        found = []
+        for bank_ in (clean[:38], twins):
+            given = shard(bank_)
+            event = (replace(failure, negatives=len(bank_) - 1) if isinstance(failure, Confused) else failure).bind(
+                given
+            )
+            at = reps[row : row + 1].clone().requires_grad_()
+            value = event(at, torch.tensor([row]))
+            (gradient,) = torch.autograd.grad(value.sum(), at)
+            found.append((value.detach(), gradient))
+        for ours, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+        assert found[0][1].abs().sum() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_events_are_judged_in_float64_whatever_the_encoder_gives(failure: Failure, dtype: torch.dtype) -> None:
+    clean = bank()
+    given = shard(clean)
+    reps = moved(clean, given, 1.0).to(dtype)
+    event = failure.bind(given)
+    value = event(reps, torch.arange(M))
+    assert value.dtype == torch.float64
+    torch.testing.assert_close(value, event(reps.double(), torch.arange(M)))
 
 
 def test_confused_agrees_with_the_margins_that_certificates_bound() -> None:

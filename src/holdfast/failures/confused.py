@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Event, Failure, HoldfastError, Shard
 from holdfast.errors import unknown
+from holdfast.failures._alike import LEAST, ROUNDING
 from holdfast.margins import DIVERGENCES, between
 from holdfast.negatives import draw_negatives
 
@@ -47,13 +48,16 @@ class Confused(Failure):
         count = min(self.negatives, len(clean) - 1)
         others = draw_negatives(shard.rng, shard.positions, len(clean), count)
         margin = between(clean[shard.positions], clean[others], self.divergence)
-        least = margin(clean[shard.positions]).amin(1)
-        usual = least.median().clamp_min(1e-30)
-        scale = torch.where(least > 1e-6 * usual, least, usual)
+        lengths = clean[shard.positions].norm(dim=1)[:, None] + clean[others].norm(dim=2)
+        most = 2 * (torch.ones_like(lengths) if self.divergence == "cosine" else lengths)
+        level = margin.weights.norm(dim=2) <= ROUNDING * most  # the same picture twice: not told apart, no failure
+        least = margin(clean[shard.positions]).masked_fill(level, torch.inf).amin(1)
+        scale = torch.where((least > 0) & least.isfinite(), least, 1.0)
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
-            weights, bias = margin.weights[rows].to(reps), margin.bias[rows].to(reps)
-            margins = reps @ weights.mT + bias[:, None]
-            return -margins.amin(2) / scale[rows, None].to(reps)
+            rows = rows.to(scale.device)
+            margins = reps.double() @ margin.weights[rows].mT + margin.bias[rows, None]
+            lowest = margins.masked_fill(level[rows, None], torch.inf).amin(2)
+            return (-lowest / scale[rows, None]).clamp_min(LEAST)
 
         return event

@@ -55,9 +55,9 @@ class Drifted(Failure):
                 f"(distance {limit:g}); raise share, or leave out images that occur twice"
             )
         compare = divergence(self.divergence)
-        own = clean[shard.positions, None]
+        own = clean[shard.positions, None].double()
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
-            return compare(reps, own[rows].to(reps).expand_as(reps)) / limit - 1
+            return compare(reps.double(), own[rows.to(own.device)].expand_as(reps)) / limit - 1
 
         return event

@@ -8,12 +8,11 @@ from torch import Tensor
 
 from holdfast.core import Event, Failure, Probe, Shard
 from holdfast.errors import no_labels
-from holdfast.failures._scores import overtaken
 from holdfast.probes.linear import Linear
 from holdfast.registry import part_name
 
 TIED = 1e-30
-"""The value of a tie: above 0, in any precision."""
+"""The value of a tie: above 0, also in float32."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,13 @@ class Misclassified(Failure):
         if shard.labels is None or shard.head is None:
             raise no_labels("the failure misclassified", "the source of images")
         head, labels = shard.head(self.probe), shard.labels[shard.positions]
-        event = overtaken(head.weights.to(shard.x.device), head.bias.to(shard.x.device), head.numbers(labels))
+        own = head.numbers(labels).to(shard.x.device)
+        weights, bias = head.weights.to(shard.x.device).double(), head.bias.to(shard.x.device).double()
 
-        def tied_too(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
-            value = event(reps, rows)
-            return torch.where(value == 0, TIED, value)
+        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            logits = reps.double() @ weights.T + bias
+            index = own[rows.to(own.device), None, None].expand(-1, reps.shape[1], 1)
+            ahead = logits.scatter(2, index, -torch.inf).amax(2) - logits.gather(2, index).squeeze(2)
+            return torch.where(ahead == 0, TIED, ahead)
 
-        return tied_too
+        return event

@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from holdfast import neighbours
 from holdfast.core import Event, Failure, HoldfastError, Shard
 from holdfast.divergences import unit
 from holdfast.errors import unknown
-from holdfast.failures._scores import overtaken
+from holdfast.failures._alike import LEAST, ROUNDING
 from holdfast.margins import DIVERGENCES
-
-TIES = 1e-6
-"""Share of the magnitudes of a comparison that float32 representations are taken to be uncertain by."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Nearest(Failure):
     misclassification without labels. The value is the signed distance of f(x') from the nearest of the boundaries
     between f_i and f_j, max_j [||f' - f_i||² - ||f' - f_j||²] / 2||f_i - f_j||, in units of that distance without a
     disturbance: -1 at x, 0 on a boundary. cosine: the same with unit vectors in the place of f_i and f_j. Images that
-    look alike to the encoder (distances below rounding) are level, which is no failure.
+    look alike to the encoder (equal up to rounding) are not told apart, which is no failure.
 
     Attributes:
         divergence: "l2" or "cosine".
@@ -53,16 +52,24 @@ class Nearest(Failure):
         bank, own = shard.clean.to(shard.x.device).double(), shard.positions.to(shard.x.device)
         if len(bank) < 2:
             raise HoldfastError("the failure nearest compares images with each other: expected at least 2, got 1")
+        reach = bank.norm(dim=1)
         if self.divergence == "cosine":
-            length, bank = bank[own].norm(dim=1) / 2, unit(bank)
-            weights, bias = bank, torch.zeros_like(bank[:, 0])
+            middle, length = torch.zeros_like(bank[0]), reach[own] / 2
+            weights, reach = unit(bank), torch.ones_like(reach)
+            bias, points = torch.zeros_like(reach), weights
         else:  # ||f' - f_i||² - ||f' - f_j||², around the middle of the population: less cancels
-            middle = bank.mean(0)
-            around = bank - middle
-            weights, bias = 2 * around, -around.square().sum(1) - 2 * around @ middle
-            length = torch.ones_like(bank[own, 0])
-        apart = neighbours.pairwise(bank[own].cpu(), bank.cpu(), "l2").to(bank.device)
-        nearest = apart.scatter(1, own[:, None], torch.inf).amin(1)
-        usual = nearest.median().clamp_min(1e-30)
-        nearest = torch.where(nearest > TIES * usual, nearest, usual)
-        return overtaken(weights, bias, own, ((length * nearest)[:, None] * apart).clamp_min(1e-30), TIES)
+            middle, length, points = bank.mean(0), torch.ones_like(reach[own]), bank
+            weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
+        apart = neighbours.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
+        level = apart <= ROUNDING * (reach[own, None] + reach)  # the image itself, too
+        room = apart.masked_fill(level, torch.inf).amin(1)
+        units = ((length * room)[:, None] * apart).masked_fill(level, 1.0)
+
+        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            rows = rows.to(own.device)
+            scores = (reps.double() - middle) @ weights.T + bias
+            ours = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
+            ahead = ((scores - ours) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
+            return ahead.amax(2).clamp_min(LEAST)
+
+        return event

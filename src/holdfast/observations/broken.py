@@ -54,7 +54,7 @@ class Broken(Some):
 
         def goal(x: Images) -> tuple[PerImage, Reps]:
             reps = shard.encoder(x)
-            return event(reps[:, None], rows).squeeze(1), reps
+            return event(reps[:, None], rows).squeeze(1).float(), reps
 
         found = self.attack(goal, shard.x, self.ball, shard.rng)
         reps = found.reps[max(found.reps)].double()
