@@ -273,6 +273,18 @@ def test_labels_and_clusters_choose_the_weights(x: Tensor, reps: Tensor) -> None
     )
 
 
+def test_clusters_do_not_depend_on_other_images() -> None:
+    """With a large common offset too, where |a|² + |b|² - 2ab has no digits left in single precision."""
+    noise = made(structure="joint")
+    centres = noise.generator.known
+    assert centres is not None
+    expected = torch.arange(64) % GROUPS
+    centres += 1e4
+    reps = centres[expected] + 0.1 * torch.randn(64, DIM, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(noise.generator.group(reps, None), expected)
+    assert [int(noise.generator.group(row[None], None)) for row in reps] == expected.tolist()
+
+
 def test_what_is_missing_or_strange_is_named(x: Tensor, reps: Tensor) -> None:
     by_label, by_input = made(structure="label", grouping="labels"), made(structure="input")
     z = numbers(by_label, x)

@@ -17,7 +17,7 @@ from holdfast.core import Observation, Reps, Rng
 from holdfast.learners._groups import centres
 from holdfast.observations.clean import Clean
 from holdfast.observations.worst_noise import WorstNoise
-from holdfast.threats._generator import Generator
+from holdfast.threats._generator import Generator, nearest
 from holdfast.threats._mixture import unpack
 from holdfast.threats.mixture import save
 
@@ -117,7 +117,7 @@ def _groups(
         return "label", labels
     clean = subject.read(Clean())["reps"]
     middle = centres(clean, min(clusters, len(clean.unique(dim=0))), subject.seed)
-    return "cluster", torch.cdist(reps, middle).argmin(1)
+    return "cluster", nearest(reps, middle)
 
 
 def _matrix(name: str, rows: Float[Tensor, "rows columns"]) -> tuple[list[str], dict[str, Tensor]]:

@@ -255,7 +255,7 @@ class Generator(nn.Module):
             return None
         assert self.known is not None  # __init__ asks for it
         if self.design.grouping == "clusters":
-            return torch.cdist(reps.to(self.known), self.known).argmin(1)
+            return nearest(reps.to(self.known), self.known)
         if labels is None:
             raise HoldfastError("a mixture with weights for each label needs labels; use a data source that has them")
         same = labels.to(self.known)[:, None] == self.known
@@ -286,6 +286,14 @@ def _through(head: nn.Module | nn.Parameter, given: Tensor | None, heat: float) 
         return F.linear(given / heat, head.weight, head.bias / heat)  # cheaper than to divide all outputs
     assert isinstance(head, nn.Parameter)
     return head[None] / heat
+
+
+def nearest(points: Float[Tensor, "points dim"], centres: Float[Tensor, "centres dim"]) -> Int[Tensor, "points"]:
+    """Return the number of each point's nearest centre, whatever other points there are.
+
+    Of many points `torch.cdist` takes a matrix product unless told not to, and loses what a large common offset hides.
+    """
+    return torch.cdist(points, centres, compute_mode="donot_use_mm_for_euclid_dist").argmin(1)
 
 
 def lower(packed: Float[Tensor, "*batch half size"]) -> Float[Tensor, "*batch size size"]:
