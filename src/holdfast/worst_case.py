@@ -36,9 +36,11 @@ class Noise(Threat):
 
     Attributes:
         ball: where every draw lies; None for disturbances that no ball of pixels describes.
+        needs_labels: whether a draw depends on the image's class.
     """
 
     ball: "Ball | None" = None
+    needs_labels: bool = False
 
     @abstractmethod
     def numbers(self, x: Images) -> int:

@@ -181,7 +181,7 @@ def bad_images(folder: Path) -> dict[str, str]:
     (folder / "empty").mkdir()
     for name in ("text", "single"):
         (folder / name).mkdir()
-        for i in range(1 if name == "single" else 3):
+        for i in range(1 if name == "single" else 5):
             PIL.Image.fromarray((good[i] * 255).astype(np.uint8)).save(folder / name / f"{i}.png")
     (folder / "text" / "fake.jpg").write_text("this is not a picture")
     return {

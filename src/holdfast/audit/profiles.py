@@ -100,7 +100,6 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
     pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
     classes = [measure for measure in measures if isinstance(measure, LinearRadius)]
     order = (RadiusOrder(pairs[0], classes[0]),) if pairs and classes else ()
-    noise = tuple(NoiseOrder(failure, ball, group) for (failure, ball), group in _comparable(measures).items())
     return (
         InputRange(),
         Preprocessing(),
@@ -114,17 +113,17 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         Masking(attack, Square(queries), ball, examined),
         LargeRadius(examined=examined),
         *order,
-        *noise,
+        *_orders(measures),
     )
 
 
-def _comparable(measures: Iterable[Measure]) -> dict[tuple[Failure, Ball], tuple[ChanceMeasure, ...]]:
-    """Return the measures of one failure in one ball whose order is known, where there is more than one."""
-    groups: dict[tuple[Failure, Ball], list[ChanceMeasure]] = {}
+def _orders(measures: Iterable[Measure]) -> tuple[NoiseOrder, ...]:
+    """Return a check for the measures of each failure in one ball, where there is more than one."""
+    groups: dict[tuple[Failure, Ball, str], list[ChanceMeasure]] = {}
     for measure in measures:
         if isinstance(measure, ChanceMeasure) and (ball := ball_of(measure)) is not None:
-            groups.setdefault((measure.failure, ball), []).append(measure)
-    return {place: tuple(group) for place, group in groups.items() if len(group) > 1}
+            groups.setdefault((measure.failure, ball, measure.among), []).append(measure)
+    return tuple(NoiseOrder(where[0], where[1], tuple(group)) for where, group in groups.items() if len(group) > 1)
 
 
 def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:

@@ -6,36 +6,30 @@ from dataclasses import dataclass
 import torch
 
 from holdfast import registry, statistics
-from holdfast.core import (
-    Ball,
-    Check,
-    Failure,
-    HoldfastError,
-    Noise,
-    Observation,
-    Score,
-    Subject,
-    Table,
-    Verdict,
-)
+from holdfast.core import Ball, Check, Failure, HoldfastError, Noise, Observation, Score, Subject, Table, Verdict
 from holdfast.failures.nearest import Nearest
 from holdfast.measures._chance import ChanceMeasure
 from holdfast.measures.adversarial_robustness import AdversarialRobustness
 from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
 from holdfast.threats.linf import Linf
+from holdfast.threats.mixture import Mixture
 
-KNOWS_MORE = {"independent": ("label", "input", "joint"), "label": ("joint",), "input": ("joint",)}
-"""For each structure of a learned noise those that know all it knows, and more."""
+KNOWS_MORE = {"independent": ("label", "input", "joint"), "label": ("joint",), "input": ("joint",), "joint": ()}
+"""For each structure of a noise those that know all it knows of an image, and more."""
+
+CHANCE = 0.05
+"""Of a false alarm, over all pairs that are compared."""
 
 
 @dataclass(frozen=True)
 class NoiseOrder(Check):
-    """AR <= NPPR <= PR on the same images, and no learned noise is beaten by one that knows less of the image.
+    """AR <= NPPR <= PR on the same images, and no noise is worse than a learned one that knows more of the image.
 
     The true values obey both; what is measured may not: an attack that stops short, or a noise that was not learned to
-    the end. A difference counts where the interval of its paired difference excludes 0. One draw that fails for an
-    image that the attack left standing proves that the attack missed it.
+    the end. A pair counts where the interval of its paired difference excludes 0, at a level that leaves 5 % for a
+    false alarm in any pair (Bonferroni). One draw that fails for an image that the attack left standing proves that the
+    attack missed it.
 
     Attributes:
         failure: what counts as a failure.
@@ -56,6 +50,8 @@ class NoiseOrder(Check):
                     f"noise_order: expected measures of the failure {self.failure} in {self.ball}, got {measure}; the "
                     "order holds for one failure in one ball"
                 )
+        if len({measure.among for measure in self.measures}) > 1:
+            raise HoldfastError("noise_order: expected measures among the same images, got right and all; choose one")
 
     def observations(self) -> tuple[Observation, ...]:
         """Those of the measures."""
@@ -63,39 +59,39 @@ class NoiseOrder(Check):
 
     def judge(self, subject: Subject) -> Verdict:
         """Compare every pair of measures of which one must not be above the other."""
-        tables = _together({measure: measure.observe(subject) for measure in self.measures})
-        scores = {measure: list(measure.score(table).values())[-1] for measure, table in tables.items()}
-        names = {measure: _name(measure) for measure in self.measures}
-        ranked = sorted(self.measures, key=lambda measure: scores[measure].value or 0.0)
-        found = " <= ".join(f"{100 * (scores[measure].value or 0.0):.4g} % {names[measure]}" for measure in ranked)
-        details = {names[measure]: score.value or 0.0 for measure, score in scores.items()}
-        broken = [
-            f"{names[lower]} above {names[upper]}"
-            for lower, upper in itertools.permutations(self.measures, 2)
-            if must_not_exceed(lower, upper) and exceeds(tables[lower], tables[upper], scores[lower], scores[upper])
+        ordered = sorted(self.measures, key=_rank)
+        names, tables = _names(ordered), _together([measure.observe(subject) for measure in ordered])
+        pairs = [
+            (lower, upper)
+            for lower, upper in itertools.permutations(range(len(ordered)), 2)
+            if must_not_exceed(ordered[lower], ordered[upper])
         ]
-        missed = _missed(tables)
-        details["missed by the attack"] = missed
+        scores = [_scored(table, 1 - CHANCE / max(1, len(pairs))) for table in tables]
+        values = [score.value for score in scores]
+        if any(value is None for value in values):
+            return Verdict("skip", "no image holds without a disturbance", "There is nothing to compare.")
+        found = ", ".join(f"{name} {100 * (value or 0.0):.4g} %" for name, value in zip(names, values, strict=True))
+        broken = [(a, b) for a, b in pairs if exceeds(tables[a], tables[b], scores[a], scores[b])]
+        turned = [(a, b) for a, b in pairs if (a, b) not in broken and (values[a] or 0.0) > (values[b] or 0.0)]
+        missed = _missed(ordered, tables)
+        details = {name: value or 0.0 for name, value in zip(names, values, strict=True)} | {"missed": float(missed)}
+        for which, words in ((broken, "above"), (turned, "not below, though not beyond its interval,")):
+            found += "".join(f"; {names[a]} {words} {names[b]}" for a, b in which)
         if missed:
             found += f"; {missed} images fail for a draw though the attack left them standing"
         if broken:
             return Verdict(
                 "warn",
-                f"{found}; {', '.join(broken)}",
-                "The order of the true values is broken (paired intervals of 95 % each): the attack is too weak, or a "
-                "noise is not learned to the end; raise its epochs, samples or images.",
+                found,
+                "The order of the true values is broken beyond chance: the attack is too weak, or a noise is not "
+                "learned to the end; use a stronger attack, or raise the learner's epochs and images.",
                 details,
             )
         if missed:
             meaning = "Adversarial robustness is lower than the attack says: use a stronger attack."
             return Verdict("warn", found, meaning, details)
-        return Verdict("pass", found, "Attack, learned noise and given noise are in the order they must be.", details)
-
-
-def _together(tables: dict[ChanceMeasure, Table]) -> dict[ChanceMeasure, Table]:
-    """Return the tables of the images that all of them have: the first ones."""
-    count = min(len(table["held"]) for table in tables.values())
-    return {measure: {name: column[:count] for name, column in table.items()} for measure, table in tables.items()}
+        rest = " A noise that is not below one that knows less may not be learned to the end." if turned else ""
+        return Verdict("pass", found, f"No order of the true values is broken beyond its interval.{rest}", details)
 
 
 def ball_of(measure: ChanceMeasure) -> Ball | None:
@@ -106,6 +102,32 @@ def ball_of(measure: ChanceMeasure) -> Ball | None:
         case ProbabilisticRobustness(noise=Noise() as noise):
             return noise.ball
     return None
+
+
+def _known(measure: ChanceMeasure) -> str:
+    """Return what the noise of a measure knows of an image, as the structure of a learned one."""
+    match measure:
+        case WorstNoiseRobustness():
+            return measure.learner.structure
+        case ProbabilisticRobustness(noise=Mixture() as mixture):
+            return mixture.noise.generator.design.structure
+    return "independent"
+
+
+def _rank(measure: ChanceMeasure) -> tuple[int, int]:
+    """Order by what theory says: attacks, learned noises (those that know more first), given noises."""
+    match measure:
+        case AdversarialRobustness():
+            return 0, 0
+        case WorstNoiseRobustness():
+            return 1, len(KNOWS_MORE[_known(measure)])
+    return 2, 0
+
+
+def _names(measures: list[ChanceMeasure]) -> list[str]:
+    """Return what measures are called here; of several alike the later ones have a number."""
+    names = [_name(measure) for measure in measures]
+    return [f"{name} #{names[:k].count(name) + 1}" if name in names[:k] else name for k, name in enumerate(names)]
 
 
 def _name(measure: ChanceMeasure) -> str:
@@ -123,15 +145,27 @@ def _part(part: object) -> str:
     return registry.part_name(part).replace("_", " ")
 
 
+def _together(tables: list[Table]) -> list[Table]:
+    """Return the tables of the images that all of them have: the first ones."""
+    count = min(len(table["held"]) for table in tables)
+    return [{name: column[:count] for name, column in table.items()} for table in tables]
+
+
+def _scored(table: Table, confidence: float) -> Score:
+    if "drawn" not in table:
+        return statistics.share(table["held"], confidence=confidence)
+    return statistics.share_of_draws(table["held"], int(table["drawn"].max()), confidence=confidence)
+
+
 def must_not_exceed(lower: ChanceMeasure, upper: ChanceMeasure) -> bool:
     """Return whether the true value of the first measure cannot be above that of the second."""
     match lower, upper:
         case (AdversarialRobustness(), WorstNoiseRobustness() | ProbabilisticRobustness()):
             return True
         case (WorstNoiseRobustness(), ProbabilisticRobustness()):
-            return True
+            return _known(lower) in (_known(upper), *KNOWS_MORE[_known(upper)])
         case (WorstNoiseRobustness(), WorstNoiseRobustness()):
-            return lower.learner.structure in KNOWS_MORE.get(upper.learner.structure, ())
+            return _known(lower) in KNOWS_MORE[_known(upper)]
     return False
 
 
@@ -142,11 +176,11 @@ def exceeds(first: Table, second: Table, score: Score, other: Score) -> bool:
     return low is not None and low > 0
 
 
-def _missed(tables: dict[ChanceMeasure, Table]) -> int:
+def _missed(measures: list[ChanceMeasure], tables: list[Table]) -> int:
     """Return how many images an attack left standing, none the less failed for a draw."""
-    attacked = [table["held"] for measure, table in tables.items() if isinstance(measure, AdversarialRobustness)]
-    drawn = [table["failed"] for measure, table in tables.items() if not isinstance(measure, AdversarialRobustness)]
-    if not attacked or not drawn:
+    attacked = [isinstance(measure, AdversarialRobustness) for measure in measures]
+    if all(attacked) or not any(attacked):
         return 0
-    standing = torch.stack([held == 1 for held in attacked]).all(0)
-    return int((standing & torch.stack([failed > 0 for failed in drawn]).any(0)).sum())
+    standing = torch.stack([t["held"] == 1 for t, a in zip(tables, attacked, strict=True) if a]).all(0)
+    failed = torch.stack([t["failed"] > 0 for t, a in zip(tables, attacked, strict=True) if not a]).any(0)
+    return int((standing & failed).sum())

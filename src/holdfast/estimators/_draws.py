@@ -34,6 +34,11 @@ class Draws(ABC):
                 "measure failure_probability estimates what is too rare for that"
             )
 
+    @property
+    def common(self) -> int:
+        """How many draws every image gets, whatever they show: their mean over images has no bias from stopping."""
+        return min(FIRST, self.most)
+
     @abstractmethod
     def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Return for which images the answer is known: after `draws` draws, of which so many failed."""

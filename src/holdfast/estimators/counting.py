@@ -22,6 +22,11 @@ class Counting(Draws):
 
     most: int = 100
 
+    @property
+    def common(self) -> int:
+        """All of them."""
+        return self.most
+
     def interval(
         self, failed: Int[Tensor, "images"], drawn: Int[Tensor, "images"]
     ) -> tuple[Float[Tensor, "images"], Float[Tensor, "images"]]:

@@ -30,12 +30,12 @@ class Draw:
 
 
 def draw(images: int, samples: int, noise: LearnedNoise, like: Tensor, generator: torch.Generator) -> Draw:
-    """Return fresh random numbers, on the device and in the precision of a tensor."""
-    design = noise.generator.design
-    kind = {"generator": generator, "device": like.device, "dtype": like.dtype}
-    uniform = torch.rand(images, samples, design.components, **kind).clamp_min(torch.finfo(like.dtype).tiny)
-    gumbel = -(-uniform.log()).clamp_min(torch.finfo(like.dtype).tiny).log()
-    return Draw(gumbel, torch.randn(images, samples, design.latent, **kind))
+    """Return fresh random numbers, drawn on the CPU so that they are the same for every device, as a tensor is."""
+    design, tiny = noise.generator.design, torch.finfo(like.dtype).tiny
+    uniform = torch.rand(images, samples, design.components, generator=generator, dtype=like.dtype).clamp_min(tiny)
+    gumbel = -(-uniform.log()).clamp_min(tiny).log()
+    zeta = torch.randn(images, samples, design.latent, generator=generator, dtype=like.dtype)
+    return Draw(gumbel.to(like.device), zeta.to(like.device))
 
 
 def relaxed(given: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:

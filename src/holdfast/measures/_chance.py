@@ -44,8 +44,8 @@ class ChanceMeasure(Measure):
 
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure reads labels."""
-        return self.failure.needs_labels
+        """Whether what it observes reads labels."""
+        return any(observation.needs_labels for observation in self.observations())
 
     @property
     def column(self) -> str:
@@ -81,11 +81,13 @@ def outcomes(
 class DrawnMeasure(ChanceMeasure):
     """A measure that counts how many draws of a noise fail.
 
-    Table, one row per image: `held`, 1 - k/n; `low` and `high`, the ends of its own interval; `failed`, k; `drawn`, n;
-    `wrong`, 1 where the image fails without a disturbance (`held` is then undefined, unless all are counted).
+    Table, one row per image: `held`, the share of draws that hold; `low` and `high`, the ends of its own interval;
+    `failed` of `drawn`; `wrong`, 1 where the image fails without a disturbance (`held` is then undefined, unless all
+    are counted).
 
     Attributes:
-        estimator: how many draws: `counting`, a fixed number, or `precise`, as many as a precision takes.
+        estimator: how many draws: `counting`, a fixed number, or `precise`, as many as a precision takes. Its stopping
+            depends on what was drawn, which would bias a mean over images: `held` is then the share of the first 32.
     """
 
     estimator: Counting | Precise = Counting()
@@ -107,15 +109,16 @@ class DrawnMeasure(ChanceMeasure):
         outcome, wrong = outcomes(subject, self.drawn, self.failure)
         failed, drawn = self.estimator.answered(outcome)
         low, high = self.estimator.interval(failed, drawn)
-        held = self.kept(1 - failed.double() / drawn, wrong)
+        common = self.estimator.common
+        held = self.kept(1 - outcome[:, :common].double().sum(1) / common, wrong)
         return {"held": held, "low": 1 - high, "high": 1 - low, "failed": failed, "drawn": drawn, "wrong": wrong}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return how many images never failed, and how many draws held."""
         held, draws = table["held"], table["drawn"]
-        never = torch.where(held.isnan(), torch.nan, (held == 1).double())
+        never = torch.where(held.isnan(), torch.nan, (table["failed"] == 0).double())
         words = f"{float(draws.double().mean()):,.0f} draws an image"
-        share = statistics.share_of_draws(held, int(draws.max()), self.given)
+        share = statistics.share_of_draws(held, self.estimator.common, self.given)
         return {
             "images without a failure": self.told(table, statistics.share(never), words),
             "draws that hold": self.told(table, share, words, *self.remarks()),

@@ -35,11 +35,6 @@ class WorstNoiseRobustness(DrawnMeasure):
     reference = f"{NPPR}, Def. 3 and section 4"
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure or the learner reads labels."""
-        return self.failure.needs_labels or self.learner.needs_labels
-
-    @property
     def learned(self) -> WorstNoise:
         """The noise."""
         return WorstNoise(self.learner, self.ball, self.failure)

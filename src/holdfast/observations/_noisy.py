@@ -22,6 +22,11 @@ def noise_of(shard: Shard, noise: Threat | WorstNoise) -> Threat:
     return noise.learned(shard) if isinstance(noise, WorstNoise) else noise
 
 
+def reads_labels(noise: Threat | WorstNoise) -> bool:
+    """Return whether draws depend on the images' classes."""
+    return isinstance(noise, (Noise, WorstNoise)) and noise.needs_labels
+
+
 def title_of(noise: Threat | WorstNoise) -> str:
     """Return what draws come from, in a few words."""
     if isinstance(noise, WorstNoise):

@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard, Threat
 from holdfast.estimators.splitting import Splitting
 from holdfast.failures.nearest import Nearest
-from holdfast.observations._noisy import noise_of, pushed, title_of, values, wrong
+from holdfast.observations._noisy import noise_of, pushed, reads_labels, title_of, values, wrong
 from holdfast.observations._some import Some
 from holdfast.observations.smoothed import block_size
 from holdfast.observations.worst_noise import WorstNoise
@@ -49,8 +49,7 @@ class RareFailures(Some):
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether the failure, or the noise, reads labels."""
-        noise = isinstance(self.noise, WorstNoise) and self.noise.needs_labels
-        return noise or self.failure.needs_labels
+        return reads_labels(self.noise) or self.failure.needs_labels
 
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them; none from which the noise was learned."""

@@ -10,7 +10,7 @@ from holdfast.core import Failure, Observation, Passes, Shard, Threat
 from holdfast.estimators._draws import Draws, looks
 from holdfast.estimators.counting import Counting
 from holdfast.failures.nearest import Nearest
-from holdfast.observations._noisy import drawn, noise_of, spans, title_of, values, wrong
+from holdfast.observations._noisy import drawn, noise_of, reads_labels, spans, title_of, values, wrong
 from holdfast.observations._some import Some
 from holdfast.observations.worst_noise import WorstNoise
 from holdfast.threats.uniform import Uniform
@@ -41,8 +41,7 @@ class Sampled(Some):
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether a failure, or the noise, reads labels."""
-        noise = isinstance(self.noise, WorstNoise) and self.noise.needs_labels
-        return noise or any(failure.needs_labels for failure, _ in self.asks)
+        return reads_labels(self.noise) or any(failure.needs_labels for failure, _ in self.asks)
 
     def key(self) -> Observation:
         """Questions and images do not change an image's draws."""

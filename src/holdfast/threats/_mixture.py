@@ -14,7 +14,7 @@ from holdfast.core import Ball, Draws, HoldfastError, Images, Noise, Reps
 from holdfast.errors import first_line
 from holdfast.threats._generator import Design, Gaussians, Generator
 
-FORMAT = "holdfast mixture 1"
+FORMAT = "holdfast mixture 2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +30,11 @@ class LearnedNoise(Noise):
     generator: Generator
     ball: Ball  # pyright: ignore[reportIncompatibleVariableOverride]  # frozen, so never set to None
     given: Gaussians | None = None
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether its weights depend on classes."""
+        return "groups" in self.generator.asks and self.generator.design.grouping == "labels"
 
     def numbers(self, x: Images) -> int:
         """Return 1 + the length of the latent vector.

@@ -57,6 +57,11 @@ class Mixture(Noise):
         """Where every draw lies; None without a path, where there is nothing to draw."""
         return self.noise.ball if self.path else None
 
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether its weights depend on classes."""
+        return bool(self.path) and self.noise.needs_labels
+
     def numbers(self, x: Images) -> int:
         """Return 1 + the length of the latent vector."""
         return self.noise.numbers(x)
