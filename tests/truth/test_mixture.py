@@ -285,6 +285,24 @@ def test_clusters_do_not_depend_on_other_images() -> None:
     assert [int(noise.generator.group(row[None], None)) for row in reps] == expected.tolist()
 
 
+def test_features_are_standardised_and_constant_ones_left_alone(tmp_path: Path) -> None:
+    noise = made(structure="input")
+    reps = 1e-4 * torch.randn(40, DIM, generator=torch.Generator().manual_seed(0)) + 0.01
+    reps[:, 2], reps[:, 5] = 1e5, 0.1 * (1 + 1e-7 * (torch.arange(40) % 2))
+    noise.generator.standardise(reps)
+    assert noise.generator.spread[[2, 5]].tolist() == [1, 1]
+    seen = noise.generator._standard(reps)
+    varied = [0, 1, 3, 4, 6]
+    torch.testing.assert_close(seen[:, varied].std(0, correction=0), torch.ones(5))
+    torch.testing.assert_close(seen.mean(0), torch.zeros(DIM), rtol=0, atol=1e-3)
+    read = save(noise, tmp_path / "mixture.safetensors").noise.generator
+    assert torch.equal(read.spread, noise.generator.spread)
+    assert torch.equal(read.middle, noise.generator.middle)
+    old = {name: value for name, value in pack(noise).items() if name != "network.spread"}
+    with pytest.raises(HoldfastError, match="not a learned mixture"):
+        unpack(old)
+
+
 def test_what_is_missing_or_strange_is_named(x: Tensor, reps: Tensor) -> None:
     by_label, by_input = made(structure="label", grouping="labels"), made(structure="input")
     z = numbers(by_label, x)
@@ -323,7 +341,7 @@ def test_files_that_are_no_mixtures(x: Tensor, tmp_path: Path) -> None:
             unpack({**tensors, "description": pack(made())["description"]})
     with pytest.raises(HoldfastError, match="expected a tensor 'description'"):
         unpack(state)
-    for text in (b"{}", b"no json", b"[]", b'{"format": "holdfast mixture 1"}'):
+    for text in (b"{}", b"no json", b"[]", b'{"format": "holdfast mixture 2"}'):
         with pytest.raises(HoldfastError, match="not a learned mixture"):
             unpack({"description": torch.tensor(list(text), dtype=torch.uint8)})
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from holdfast.core import Ball, Encoder, HoldfastError, Passes, Rng
 from holdfast.learners import _step
 from holdfast.learners.worst_mixture import WorstMixture
-from holdfast.threats._generator import SOURCES, Design, Generator
+from holdfast.threats._generator import SOURCES, Design, Gaussians, Generator
 from holdfast.threats._mixture import LearnedNoise, entropy_ratio
 from holdfast.threats.l2 import L2
 from holdfast.threats.linf import Linf
@@ -134,6 +134,27 @@ def test_dynamics_and_passes() -> None:
     assert abs(float(entropy_ratio(weights).mean()) - float(learned.entropy[-1])) < 0.1  # BatchNorm has settled
 
 
+@pytest.mark.parametrize("structure", ["input", "joint"])
+def test_scale_and_offset_of_representations_do_not_matter(structure: str) -> None:
+    problem = half_spaces(60)
+    x, plain = problem.x.double(), problem.x.double().flatten(1)
+    scaled = 1e-4 * plain + 1e3
+    learner = replace(LEARNER, structure=structure, epochs=5, batch=20, groups="clusters", clusters=3)
+
+    def mixture(reps: Tensor) -> Gaussians:
+        def event(values: Tensor, rows: Tensor) -> Tensor:  # of pixels; the encoder's own scale is not asked for
+            return problem.value(values if values.requires_grad else x.flatten(1)[:, None], rows)
+
+        learned = learner.learn(encoder(), x, reps, event, None, Linf(0.1), Rng(0))
+        return learned.noise.at(reps, None).mixtures(60)
+
+    one, other = mixture(plain), mixture(scaled)
+    assert float(one.means.std(0).max()) > 0.01  # it depends on the image
+    torch.testing.assert_close(other.weights, one.weights, rtol=0, atol=1e-4)
+    torch.testing.assert_close(other.means, one.means, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(other.roots, one.roots, rtol=1e-3, atol=1e-3)
+
+
 def test_images_that_fail_already_take_no_part() -> None:
     problem = half_spaces()
     wrong = Problem(problem.x, problem.labels, lambda p, rows: problem.value(p, rows) + 10 * (rows[:, None] < 50))
@@ -234,6 +255,6 @@ def test_what_cannot_be_learned_from_is_named() -> None:
 def test_impossible_fields_are_refused(field: str, value: object) -> None:
     with pytest.raises(HoldfastError, match=field):
         WorstMixture(**{field: value})
-    assert WorstMixture(images=None, components=1).passes == Passes(1600, 1600)
+    assert WorstMixture(images=None, components=1).passes == Passes(80, 80)
     assert WorstMixture(structure="label", groups="labels").needs_labels
     assert not WorstMixture(structure="label").needs_labels

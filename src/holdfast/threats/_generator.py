@@ -168,8 +168,8 @@ class Gaussians(NamedTuple):
 class Generator(nn.Module):
     """The mixture and the up-sampler of a learned noise.
 
-    reps -> Linear, BatchNorm, ReLU -> heads; group -> embedding, normalised, -> head; what depends on neither is a
-    free parameter. Which of them gives what is `SOURCES`.
+    reps -> standardised, Linear, BatchNorm, ReLU -> heads; group -> embedding, normalised, -> head; what depends on
+    neither is a free parameter. Which of them gives what is `SOURCES`.
 
     Args:
         design: sizes and structure.
@@ -177,6 +177,8 @@ class Generator(nn.Module):
     """
 
     known: Tensor | None
+    middle: Tensor
+    spread: Tensor
 
     def __init__(self, design: Design, known: Tensor | None = None):
         super().__init__()
@@ -188,6 +190,8 @@ class Generator(nn.Module):
         weights, rest = SOURCES[design.structure]
         if rest == "reps":
             hidden = design.hidden
+            self.register_buffer("middle", torch.zeros(design.dim))
+            self.register_buffer("spread", torch.ones(design.dim))
             self.trunk = nn.Sequential(nn.Linear(design.dim, hidden), nn.BatchNorm1d(hidden), nn.ReLU())
         if weights == "groups":
             self.embedding = nn.Embedding(design.groups, design.embedding)
@@ -226,7 +230,8 @@ class Generator(nn.Module):
         """
         given: dict[str, Tensor | None] = {"free": None}
         if "reps" in self.asks:
-            given["reps"] = self.trunk(reps)
+            assert reps is not None
+            given["reps"] = self.trunk(self._standard(reps))
         if "groups" in self.asks:
             given["groups"] = F.normalize(self.embedding(groups), dim=-1)
         weights, rest = (given[source] for source in SOURCES[self.design.structure])
@@ -268,6 +273,22 @@ class Generator(nn.Module):
             )
         return same.int().argmax(1)
 
+    def standardise(self, reps: Reps) -> None:
+        """Let the network see (reps - mean) / std of each feature, with mean and std of these representations [N, D].
+
+        So the scale and the offset of an encoder do not matter; BatchNorm's ε would swamp small representations.
+        Features that are constant but for rounding are not divided.
+        """
+        if "reps" not in self.asks:
+            return
+        middle, spread = reps.double().mean(0), reps.double().std(0, correction=0)
+        rounding = 8 * torch.finfo(reps.dtype).eps * reps.double().abs().amax(0)
+        self.middle.copy_(middle)
+        self.spread.copy_(torch.where(spread > rounding, spread, 1.0))
+
+    def _standard(self, reps: Reps) -> Reps:
+        return (reps - self.middle) / self.spread
+
     def settle(self, reps: Reps) -> None:
         """Give BatchNorm the statistics of these representations, and leave training mode."""
         if "reps" in self.asks:
@@ -276,7 +297,7 @@ class Generator(nn.Module):
             norm.reset_running_stats()
             norm.momentum = None  # the average of one batch, which is all of them
             with torch.no_grad():
-                self.trunk.train()(reps)
+                self.trunk.train()(self._standard(reps))
         self.eval().requires_grad_(False)
 
 
