@@ -12,7 +12,7 @@ from holdfast import registry, statistics
 from holdfast.attacks.bim import Bim
 from holdfast.attacks.pgd import Pgd
 from holdfast.audit.plan import Plan
-from holdfast.audit.profiles import PROFILES, profile, validity_panel
+from holdfast.audit.profiles import PROFILES, STRUCTURES, profile, validity_panel
 from holdfast.audit.run import run_audit
 from holdfast.checks.noise_order import NoiseOrder, must_not_exceed
 from holdfast.core import Check, Encoder, HoldfastError, Measure
@@ -31,6 +31,7 @@ from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
 from holdfast.probes.logits import Logits
 from holdfast.threats.linf import Linf
+from holdfast.threats.mixture import Mixture
 from holdfast.threats.uniform import Uniform
 
 IMAGES, ATTACKED = 80, 40
@@ -134,6 +135,30 @@ def test_the_order_holds_and_is_reported(run) -> None:
     assert verdict["status"] == "pass"
     assert "attack (pgd)" in verdict["finding"]
     assert "worst noise (label)" in verdict["finding"]
+
+
+def test_a_noise_that_depends_on_labels_asks_for_them(run, tmp_path) -> None:
+    folder, record = run
+    (noise,) = record["encoders"][0]["noises"]
+    mixture = Mixture(str(folder / noise["file"]))
+    assert mixture.ball == BALL
+    again = ProbabilisticRobustness(CLASSES, noise=mixture)
+    here = audit(tmp_path / "a", again)
+    first = record["encoders"][0]["measures"]["worst_noise_robustness"]["scores"]["draws that hold"]["value"]
+    assert here["encoders"][0]["measures"]["probabilistic_robustness"]["scores"]["draws that hold"]["value"] == first
+    label_free = replace(again, failure=Nearest())
+    assert label_free.needs_labels
+    assert label_free.drawn.needs_labels
+    assert not ProbabilisticRobustness(noise=Uniform()).needs_labels
+    with pytest.raises(HoldfastError, match="expected images with labels"):
+        audit(tmp_path / "b", label_free, labelled=False)
+
+
+def test_what_a_given_mixture_knows_decides_what_it_is_compared_with(run) -> None:
+    folder, record = run
+    given = ProbabilisticRobustness(CLASSES, noise=Mixture(str(folder / record["encoders"][0]["noises"][0]["file"])))
+    structures = {s: replace(MEASURES[1], learner=replace(LEARNER, structure=s)) for s in STRUCTURES}
+    assert {s for s, measure in structures.items() if must_not_exceed(measure, given)} == {"label", "joint"}
 
 
 def test_images_that_are_wrong_without_noise_are_left_out_or_counted(tmp_path) -> None:
