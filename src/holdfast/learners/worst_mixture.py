@@ -60,9 +60,9 @@ class WorstMixture(Learner):
         images: training images at most, the first that do not fail without noise; None for all.
 
     Source: "Non-parametric probabilistic robustness" (NPPR), section 4 and appendix 9. There the loss is softplus, the
-    side 4, and 50 epochs of 50,000 images come in batches of 256 with 32 draws each at a rate of 5e-4 (independent noise
-    with a fixed up-sampler: a larger rate, 20 epochs of warm-up and a cosine). Of a thousand images many small steps
-    learn more than many draws, and a side of 16 finds far worse noise. Temperatures: see `_schedule.py`.
+    side 4, and 50 epochs of 50,000 images come in batches of 256 with 32 draws each at a rate of 5e-4 (independent
+    noise with a fixed up-sampler: a larger rate, 20 epochs of warm-up and a cosine). Of a thousand images many small
+    steps learn more than many draws, and a side of 16 finds far worse noise. Temperatures: see `_schedule.py`.
     """
 
     structure: str = "input"
@@ -127,8 +127,6 @@ class WorstMixture(Learner):
         clean = clean.detach().to(x)
         rows = self._unharmed(clean, event)
         numbers = rng.child("worst_mixture").generator()
-        if x.device.type != "cpu":  # drawing on the CPU would take longer than the encoder does
-            numbers = torch.Generator(x.device).manual_seed(numbers.initial_seed())
         generator = self._build(x, clean[rows], None if labels is None else labels.to(x.device), rng)
         noise, history = LearnedNoise(generator, ball), []
         with torch.enable_grad():
@@ -154,14 +152,15 @@ class WorstMixture(Learner):
             fails = event(clean[:, None], torch.arange(len(clean), device=clean.device))[:, 0] > 0
         rows = (~fails).nonzero()[:, 0][: self.images]
         if len(rows) < 2:
+            why = ", or look at the encoder: it fails without any noise" if fails.any() else ""
             raise HoldfastError(
                 f"expected at least 2 training images that do not fail without noise, got {len(rows)} of {len(clean)}; "
-                "use more images, or look at the encoder: it fails without any noise"
+                f"use more images{why}"
             )
         return rows
 
     def _build(
-        self, x: Images, clean: Float[Tensor, "rows dim"], labels: Int[Tensor, "rows"] | None, rng: Rng
+        self, x: Images, clean: Float[Tensor, "rows dim"], labels: Int[Tensor, "images"] | None, rng: Rng
     ) -> Generator:
         """Return the network with its first weights, on the images' device."""
         seed, known = rng.child("worst_mixture", "weights").generator().initial_seed(), None
@@ -200,7 +199,7 @@ class WorstMixture(Learner):
         numbers: torch.Generator,
     ) -> tuple[float, float]:
         """Pass over the images once; return (share of draws that held, mean entropy ratio)."""
-        order = rows[torch.randperm(len(rows), generator=numbers, device=numbers.device)]
+        order = rows[torch.randperm(len(rows), generator=numbers).to(rows.device)]
         parts = order.tensor_split(max(1, len(rows) // self.batch))  # near-equal ones, so that no image is left alone
         held = entropy = 0.0
         for step, part in enumerate(parts):

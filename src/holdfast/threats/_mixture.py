@@ -31,6 +31,11 @@ class LearnedNoise(Noise):
     ball: Ball  # pyright: ignore[reportIncompatibleVariableOverride]  # frozen, so never set to None
     given: Gaussians | None = None
 
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether its weights depend on classes."""
+        return "groups" in self.generator.asks and self.generator.design.grouping == "labels"
+
     def numbers(self, x: Images) -> int:
         """Return 1 + the length of the latent vector.
 
