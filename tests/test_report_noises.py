@@ -194,6 +194,47 @@ def test_what_is_not_defined_is_left_out(folder, record, noises):
     assert "Entropy ratio:" not in rewritten(folder, record)
 
 
+def test_a_noise_without_pictures_says_why(folder, record, noises):
+    kept = {key: noises[0][key] for key in ("title", "structure", "failure", "ball", "measures", "file", "training")}
+    record["encoders"][0]["noises"][0] = {**kept, "problem": "labels <3> were not there"}
+    record["encoders"][0]["noises"][1] = {**kept, "file": None, "problem": "no mixture"}
+    html = rewritten(folder, record)
+    assert "No pictures: labels &lt;3&gt; were not there" in html
+    assert "No pictures: no mixture" in html
+    assert html.count("<code>") == 2
+    assert html.count("differences are amplified") == 1
+    assert legends(html, "Draws that hold") == ["independent, independent, input"]
+
+
+def test_null_values_leave_out_their_chart(folder, record, noises):
+    noises[0]["weights"]["mean"] = [None, 0.1]
+    noises[1]["weights"]["groups"][1] = [None, None]
+    noises[2].update(origin=[None, None], explained=[None, None], amplified=None)
+    _write(folder, noises[2]["covariance"]["table"], {f"latent_{k:02d}": np.full(6, np.nan) for k in range(6)})
+    html = rewritten(folder, record)
+    assert html.count("Not all mixture weights are finite numbers") == 2
+    assert html.count("Not all means and weights are finite") == 1
+    assert html.count("Not all covariances are finite") == 1
+    assert html.count("var(--bad)") == 2
+    assert "amplified an unknown number of times" in html
+
+
+def test_weights_are_those_of_the_most_frequent_groups(folder, record, monkeypatch):
+    entry = make_noises(folder, record, groups=15)[1]
+    table = pq.read_table(folder / entry["table"]).to_pydict()
+    rows = len(table.pop("id"))
+    columns = {name: np.array(values) for name, values in table.items()}
+    columns["group"] = np.arange(rows) % 12 + 3  # none of the first three
+    _write(folder, entry["table"], columns)
+    entry["weights"]["groups"] = [[g / 15, 1 - g / 15] for g in range(15)]
+    drawn = {}
+    monkeypatch.setattr(noise_plots, "bars", lambda key, names, rows: drawn.update({key: (names, rows)}) or "<svg/>")
+    rewritten(folder, record)
+    ((names, values),) = (drawn[key] for key in drawn if key.startswith("noise0-1"))
+    assert names == ["all", *(f"cluster {g}" for g in range(3, 15))]
+    np.testing.assert_allclose(values[1:, 0], np.arange(3, 15) / 15)
+
+
 def test_runs_without_noises_have_no_section(folder, record):
     before = write_report(folder).read_text(encoding="utf-8")
     assert "Worst noise" not in before

@@ -16,7 +16,7 @@ from holdfast.audit import one_encoder
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
 from holdfast.audit.store import StoreError
-from holdfast.core import Rng
+from holdfast.core import HoldfastError, Rng
 from holdfast.data import open_images
 from holdfast.encoders import open_encoder
 from holdfast.failures.misclassified import Misclassified
@@ -171,6 +171,37 @@ def test_pictures_that_fail_do_not_end_the_audit(tmp_path, monkeypatch):
     assert ["no picture today" in failure for failure in record["failures"]] == [True]
     assert record["encoders"][0]["noises"] == []
     assert all(measure["error"] is None for measure in record["encoders"][0]["measures"].values())
+
+
+def test_a_noise_that_cannot_be_drawn_does_not_hide_the_others(tmp_path, monkeypatch):
+    look = module.look
+
+    def fail(disturbed):
+        if disturbed.noise.generator.design.structure == "joint":
+            raise HoldfastError("labels [3] were not there when the mixture was learned")
+        return look(disturbed)
+
+    monkeypatch.setattr(module, "look", fail)
+    record = audit(tmp_path, MEASURES[:2])
+    joint, independent = record["encoders"][0]["noises"]
+    assert record["failures"] == []
+    assert joint["problem"] == "labels [3] were not there when the mixture was learned"
+    assert Mixture(str(tmp_path / joint["file"])).noise.generator.design.structure == "joint"
+    assert len(joint["training"]["chance"]) == 2
+    assert joint["title"]
+    assert "problem" not in independent
+    assert len(independent["pictures"]) == 6
+    assert "No pictures: labels [3] were not there" in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_a_gallery_that_fails_does_not_hide_the_noises(tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no gallery today")
+
+    monkeypatch.setattr(one_encoder, "write_gallery", fail)
+    record = audit(tmp_path)
+    assert ["no gallery today" in failure for failure in record["failures"]] == [True]
+    assert len(record["encoders"][0]["noises"][0]["pictures"]) == 6
 
 
 def test_a_full_disk_ends_the_audit(tmp_path, monkeypatch):

@@ -11,14 +11,14 @@ from holdfast import registry
 from holdfast.audit._noise_draws import DRAWS, Disturbed, NoiseDraws, block, look, shrunk
 from holdfast.audit._projection import Plane, axes, neighbourhoods, plane
 from holdfast.audit.pictures import write_png
-from holdfast.audit.store import Store
+from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
-from holdfast.core import Observation, Reps, Rng
+from holdfast.core import HoldfastError, Observation, Reps, Rng
 from holdfast.learners._groups import centres
 from holdfast.observations.clean import Clean
 from holdfast.observations.worst_noise import WorstNoise
 from holdfast.threats._generator import Generator, nearest
-from holdfast.threats._mixture import unpack
+from holdfast.threats._mixture import LearnedNoise, unpack
 from holdfast.threats.mixture import save
 
 IMAGES = 100
@@ -35,6 +35,8 @@ def write_noises(
     store: Store, subject: AuditSubject, slug: str, readers: Mapping[Observation, tuple[str, ...]]
 ) -> list[dict[str, Any]]:
     """Write every noise that was learned for an encoder, with what the report draws; return the record's entries.
+
+    A noise that cannot be drawn for these images keeps its file; its entry says why there are no pictures.
 
     Args:
         store: where files go, below noises/.
@@ -56,8 +58,30 @@ def _entry(
     store: Store, subject: AuditSubject, name: str, observation: WorstNoise, readers: tuple[str, ...]
 ) -> dict[str, Any]:
     seen = subject.read(observation)
-    noise = unpack(seen)
-    store.write(f"{name}.safetensors", lambda path: save(noise, path))
+    entry = {
+        "title": observation.title,
+        "structure": observation.learner.structure,
+        "failure": observation.failure.title,
+        "ball": registry.spec(observation.ball),
+        "measures": list(readers),
+        "file": None,
+        "training": {key: _short(seen[key]) for key in ("chance", "entropy")},
+    }
+    try:
+        noise = unpack(seen)
+        store.write(f"{name}.safetensors", lambda path: save(noise, path))
+        entry["file"] = f"{name}.safetensors"
+        return entry | _shown(store, subject, name, observation, noise)
+    except StoreError:
+        raise
+    except HoldfastError as error:
+        return entry | {"problem": str(error)}
+
+
+def _shown(
+    store: Store, subject: AuditSubject, name: str, observation: WorstNoise, noise: LearnedNoise
+) -> dict[str, Any]:
+    """Write tables and pictures of draws; return what the entry says of them."""
     reps = subject.read(Clean())["reps"][: min(IMAGES, subject.attacked)]
     labels = subject.labels[: len(reps)] if observation.needs_labels and subject.labels is not None else None
     grouped, groups = _groups(subject, noise.generator, reps, labels, observation.learner.clusters)
@@ -76,13 +100,6 @@ def _entry(
         store.write_table(f"{name}/{key}.parquet", ids, columns)
     amplified, pictures = _pictures(store, subject, name, disturbed, codes)
     return {
-        "title": observation.title,
-        "structure": noise.generator.design.structure,
-        "failure": observation.failure.title,
-        "ball": registry.spec(observation.ball),
-        "measures": list(readers),
-        "file": f"{name}.safetensors",
-        "training": {key: _short(seen[key]) for key in ("chance", "entropy")},
         "images": len(reps),
         "grouped": grouped,
         "groups": [f"{grouped} {number}" for number in names.tolist()],

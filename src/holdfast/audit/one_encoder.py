@@ -72,11 +72,16 @@ class EncoderAudit:
             entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
             entry["gallery"] = write_gallery(self._store, subject, self._slug)
             entry["extremes"] = self._extremes(subject)
-            entry["noises"] = write_noises(self._store, subject, self._slug, dict(self._readers(subject)))
         except StoreError:
             raise
         except Exception as error:
             self._fail(f"{self._name}, pictures", error)
+        try:
+            entry["noises"] = write_noises(self._store, subject, self._slug, dict(self._readers(subject)))
+        except StoreError:
+            raise
+        except Exception as error:
+            self._fail(f"{self._name}, pictures of noise", error)
         self.resumed = sum(cost.stored for cost in subject.costs.values())
         return entry
 

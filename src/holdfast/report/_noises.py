@@ -41,14 +41,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Noise:
-    """All that is shown of one noise."""
+    """All that is shown of one noise; `problem` says why there are no pictures."""
 
     title: str
     serves: str
-    file: str
-    panels: list[Panel]
-    samples: list[Sample]
-    caption: str
+    file: str | None
+    panels: list[Panel] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    caption: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,27 @@ def _training(key: str, entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
 
 
 def _noise(key: str, entry: Mapping[str, Any], names: Mapping[str, str], folder: Path) -> Noise:
+    title = f"{entry['structure'].capitalize()}: {_setting(entry)}"
+    serves = ", ".join(names.get(name, name) for name in entry["measures"])
+    if entry.get("problem"):
+        return Noise(title, serves, entry["file"], problem=entry["problem"])
     return Noise(
-        title=f"{entry['structure'].capitalize()}: {_setting(entry)}",
-        serves=", ".join(names.get(name, name) for name in entry["measures"]),
+        title=title,
+        serves=serves,
         file=entry["file"],
         panels=[*_maps(entry, folder), _heat_map(key, entry, folder), *_mixture(key, entry, folder)],
         samples=[_sample(picture, entry, folder) for picture in entry["pictures"]],
-        caption=f"differences are amplified {entry['amplified']:g} times; grey is no change",
+        caption=f"differences are amplified {_times(entry)}; grey is no change",
     )
+
+
+def _times(entry: Mapping[str, Any]) -> str:
+    return f"{entry['amplified']:g} times" if finite(entry["amplified"]) else "an unknown number of times"
+
+
+def _without(title: str, what: str) -> Panel:
+    """Return a panel that says why there is no chart."""
+    return Panel(Chart(title, "", "", [f"Not all {what} are finite numbers, so there is no chart."]))
 
 
 def _read(title: str, entry: Mapping[str, Any], table: str, columns: Sequence[str], folder: Path) -> np.ndarray | Panel:
@@ -139,7 +153,8 @@ def _maps(entry: Mapping[str, Any], folder: Path) -> list[Panel]:
             panels.append(Panel(Chart(title, "", "", ["Too few of the perturbations differ from each other."])))
             continue
         legend, points = _coloured(entry["groups"], found[:, 0].astype(int), found[:, 1:])
-        svg = noise_plots.dots(points, x=axes[0], y=axes[1], origin=tuple(entry["origin"]) if origin else None)
+        cross = tuple(entry["origin"]) if origin and all(map(finite, entry["origin"])) else None
+        svg = noise_plots.dots(points, x=axes[0], y=axes[1], origin=cross)
         alt = (
             f"{title}: {plural(len(found), 'draw')} for {plural(entry['images'], 'image')}, by {entry['grouped']}."
             + (f" {axes[0]}; {axes[1]}." if origin else "")
@@ -171,6 +186,8 @@ def _heat_map(key: str, entry: Mapping[str, Any], folder: Path) -> Panel:
     found = _read(title, entry, entry["table"], ["group", "draw", *columns], folder)
     if isinstance(found, Panel):
         return found
+    if not np.isfinite(found).all():
+        return _without(title, "perturbations")
     groups, draw, pixels = found[:, 0].astype(int), found[:, 1], found[:, 2:]
     order = np.argsort(draw, kind="stable")  # the first draw of every image comes before the second one of any
     rows = [order[groups[order] == group][:ROWS] for group in _frequent(groups)]
@@ -184,17 +201,12 @@ def _heat_map(key: str, entry: Mapping[str, Any], folder: Path) -> Panel:
 
 def _mixture(key: str, entry: Mapping[str, Any], folder: Path) -> list[Panel]:
     """Return the mixture's weights, its means, and the covariance of its heaviest component."""
-    weights, covariance = entry["weights"], entry["covariance"]
-    mean = np.array(weights["mean"])
-    names = ["all", *entry["groups"]] if weights["groups"] else ["all images"]
-    legend: Legend = [(i, f"component {i + 1}") for i in range(len(mean))]
-    shares = ", ".join(number(share, "share") for share in weights["mean"])
-    rows = np.array([weights["mean"], *weights["groups"]])[: GROUPS + 1]
-    svg = noise_plots.bars(f"{key}-weights", names[: GROUPS + 1], rows)
-    chart = Chart("Mixture weights", svg, f"Mixture weights, mean over the images: {shares}.")
-    panels = [Panel(chart, legend)]
+    covariance, mean = entry["covariance"], np.array(entry["weights"]["mean"], dtype=float)  # null becomes NaN
+    panels = [_weights(key, entry, mean, folder)]
     title, size = "Means of the components", entry["means"]["size"]
     found = _read(title, entry, entry["means"]["table"], [f"axis_{i:02d}" for i in range(size)], folder)
+    if not isinstance(found, Panel) and not (np.isfinite(found).all() and np.isfinite(mean).all()):
+        found = _without(title, "means and weights")
     if not isinstance(found, Panel):
         svg = noise_plots.component_bars(f"{key}-means", found, mean)
         alt = f"{title} along {plural(size, 'principal component')} of the latent draws."
@@ -202,6 +214,8 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: Path) -> list[Panel]:
     panels.append(found)
     title, size = "Covariance of the heaviest component", covariance["size"]
     found = _read(title, entry, covariance["table"], [f"latent_{i:02d}" for i in range(size)], folder)
+    if not isinstance(found, Panel) and not np.isfinite(found).all():
+        found = _without(title, "covariances")
     if not isinstance(found, Panel):
         block = covariance["block"]
         largest = number(float(np.abs(found).max()))
@@ -212,11 +226,30 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: Path) -> list[Panel]:
     return [*panels, found]
 
 
+def _weights(key: str, entry: Mapping[str, Any], mean: np.ndarray, folder: Path) -> Panel:
+    """Return the mixture weights of all images and, where they differ, of the most frequent groups."""
+    title, each = "Mixture weights", entry["weights"]["groups"]
+    shown: list[int] = []
+    if each:
+        found = _read(title, entry, entry["table"], ["group"], folder)
+        if isinstance(found, Panel):
+            return found
+        shown = _frequent(found[:, 0].astype(int))
+    rows = np.array([mean, *(each[group] for group in shown)], dtype=float)
+    if not np.isfinite(rows).all():
+        return _without(title, "mixture weights")
+    names = ["all", *(entry["groups"][group] for group in shown)] if each else ["all images"]
+    legend: Legend = [(i, f"component {i + 1}") for i in range(len(mean))]
+    shares = ", ".join(number(share, "share") for share in mean.tolist())
+    svg = noise_plots.bars(f"{key}-weights", names, rows)
+    return Panel(Chart(title, svg, f"Mixture weights, mean over the images: {shares}."), legend)
+
+
 def _sample(picture: Mapping[str, Any], entry: Mapping[str, Any], folder: Path) -> Sample:
     name, group = picture["id"], entry["groups"][picture["group"]]
     shots = [_shot(folder, picture["clean"], "clean", f"{name}: clean image")]
     for i, draw in enumerate(picture["draws"], 1):
         shots.append(_shot(folder, draw["disturbed"], f"draw {i}", f"{name}: draw {i} of the noise"))
-        alt = f"{name}: what draw {i} changes, amplified {entry['amplified']:g} times"
+        alt = f"{name}: what draw {i} changes, amplified {_times(entry)}"
         shots.append(_shot(folder, draw["difference"], f"difference {i}", alt))
     return Sample(name, group, shots)
