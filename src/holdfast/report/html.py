@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from holdfast.errors import HoldfastError
-from holdfast.report import _format, _noises, _sections
+from holdfast.report import _chances, _format, _noises, _sections
 from holdfast.report._folder import read_record
 from holdfast.report._scorecard import cards
 from holdfast.report._verdict import threats, verdict
@@ -59,6 +59,7 @@ def render(record: Mapping[str, Any], folder: Path) -> str:
         verdict=verdict(record),
         threats=threats(record),
         cards=cards(record),
+        chance_charts=_chances.chance_charts(record),
         score_charts=_sections.score_charts(record),
         objective_charts=_sections.objective_charts(record),
         histograms=_sections.histograms(record, folder),

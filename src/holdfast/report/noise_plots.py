@@ -1,12 +1,15 @@
 """Charts of learned noises as inline SVG, with the colours, axes and sizes of `plots`."""
 
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from holdfast.report.plots import _GRID, _INK, _STYLE, COLOURS, MARKERS, _axes, _colour, _finish, _svg
 
@@ -49,6 +52,54 @@ def epochs(key: str, curves: Sequence[tuple[int, Sequence[float]]], *, label: st
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
         axes.set_xlabel("epoch")
         _finish(axes, label, unit)
+        return _svg(figure, key)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a forest plot.
+
+    Attributes:
+        name: what stands at its left.
+        family: rows of one family stand together; a line parts families.
+        points: (series, value, low, high) of each encoder, shares.
+    """
+
+    name: str
+    family: int
+    points: Sequence[tuple[int, float, float, float]]
+
+
+def forest(key: str, rows: Sequence[Row]) -> str:
+    """Return shares with intervals as SVG, a row for each measure from the top down, from 0 to 100 %.
+
+    Args:
+        key: unique name of the chart on its page.
+        rows: from the top; each of them has a point.
+    """
+    shown = sorted({point[0] for row in rows for point in row.points})
+    step = min(0.26, 0.76 / len(shown))
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": key}):
+        figure = Figure(figsize=(5.0, 0.7 + len(rows) * max(0.32, 0.13 * len(shown))), layout="constrained")
+        axes = figure.add_subplot()
+        for place, series in enumerate(shown):
+            found = [(at, *p[1:]) for at, row in enumerate(rows) for p in row.points if p[0] == series]
+            at, value, low, high = np.array(found).T
+            at = at + step * (place - (len(shown) - 1) / 2)
+            axes.hlines(at, low, high, color=_colour(series), linewidth=1.8)
+            axes.plot(
+                value, at, color=_colour(series), marker=MARKERS[series % len(MARKERS)], markersize=5.5,
+                linestyle="none", markeredgewidth=0,
+            )  # fmt: skip
+        for at, (above, below) in enumerate(pairwise(rows)):
+            if above.family != below.family:
+                axes.axhline(at + 0.5, color=_GRID, linewidth=1.2)
+        axes.grid(visible=False, axis="y")
+        axes.set_yticks(range(len(rows)), [textwrap.fill(row.name, 30) for row in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xlim(-0.02, 1.02)
+        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+        axes.set_xlabel("images or draws that hold")
         return _svg(figure, key)
 
 
