@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+
 class Upsampler(nn.Module):
     """u = bicubic(W z + b): [*, latent] -> [*, C, H, W]; or u = z, reshaped, where the latent is all pixels.
 
