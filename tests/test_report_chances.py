@@ -87,6 +87,7 @@ def test_only_the_same_failure_in_the_same_ball_on_the_same_images_is_compared(c
     parts = [attack(), given(), changed, {**changed, "noise": {**changed["noise"], "name": "laplace"}}]
     charts = chance_charts(record_of([entry(part, 0.5) for part in parts]))
     assert charts[1].title == title
+    assert "None" not in charts[0].title
     assert [names(chart.svg) for chart in charts] == [["attack (pgd)", "uniform"], ["uniform", "laplace"]]
 
 
@@ -100,6 +101,20 @@ def test_rows_that_would_read_the_same_tell_how_they_differ():
     parts = [attack(steps=50), attack(steps=100), attack("square")]
     (chart,) = chance_charts(record_of([entry(part, 0.5) for part in parts]))
     assert names(chart.svg) == ["attack (pgd), steps 50", "attack (pgd), steps 100", "attack (square)"]
+    parts[1]["attack"]["restarts"] = 3  # tells nothing that the steps do not
+    assert names(chance_charts(record_of([entry(part, 0.5) for part in parts]))[0].svg) == names(chart.svg)
+
+
+def height(name: str) -> float:
+    found = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', forest("it", [Row(name, 0, [(0, 0.5, 0.4, 0.6)])] * 2))
+    assert found is not None
+    return float(found[1])
+
+
+def test_long_names_make_higher_rows():
+    assert (
+        height("a long name " * 9) - height("a") >= 2 * 2 * 9
+    )  # points: two more lines, at least, in each of two rows
 
 
 def test_what_has_no_value_is_left_out_and_named():

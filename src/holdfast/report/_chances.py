@@ -118,13 +118,17 @@ def _words(part: Mapping[str, Any], *more: str) -> str:
 
 
 def _told_apart(names: Iterable[str], parameters: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return names; those that read the same get the parameters in which they differ."""
+    """Return names; those that read the same get the first parameters that set them apart."""
     names, flats = list(names), [_flat(each) for each in parameters]
     told = []
     for name, flat in zip(names, flats, strict=True):
         twins = [other for n, other in zip(names, flats, strict=True) if n == name]
-        keys = [key for key in flat if any(other.get(key) != flat[key] for other in twins)]
-        words = [f"{key.rpartition('.')[2].replace('_', ' ')} {flat[key]}" for key in keys]
+        words = []
+        for key in dict.fromkeys(key for twin in twins for key in twin):
+            alike = [twin for twin in twins if twin.get(key) == flat.get(key)]
+            if len(alike) < len(twins) and key in flat:
+                words.append(f"{key.rpartition('.')[2].replace('_', ' ')} {flat[key]}")
+            twins = alike
         told.append(f"{name}, {', '.join(words)}" if words else name)
     return told
 
@@ -136,6 +140,6 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         path = prefix.rstrip(".") if key == "name" and prefix else prefix + key
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{path}.")
-        elif key != "kind":
+        elif key != "kind" and value is not None:
             flat[path] = _format.part(value)
     return flat

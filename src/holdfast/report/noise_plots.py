@@ -79,8 +79,10 @@ def forest(key: str, rows: Sequence[Row]) -> str:
     """
     shown = sorted({point[0] for row in rows for point in row.points})
     step = min(0.26, 0.76 / len(shown))
+    names = [textwrap.fill(row.name, 34) for row in rows]
+    tall = max(0.32, 0.13 * len(shown), *(0.16 + 0.15 * (1 + name.count("\n")) for name in names))  # inches
     with mpl.rc_context({**_STYLE, "svg.hashsalt": key}):
-        figure = Figure(figsize=(5.0, 0.7 + len(rows) * max(0.32, 0.13 * len(shown))), layout="constrained")
+        figure = Figure(figsize=(5.0, 0.7 + len(rows) * tall), layout="constrained")
         axes = figure.add_subplot()
         for place, series in enumerate(shown):
             found = [(at, *p[1:]) for at, row in enumerate(rows) for p in row.points if p[0] == series]
@@ -95,7 +97,7 @@ def forest(key: str, rows: Sequence[Row]) -> str:
             if above.family != below.family:
                 axes.axhline(at + 0.5, color=_GRID, linewidth=1.2)
         axes.grid(visible=False, axis="y")
-        axes.set_yticks(range(len(rows)), [textwrap.fill(row.name, 30) for row in rows])
+        axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlim(-0.02, 1.02)
         axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
