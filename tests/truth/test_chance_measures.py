@@ -254,8 +254,8 @@ def test_precise_draws_serve_the_same_measure(tmp_path) -> None:
 
 
 def test_stopping_does_not_bias_the_mean_over_images() -> None:
-    rule = Precise(10_000, precision=0.05)
-    outcome = (torch.rand(3000, 4000, generator=torch.Generator().manual_seed(2)) < 0.03).to(torch.int8)
+    rule = Precise(2000, precision=0.05)
+    outcome = (torch.rand(1500, 2000, generator=torch.Generator().manual_seed(2)) < 0.03).to(torch.int8)
     failed, drawn = rule.answered(outcome)
     biased = float((failed / drawn).mean())
     plain = statistics.share_of_draws(1 - outcome[:, : rule.common].double().mean(1), rule.common)

@@ -180,7 +180,7 @@ def quick(ball: Ball) -> Profile:
         (
             *_all_measures(attack, attack, ball),
             *_brackets(attack, ball, 8),
-            *_chances(WorstMixture(images=128), ball),
+            *_chances(WorstMixture(covariance="diagonal", images=128), ball),
         ),
         images=512,
         attacked=128,
@@ -199,7 +199,7 @@ def standard(ball: Ball) -> Profile:
         (
             *_all_measures(attack, strongest, ball),
             *_brackets(strongest, ball, 8),
-            *_chances(WorstMixture(images=250), ball),
+            *_chances(WorstMixture(covariance="diagonal", images=250), ball),
         ),
         images=2000,
         attacked=500,
@@ -260,7 +260,7 @@ def probabilistic(ball: Ball) -> Profile:
     return Profile(
         "how likely a failure is: attacks, noise learned as bad as it gets, given noises, rare failures; 100 of 600 "
         "images",
-        _probabilistic(Nearest(), WorstMixture(), ball),
+        _probabilistic(Nearest(), WorstMixture(covariance="diagonal"), ball),
         images=600,
         attacked=100,
         examined=8,
