@@ -134,10 +134,11 @@ def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
             members = measure.attack.members if isinstance(measure.attack, Ensemble) else (measure.attack,)
             gradient = [member for member in members if member.passes.backward]
             uses.update([((gradient or members)[0], measure.ball)])
-    for measure in measures:
-        if not uses and isinstance(measure, AdversarialRobustness) and measure.attack.passes.backward:
-            return measure.attack, measure.ball  # no measure pursues drift; this is the attack that the others stand by
-    return uses.most_common(1)[0][0] if uses else (Pgd(), DEFAULT_BALL)
+    if uses:
+        return uses.most_common(1)[0][0]
+    others = (m for m in measures if isinstance(m, AdversarialRobustness) and m.attack.passes.backward)
+    first = next(others, None)  # no measure pursues drift; this is the attack that the others stand by
+    return (first.attack, first.ball) if first else (Pgd(), DEFAULT_BALL)
 
 
 def _all_measures(attack: Attack, risk: Attack, ball: Ball) -> tuple[Measure, ...]:

@@ -8,7 +8,7 @@ import torch
 from holdfast import registry, statistics
 from holdfast.core import Ball, Check, Failure, HoldfastError, Noise, Observation, Score, Subject, Table, Verdict
 from holdfast.failures.nearest import Nearest
-from holdfast.measures._chance import ChanceMeasure
+from holdfast.measures._chance import ChanceMeasure, DrawnMeasure
 from holdfast.measures.adversarial_robustness import AdversarialRobustness
 from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
@@ -66,7 +66,8 @@ class NoiseOrder(Check):
             for lower, upper in itertools.permutations(range(len(ordered)), 2)
             if must_not_exceed(ordered[lower], ordered[upper])
         ]
-        scores = [_scored(table, 1 - CHANCE / max(1, len(pairs))) for table in tables]
+        level = 1 - CHANCE / max(1, len(pairs))
+        scores = [_scored(measure, table, level) for measure, table in zip(ordered, tables, strict=True)]
         values = [score.value for score in scores]
         if any(value is None for value in values):
             return Verdict("skip", "no image holds without a disturbance", "There is nothing to compare.")
@@ -151,10 +152,10 @@ def _together(tables: list[Table]) -> list[Table]:
     return [{name: column[:count] for name, column in table.items()} for table in tables]
 
 
-def _scored(table: Table, confidence: float) -> Score:
-    if "drawn" not in table:
-        return statistics.share(table["held"], confidence=confidence)
-    return statistics.share_of_draws(table["held"], int(table["drawn"].max()), confidence=confidence)
+def _scored(measure: ChanceMeasure, table: Table, confidence: float) -> Score:
+    if isinstance(measure, DrawnMeasure):
+        return statistics.share_of_draws(table["held"], measure.estimator.common, confidence=confidence)
+    return statistics.share(table["held"], confidence=confidence)
 
 
 def must_not_exceed(lower: ChanceMeasure, upper: ChanceMeasure) -> bool:

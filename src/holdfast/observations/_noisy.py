@@ -1,30 +1,58 @@
 """What a noise does to the images of a shard, and which of its draws fail."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Draws, Event, HoldfastError, Noise, Shard, Threat
+from holdfast.core import Draws, Event, Failure, HoldfastError, Noise, Shard, Threat
+from holdfast.estimators._draws import FIRST
+from holdfast.observations._some import Some
 from holdfast.observations.smoothed import block_size
 from holdfast.observations.worst_noise import WorstNoise
 from holdfast.registry import part_name
+from holdfast.threats.uniform import Uniform
 
-UNIT = 32
-"""Draws that are made together; their numbers depend on the seed, the image's id and the unit's number alone."""
+UNIT = FIRST
+"""Draws that are made together, of which every look takes whole ones; their numbers depend on the seed, the image's id
+and the unit's number alone."""
 
 Values = Float[Tensor, "rows draws"]
+
+
+@dataclass(frozen=True)
+class OfNoise(Some):
+    """An observation of what a noise does to the first images of an audit.
+
+    Attributes:
+        noise: where the draws come from: a threat, or an observation that learns it first.
+    """
+
+    noise: Threat | WorstNoise = Uniform()
+
+    @property
+    @abstractmethod
+    def failures(self) -> tuple[Failure, ...]:
+        """What is looked for, each failure once."""
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether a failure, or the noise, reads labels."""
+        noise = isinstance(self.noise, (Noise, WorstNoise)) and self.noise.needs_labels
+        return noise or any(failure.needs_labels for failure in self.failures)
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them; none from which the noise was learned."""
+        own = self.noise.judged(population, attacked) if isinstance(self.noise, WorstNoise) else attacked
+        return super().images(population, own)
 
 
 def noise_of(shard: Shard, noise: Threat | WorstNoise) -> Threat:
     """Return the noise itself where it was learned first."""
     return noise.learned(shard) if isinstance(noise, WorstNoise) else noise
-
-
-def reads_labels(noise: Threat | WorstNoise) -> bool:
-    """Return whether draws depend on the images' classes."""
-    return isinstance(noise, (Noise, WorstNoise)) and noise.needs_labels
 
 
 def title_of(noise: Threat | WorstNoise) -> str:

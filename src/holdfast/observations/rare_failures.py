@@ -7,29 +7,25 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard, Threat
+from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard
 from holdfast.estimators.splitting import Splitting
 from holdfast.failures.nearest import Nearest
-from holdfast.observations._noisy import noise_of, pushed, reads_labels, title_of, values, wrong
-from holdfast.observations._some import Some
+from holdfast.observations._noisy import OfNoise, noise_of, pushed, title_of, values, wrong
 from holdfast.observations.smoothed import block_size
 from holdfast.observations.worst_noise import WorstNoise
-from holdfast.threats.uniform import Uniform
 
 
 @dataclass(frozen=True)
-class RareFailures(Some):
+class RareFailures(OfNoise):
     """P[x' fails] of each image under a noise, as `probability`, `low`, `high` ... [M]; see `Splitting.estimate`.
 
     Also `wrong` [M]: whether the image fails without a disturbance.
 
     Attributes:
-        noise: a noise, or an observation that learns it first.
         failure: what counts as a failure.
         estimator: how rare events are reached.
     """
 
-    noise: Threat | WorstNoise = Uniform()
     failure: Failure = Nearest()
     estimator: Splitting = Splitting()
 
@@ -47,14 +43,9 @@ class RareFailures(Some):
         return f"rare failures: {title_of(self.noise)}: {self.failure.title}"
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure, or the noise, reads labels."""
-        return reads_labels(self.noise) or self.failure.needs_labels
-
-    def images(self, population: int, attacked: int) -> int:
-        """The images that the audit attacks, or the first ones of them; none from which the noise was learned."""
-        own = self.noise.judged(population, attacked) if isinstance(self.noise, WorstNoise) else attacked
-        return super().images(population, own)
+    def failures(self) -> tuple[Failure, ...]:
+        """The one."""
+        return (self.failure,)
 
     @property
     def passes(self) -> Passes:

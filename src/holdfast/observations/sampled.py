@@ -6,31 +6,26 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Failure, Observation, Passes, Shard, Threat
+from holdfast.core import Failure, Observation, Passes, Shard
 from holdfast.estimators._draws import Draws, looks
 from holdfast.estimators.counting import Counting
 from holdfast.failures.nearest import Nearest
-from holdfast.observations._noisy import drawn, noise_of, reads_labels, spans, title_of, values, wrong
-from holdfast.observations._some import Some
-from holdfast.observations.worst_noise import WorstNoise
-from holdfast.threats.uniform import Uniform
+from holdfast.observations._noisy import OfNoise, drawn, noise_of, spans, title_of, values, wrong
 
 UNDRAWN = -1
 
 
 @dataclass(frozen=True)
-class Sampled(Some):
+class Sampled(OfNoise):
     """Which draws of a noise fail, as `FAILURE.failed` [M, most]: 1, 0, or -1 where a draw was not needed.
 
     Also `FAILURE.wrong` [M]: whether the image fails without a disturbance. Every question reads an image's draws from
     the first one on and stops when it knows its answer, so company changes nothing for it.
 
     Attributes:
-        noise: where the draws come from: a threat, or an observation that learns it first.
         asks: (failure, how many draws) pairs.
     """
 
-    noise: Threat | WorstNoise = Uniform()
     asks: tuple[tuple[Failure, Draws], ...] = ((Nearest(), Counting()),)
 
     @property
@@ -39,9 +34,9 @@ class Sampled(Some):
         return f"draws: {title_of(self.noise)}"
 
     @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether a failure, or the noise, reads labels."""
-        return reads_labels(self.noise) or any(failure.needs_labels for failure, _ in self.asks)
+    def failures(self) -> tuple[Failure, ...]:
+        """Those of all questions, each once."""
+        return tuple(dict.fromkeys(failure for failure, _ in self.asks))
 
     def key(self) -> Observation:
         """Questions and images do not change an image's draws."""
@@ -54,11 +49,6 @@ class Sampled(Some):
         assert isinstance(other, Sampled)
         return replace(joined, asks=tuple(dict.fromkeys((*self.asks, *other.asks))))
 
-    def images(self, population: int, attacked: int) -> int:
-        """The images that the audit attacks, or the first ones of them; none from which the noise was learned."""
-        own = self.noise.judged(population, attacked) if isinstance(self.noise, WorstNoise) else attacked
-        return super().images(population, own)
-
     @property
     def passes(self) -> Passes:
         """The most that the greediest question may need; those that stop early cost less."""
@@ -66,7 +56,7 @@ class Sampled(Some):
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Draw for the images of one shard, until every question is answered for every image."""
-        failures = tuple(dict.fromkeys(failure for failure, _ in self.asks))
+        failures = self.failures
         events = [failure.bind(shard) for failure in failures]
         noise, most = noise_of(shard, self.noise), max(rule.most for _, rule in self.asks)
         seen = torch.full((len(failures), len(shard.x), most), UNDRAWN, dtype=torch.int8)
