@@ -23,6 +23,7 @@ from holdfast.worst_case import (
     Ball,
     Bound,
     Certifier,
+    Corruption,
     Draws,
     Goal,
     Margin,
@@ -35,7 +36,7 @@ from holdfast.worst_case import (
 )  # fmt: skip
 
 __all__ = [
-    "Attack", "Ball", "Bound", "Certifier", "Check", "Draws", "Encoder", "Event", "Failure", "Geometry", "Goal",
+    "Attack", "Ball", "Bound", "Certifier", "Check", "Corruption", "Draws", "Encoder", "Event", "Failure", "Geometry", "Goal",
     "Head", "HoldfastError", "ImageSource", "Images", "Margin", "Measure", "Noise", "Objective", "Observation",
     "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows", "Score", "Shard", "Subject", "Table",
     "Threat", "Trajectory", "Verdict",

@@ -29,6 +29,19 @@ class Threat(ABC):
         """Draw one disturbed version of every image, inside [0, 1]."""
 
 
+class Corruption(Threat):
+    """A change that befalls a whole data set alike, such as a shuffle of its pixels; a frozen dataclass.
+
+    What differs from image to image, such as noise, is drawn from `rng` by the image's id; what is shared, such as the
+    permutation of a shuffle, is part of the corruption and so the same for training and test images, in every audit.
+    """
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is, in a few words that tell it from its kind with other parameters, such as "G4x4"."""
+
+
 class Noise(Threat):
     """A threat with a distribution: x' = push(x, z) for standard normal numbers z; a frozen dataclass.
 
