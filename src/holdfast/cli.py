@@ -57,6 +57,10 @@ def demo(
 def audit(
     encoders: Annotated[list[str], typer.Argument(help="Encoder specs (holdfast list encoders), or one plan.toml.")],
     data: Annotated[str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data).")] = None,
+    train: Annotated[
+        str | None, typer.Option(help="Labelled images that probes learn from; else images that are not attacked.")
+    ] = None,
+    train_images: Annotated[int | None, typer.Option(help="How many of them. (default: all)")] = None,
     profile: Annotated[
         str | None, typer.Option(help="quick, standard, certify, probabilistic, rvcl, nppr, paper. (default: standard)")
     ] = None,
@@ -80,7 +84,7 @@ def audit(
     from holdfast.audit.plan_file import make_plan, read_plan
 
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
-    run |= {"batch_size": batch_size, "norm": norm, "eps": eps}
+    run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:

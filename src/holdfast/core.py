@@ -6,7 +6,7 @@ Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from holdfast.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.errors import HoldfastError
-from holdfast.labels import Head, Probe
+from holdfast.labels import Bank, Classifier, Head, LinearProbe, Probe
 from holdfast.rng import Rng
 from holdfast.worst_case import (
     Attack,
@@ -36,10 +36,10 @@ from holdfast.worst_case import (
 )  # fmt: skip
 
 __all__ = [
-    "Attack", "Ball", "Bound", "Certifier", "Check", "Corruption", "Draws", "Encoder", "Event", "Failure", "Geometry", "Goal",
-    "Head", "HoldfastError", "ImageSource", "Images", "Margin", "Measure", "Noise", "Objective", "Observation",
-    "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows", "Score", "Shard", "Subject", "Table",
-    "Threat", "Trajectory", "Verdict",
+    "Attack", "Ball", "Bank", "Bound", "Certifier", "Check", "Classifier", "Corruption", "Draws", "Encoder", "Event",
+    "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images", "LinearProbe", "Margin", "Measure",
+    "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows", "Score",
+    "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
 ]  # fmt: skip
 
 Positions = Int[Tensor, "batch"]
@@ -72,6 +72,9 @@ class ImageSource(ABC):
         """Return the class of image `index` where the source knows it (used by probes only)."""
         return None
 
+    classes: Sequence[str] = ()
+    """Names of the classes by their numbers; empty where the source does not know them."""
+
 
 # --- observing and scoring ------------------------------------------------------------------------
 
@@ -99,7 +102,7 @@ class Shard:
     clean: Tensor | None
     others: Callable[[Positions], Images] | None = None
     labels: Int[Tensor, "population"] | None = None
-    head: Callable[[Probe], Head] | None = None
+    head: Callable[[LinearProbe], Head] | None = None
     read: "Callable[[Observation], dict[str, Tensor]] | None" = None
 
 
@@ -139,10 +142,12 @@ class Observation(ABC):
     Attributes:
         needs_labels: whether it reads labels.
         whole: whether it sees all its images at once, to learn from, and returns no row per image.
+        of_training: whether it sees the images that probes learn from, instead of the population.
     """
 
     needs_labels: bool = False
     whole: bool = False
+    of_training: bool = False
 
     @abstractmethod
     def key(self) -> "Observation":
@@ -154,7 +159,10 @@ class Observation(ABC):
 
     @abstractmethod
     def images(self, population: int, attacked: int) -> int:
-        """Return how many images it covers: the first ones of the population, or (`whole`) the last ones."""
+        """Return how many images it covers: the first ones of the population, or (`whole`) the last ones.
+
+        An observation `of_training` is given the number of training images, twice.
+        """
 
     @property
     @abstractmethod
@@ -209,6 +217,19 @@ class Subject(Protocol):
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what the observation saw, all shards together, one row per image."""
+        ...
+
+    @property
+    def trained_apart(self) -> bool:
+        """Whether probes learn from images of their own; else from those of the population that are not attacked."""
+        ...
+
+    def bank(self, threat: Threat | None = None) -> Bank:
+        """Return the representations of the training images, disturbed by a threat or as they are, and their labels."""
+        ...
+
+    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+        """Return what a probe learns from the training images, disturbed by a threat or as they are."""
         ...
 
 

@@ -30,11 +30,13 @@ def missing(package: str, extra: str, what: str) -> HoldfastError:
     return HoldfastError(f"{what} needs the package {package!r}; install it with: pip install 'holdfast[{extra}]'")
 
 
-def no_labels(who: str, images: str) -> HoldfastError:
-    """Return the error for a measure that reads labels of images that have none."""
+def no_labels(who: str, images: str, others: Iterable[str] = ()) -> HoldfastError:
+    """Return the error for a measure that reads labels of images that have none; `others` can do without."""
+    spared = ", ".join(others)
     return HoldfastError(
         f"{who}: expected images with labels, got some or all without in {images}; use one folder per class, an "
         ".npz with 'labels', a labelled dataset (hf: with ?label=COLUMN), or leave such measures out"
+        + (f" (these need none: {spared})" if spared else "")
     )
 
 

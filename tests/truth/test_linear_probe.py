@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, Head, HoldfastError
+from holdfast.core import Bank, Classifier, Encoder, Head, HoldfastError, Probe, Threat
 from holdfast.data import ImageSet
 from holdfast.data.digits import Digits
 from holdfast.encoders import open_encoder
-from holdfast.measures._probe import head_of
+from holdfast.measures._probe import classifier_of, head_of
 from holdfast.observations.clean import Clean
 from holdfast.probes.linear import Linear
 from holdfast.probes.linear_adam import LinearAdam
@@ -53,8 +53,20 @@ class Labelled:
     def batch(self, start: int, stop: int) -> Tensor:
         raise AssertionError("a probe does not look at images")
 
+    @property
+    def trained_apart(self) -> bool:
+        return False
+
     def read(self, observation: Clean) -> dict[str, Tensor]:
         return {"reps": self.reps}
+
+    def bank(self, threat: Threat | None = None) -> Bank:
+        assert threat is None
+        assert self.labels is not None
+        return Bank(self.labels[self.attacked :], lambda: iter([self.reps[self.attacked :]]))
+
+    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+        return classifier_of(self, probe, threat)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -11,7 +11,19 @@ from holdfast import registry, statistics
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.fgsm import Fgsm
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Encoder, HoldfastError, Images, Measure, Observation, Rng, Shard
+from holdfast.core import (
+    Bank,
+    Classifier,
+    Encoder,
+    HoldfastError,
+    Images,
+    Measure,
+    Observation,
+    Probe,
+    Rng,
+    Shard,
+    Threat,
+)
 from holdfast.divergences import DIVERGENCES, divergence
 from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.measures.adversarial_margin import AdversarialMargin
@@ -55,8 +67,16 @@ class Told:
     def attacked(self) -> int:
         return len(self.found)
 
+    trained_apart = False
+
     def batch(self, start: int, stop: int) -> Images:
         raise AssertionError("measures do not look at images")
+
+    def bank(self, threat: Threat | None = None) -> Bank:
+        raise AssertionError("these measures read no training images")
+
+    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+        raise AssertionError("these measures read no labels")
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         if isinstance(observation, Clean):

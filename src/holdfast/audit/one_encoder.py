@@ -24,6 +24,7 @@ from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
 from holdfast.observations.smoothed import Smoothed
+from holdfast.observations.training import Training
 from holdfast.observations.worst_noise import WorstNoise
 
 
@@ -43,14 +44,16 @@ class EncoderAudit:
         self.scored: dict[str, tuple[Table, Score]] = {}
         self.resumed = 0
 
-    def run(self, encoder: Encoder | str, images: ImageSet, attacked: int) -> dict[str, Any]:
+    def run(
+        self, encoder: Encoder | str, images: ImageSet, attacked: int, train: ImageSet | None = None
+    ) -> dict[str, Any]:
         """Return the encoder's entry in the record."""
-        self._listener.begin(self._name, self._plan.predict(len(images)).work)
+        self._listener.begin(self._name, self._plan.predict(len(images), len(train) if train else None).work)
         entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
         entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": [], "extremes": {}}
         entry["noises"] = []
         try:
-            subject = self._open(encoder, images, attacked)
+            subject = self._open(encoder, images, attacked, train)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
             entry |= {"input": list(subject.images.shape), "batch_size": subject.batch_size}
             subject.observe(Clean())
@@ -85,7 +88,7 @@ class EncoderAudit:
         self.resumed = sum(cost.stored for cost in subject.costs.values())
         return entry
 
-    def _open(self, encoder: Encoder | str, images: ImageSet, attacked: int) -> AuditSubject:
+    def _open(self, encoder: Encoder | str, images: ImageSet, attacked: int, train: ImageSet | None) -> AuditSubject:
         self._listener.stage("opening the encoder")
         encoder = (open_encoder(encoder) if isinstance(encoder, str) else encoder).to(self._plan.device)
         images = images.with_geometry(encoder.geometry)
@@ -98,6 +101,7 @@ class EncoderAudit:
             device=self._plan.device,
             store=self._store,
             progress=self._listener.advance,
+            train=None if train is None else train.with_geometry(encoder.geometry),
         )
 
     def _observe(self, subject: AuditSubject) -> None:
@@ -149,7 +153,7 @@ class EncoderAudit:
         alone = sum((_alone(m, subject) for m in self._plan.measures), Passes())
         return {
             **entries.passes_entry(spent),
-            "predicted": entries.passes_entry(self._plan.predict(len(subject.images))),
+            "predicted": entries.passes_entry(self._plan.predict(subject.population, subject.train_size)),
             "measures": entries.passes_entry(useful),
             "alone": entries.passes_entry(alone),
             "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
@@ -237,7 +241,7 @@ def _skipped(reason: str) -> dict[str, Any]:
 
 def _alone(measure: Measure, subject: AuditSubject) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
-    return total_passes(merge([("", measure.observations())]), subject.population, subject.attacked)
+    return total_passes(merge([("", measure.observations())]), subject.population, subject.attacked, subject.train_size)
 
 
 def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
@@ -264,7 +268,7 @@ def title(name: str) -> str:
 
 def describe(observation: Observation) -> str:
     """Return an observation in a few words."""
-    if isinstance(observation, (Some, WorstNoise)):
+    if isinstance(observation, (Some, Training, WorstNoise)):
         return observation.title
     if isinstance(observation, Smoothed):
         readers = " and ".join(dict.fromkeys(map(registry.part_name, observation.certificates))).replace("_", " ")

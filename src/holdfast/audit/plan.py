@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast import registry
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes
+from holdfast.observations.training import Training
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class Plan:
     Attributes:
         encoders: encoder specs, see `holdfast.encoders`.
         data: data spec, see `holdfast.data`.
+        train: data spec of the labelled images that probes learn from; None: the images that are not attacked.
+        train_images: how many of them; None: all.
         measures: the questions.
         checks: the validity panel.
         images: size of the population, the images that are compared with each other; None: all.
@@ -39,14 +42,18 @@ class Plan:
     device: str = "cpu"
     skip_corrupt: bool = False
     profile: str = "custom"
+    train: str | None = None
+    train_images: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("images", "attacked"):
+        for name in ("images", "attacked", "train_images"):
             value = getattr(self, name)
             if value is not None and value < 2:
                 raise HoldfastError(f"{name}: expected at least 2 (images are compared in pairs), got {value}")
         if self.batch_size is not None and self.batch_size < 1:
             raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
+        if self.train_images is not None and self.train is None:
+            raise HoldfastError("train_images: expected training images of which to take so many; give train as well")
         if not self.measures:
             raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
 
@@ -60,9 +67,9 @@ class Plan:
         """Return the names of the measures that read labels."""
         return tuple(name for name, measure in named(self.measures).items() if measure.needs_labels)
 
-    def predict(self, population: int) -> Passes:
+    def predict(self, population: int, train: int | None = None) -> Passes:
         """Return the encoder passes of all observations, for one encoder."""
-        return total_passes(self.observations(), population, pairs(self.attacked, population))
+        return total_passes(self.observations(), population, pairs(self.attacked, population), train)
 
 
 def pairs(attacked: int | None, population: int) -> int:
@@ -86,9 +93,28 @@ def batch_size_for(shape: tuple[int, int, int], device: str) -> int:
     return max(8, min(most, 2 ** (fits.bit_length() - 1)))
 
 
-def total_passes(observations: Iterable[Observation], population: int, attacked: int) -> Passes:
-    """Return the encoder passes of some observations on so many images."""
-    return sum((o.passes * o.images(population, attacked) for o in observations), Passes())
+def extent(observation: Observation, population: int, attacked: int, train: int | None) -> int:
+    """Return how many images an observation sees.
+
+    Args:
+        observation: what is observed.
+        population: images of the audit.
+        attacked: how many of them are attacked.
+        train: how many training images there are; None where probes learn from images that are not attacked.
+    """
+    if not observation.of_training:
+        return observation.images(population, attacked)
+    if train is None and observation == Training():
+        return 0  # they are among the clean representations
+    left = population - attacked if train is None else train
+    return observation.images(left, left)
+
+
+def total_passes(
+    observations: Iterable[Observation], population: int, attacked: int, train: int | None = None
+) -> Passes:
+    """Return the encoder passes of some observations on so many images; see `extent`."""
+    return sum((o.passes * extent(o, population, attacked, train) for o in observations), Passes())
 
 
 def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:

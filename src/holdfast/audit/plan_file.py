@@ -15,7 +15,7 @@ from holdfast.errors import unknown
 KEYS: dict[str, tuple[type, ...]] = {
     "encoders": (list, str), "data": (str,), "profile": (str,), "norm": (str,), "eps": (float, int), "set": (list, str),
     "measures": (list, dict), "images": (int,), "attacked": (int,), "seed": (int,), "batch_size": (int,),
-    "device": (str,), "skip_corrupt": (bool,),
+    "device": (str,), "skip_corrupt": (bool,), "train": (str,), "train_images": (int,),
 }  # fmt: skip
 """Keys of a plan file and their types; (list, x) is a list of x."""
 

@@ -35,6 +35,8 @@ def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
         "batch_size": plan.batch_size,
         "device": plan.device,
         "data": plan.data,
+        "train": plan.train,
+        "train_images": plan.train_images,
         "encoders": list(plan.encoders),
         "measures": [registry.spec(measure) for measure in plan.measures],
         "checks": [registry.spec(check) for check in plan.checks],

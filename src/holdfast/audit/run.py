@@ -54,16 +54,17 @@ def run_audit(
         raise HoldfastError("two encoders have one name; give one of them another with ?label=")
     _check_device(plan.device)
     images, store = _images(plan, source), Store(folder)
+    train = _training_images(plan, images)
     attacked = pairs(plan.attacked, len(images))
     asked = entries.plan_entry(plan, len(images), attacked)
-    labels = _labels(plan, images)
-    _claim(store, asked, " ".join(filter(None, [images.fingerprint, labels])), overwrite)
+    labels, facts = _labels(plan, images, train), _facts(train)
+    _claim(store, asked, " ".join(filter(None, [images.fingerprint, labels, *facts.values()])), overwrite)
     failures: list[str] = []
     found: dict[str, dict[str, tuple[Table, Score]]] = {}
     rows, resumed = [], 0
     for spec, name, slug in zip(plan.encoders, names, entries.slugs(names), strict=True):
         audit = EncoderAudit(plan, name, slug, store, listener or Silent())
-        rows.append(audit.run((encoders or {}).get(spec, spec), images, attacked))
+        rows.append(audit.run((encoders or {}).get(spec, spec), images, attacked, train))
         failures += audit.failures
         resumed += audit.resumed
         for measure, pair in audit.scored.items():
@@ -81,6 +82,7 @@ def run_audit(
             "attacked": attacked,
             "fingerprint": images.fingerprint,
             "labels": labels,
+            "train": {"spec": plan.train, "images": len(train), **facts} if train else None,
             "skipped": [list(item) for item in images.skipped],
         },
         "encoders": rows,
@@ -116,13 +118,36 @@ def _claim(store: Store, asked: dict[str, Any], fingerprint: str, overwrite: boo
     store.write_json("plan.json", mine)
 
 
-def _labels(plan: Plan, images: ImageSet) -> str | None:
+def _labels(plan: Plan, images: ImageSet, train: ImageSet | None) -> str | None:
     """Return the fingerprint of the labels where a measure reads them; None where none does."""
     if not (readers := plan.labelled()):
         return None
-    if images.labels is None:
-        raise no_labels(", ".join(readers), str(images))
+    others = [name for name in named(plan.measures) if name not in readers]
+    for source in filter(None, [images, train]):
+        if source.labels is None:
+            raise no_labels(", ".join(readers), str(source), others)
     return images.labels_fingerprint
+
+
+def _facts(train: ImageSet | None) -> dict[str, str]:
+    """Return the fingerprints of training images and of their labels."""
+    if train is None:
+        return {}
+    return {"fingerprint": train.fingerprint, "labels": train.labels_fingerprint or ""}
+
+
+def _training_images(plan: Plan, images: ImageSet) -> ImageSet | None:
+    """Open the images that probes learn from; the tested images take over the numbers of their classes, by name."""
+    if plan.train is None:
+        return None
+    train = open_images(plan.train, size=plan.train_images, seed=plan.seed, skip_corrupt=plan.skip_corrupt)
+    if images.shared_with(train) == len(images):
+        raise HoldfastError(
+            f"train {plan.train}: expected other images than those that are tested, got all of them again; give a "
+            "training split, or leave it out: probes then learn from the images that are not attacked"
+        )
+    images.number_classes_as(train)
+    return train
 
 
 def label(spec: str) -> str:

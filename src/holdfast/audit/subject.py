@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,28 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from holdfast import registry
+from holdfast.audit.plan import extent
 from holdfast.audit.store import Store, digest
-from holdfast.core import Encoder, Head, HoldfastError, Images, Observation, Passes, Positions, Probe, Rng, Shard
+from holdfast.core import (
+    Bank,
+    Classifier,
+    Encoder,
+    HoldfastError,
+    Images,
+    Observation,
+    Passes,
+    Positions,
+    Probe,
+    Reps,
+    Rng,
+    Shard,
+    Threat,
+)
 from holdfast.data import ImageSet
-from holdfast.measures._probe import head_of
+from holdfast.errors import no_labels
+from holdfast.measures._probe import classifier_of, head_of
 from holdfast.observations.clean import Clean
+from holdfast.observations.training import Training
 
 LAYOUT = 2
 """Version of what shard files hold; part of their key."""
@@ -55,6 +73,7 @@ class AuditSubject:
         device: where the encoder runs.
         store: where shards are kept; shards that are there already are not run again.
         progress: see `Progress`.
+        train: the images that probes learn from, rendered for this encoder; None: those that are not attacked.
     """
 
     def __init__(
@@ -68,14 +87,20 @@ class AuditSubject:
         device: str,
         store: Store,
         progress: Progress = lambda passes: None,
+        train: ImageSet | None = None,
     ):
         self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
         self.batch_size, self._device, self._store, self._progress = batch_size, device, store, progress
         self._format = memory_format(encoder)
         self.encoder.to(memory_format=self._format)  # pyright: ignore[reportCallIssue] torch has no stub for it
+        self.train = train
+        everyone = range(len(images))
+        self._all = Stretch(images, everyone)
+        self._training = Stretch(images, everyone[attacked:]) if train is None else Stretch(train, range(len(train)))
         self._seen: dict[Observation, dict[str, Tensor]] = {}
+        self._files: dict[Observation, list[str]] = {}  # of training images, which may be too many for memory
         self.costs: dict[Observation, Cost] = {}
-        self._heads: dict[Probe, Head] = {}
+        self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
         self._fresh: bool | None = None  # whether stored shards are to be made anew; decided at the first one
         self._identity = [
             LAYOUT,
@@ -105,9 +130,22 @@ class AuditSubject:
         labels = self.images.labels
         return None if labels is None else torch.tensor(labels)
 
+    @property
+    def trained_apart(self) -> bool:
+        """Whether probes learn from images of their own."""
+        return self.train is not None
+
+    @property
+    def train_size(self) -> int | None:
+        """How many training images there are; None where probes learn from images that are not attacked."""
+        return None if self.train is None else len(self.train)
+
     def batch(self, start: int, stop: int) -> Images:
         """Return images of the population on the encoder's device, in its memory format."""
-        return self.images.batch(start, stop).to(self._device).contiguous(memory_format=self._format)
+        return self._moved(self._all.batch(start, stop))
+
+    def _moved(self, x: Images) -> Images:
+        return x.to(self._device).contiguous(memory_format=self._format)
 
     def _still_answers(self, reps: Tensor) -> bool:
         """Whether the encoder still gives the stored representations: its code may have changed, its weights not."""
@@ -119,11 +157,11 @@ class AuditSubject:
 
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
-        total = observation.images(len(self.images), self.attacked)
+        total = extent(observation, self.population, self.attacked, self.train_size)
         spec = registry.spec(observation)
-        read = [self.images.labels_fingerprint] if observation.needs_labels else []
-        folder = f"cache/{digest([self._identity, spec, *read, *files_read(spec)])}"
+        folder = f"cache/{digest([self._identity, spec, *self._labels_read(observation), *files_read(spec)])}"
         shards: list[dict[str, Tensor]] = []
+        files: list[str] = []
         passes, seconds, stored = Passes(), 0.0, 0
         for start, stop in self._spans(observation, total):
             name = f"{folder}/{start:07d}-{stop:07d}.safetensors"
@@ -138,12 +176,54 @@ class AuditSubject:
             else:
                 stored += 1
                 self._progress((observation.passes * (stop - start)).work)
-            shards.append(found[0])
+            shards += [] if observation.of_training else [found[0]]
+            files.append(name)
             passes += Passes(*(int(found[1][name]) for name in ("forward", "backward", "bounds")))
             seconds += float(found[1]["seconds"])
-        rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
-        self._seen[observation.key()] = rows or shards[0]
+        if observation.of_training:
+            self._files[observation.key()] = files
+        else:
+            rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
+            self._seen[observation.key()] = rows or shards[0]
         self.costs[observation] = Cost(passes, observation.passes * total, seconds, stored)
+
+    def _labels_read(self, observation: Observation) -> list[str | None]:
+        """Return the fingerprints of what else an observation depends on: training images, labels of both."""
+        train: list[str | None] = [] if self.train is None else [self.train.fingerprint, str(self.train.asked)]
+        if not observation.needs_labels:
+            return train if observation.of_training else []
+        theirs = [] if self.train is None else [self.train.labels_fingerprint]
+        return [self.images.labels_fingerprint, *train, *theirs]
+
+    def bank(self, threat: Threat | None = None) -> Bank:
+        """Return the representations of the training images, and their labels; chunks are read when asked for.
+
+        Raises:
+            HoldfastError: training images without labels, or that were not observed.
+        """
+        labels = self._training.labels
+        if labels is None:
+            raise no_labels("probes", str(self._training))
+        observation = Training(threat)
+        if threat is None and self.train is None:
+            reps = self.read(Clean())["reps"][self.attacked :]
+            return Bank(torch.tensor(labels, dtype=torch.int64), lambda: iter([reps]))
+        files = self._files.get(observation)
+        if files is None:
+            raise _not_observed(observation)
+        return Bank(torch.tensor(labels, dtype=torch.int64), lambda: map(self._chunk, files))
+
+    def _chunk(self, name: str) -> Reps:
+        found = self._store.read_tensors(name)
+        if found is None:
+            raise HoldfastError(f"the file {name!r} is gone since it was written; run the audit again")
+        return found[0]["reps"]
+
+    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+        """Return what a probe learns from the training images; learned once."""
+        if (probe, threat) not in self._learned:
+            self._learned[probe, threat] = classifier_of(self, probe, threat)
+        return self._learned[probe, threat]
 
     def _spans(self, observation: Observation, total: int) -> list[tuple[int, int]]:
         """Return the first and the last (exclusive) image of every shard."""
@@ -155,9 +235,7 @@ class AuditSubject:
         """Return what an observation saw, all shards together; only its own number of images."""
         seen = self._seen.get(observation.key())
         if seen is None:
-            raise HoldfastError(
-                f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first"
-            )
+            raise _not_observed(observation)
         if observation.whole:
             return seen
         rows = observation.images(len(self.images), self.attacked)
@@ -181,7 +259,7 @@ class AuditSubject:
         """Run one shard; where the device runs out of memory, in two halves (whose passes alone are counted)."""
         before = self.encoder.passes
         try:
-            return observation.run(self._shard(start, stop))
+            return observation.run(self._shard(observation, start, stop))
         except torch.OutOfMemoryError:
             if stop - start < 2 or observation.whole:
                 raise
@@ -190,20 +268,47 @@ class AuditSubject:
         first, second = self._halving(observation, start, middle), self._halving(observation, middle, stop)
         return {key: torch.cat([first[key], second[key]]) for key in first}
 
-    def _shard(self, start: int, stop: int) -> Shard:
-        clean = self._seen.get(Clean(), {}).get("reps")
-        positions = torch.arange(start, stop)
-        rng = Rng(self.seed, ids=tuple(self.images.ids[start:stop]))
-        x, head = self.batch(start, stop), None if self.labels is None else self._head
+    def _shard(self, observation: Observation, start: int, stop: int) -> Shard:
+        images = self._training if observation.of_training else self._all
+        x, rng = self._moved(images.batch(start, stop)), Rng(self.seed, ids=tuple(images.ids[start:stop]))
+        clean, positions = self._seen.get(Clean(), {}).get("reps"), torch.arange(start, stop)
+        if observation.of_training:  # what there is to know about images is known of the population's only
+            return Shard(self.encoder, x, positions, rng, None)
+        head = None if self.labels is None else partial(head_of, self)
         return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
-
-    def _head(self, probe: Probe) -> Head:
-        if probe not in self._heads:
-            self._heads[probe] = head_of(self, probe)
-        return self._heads[probe]
 
     def _images_at(self, positions: Positions) -> Images:
         return torch.cat([self.batch(position, position + 1) for position in positions.tolist()])
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some images of a set, one after the other."""
+
+    images: ImageSet
+    places: range
+
+    def __str__(self) -> str:
+        return str(self.images)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of these images."""
+        return self.images.ids[self.places.start : self.places.stop]
+
+    @property
+    def labels(self) -> list[int] | None:
+        """The classes of these images; None unless the source knows them all."""
+        labels = self.images.labels
+        return None if labels is None else labels[self.places.start : self.places.stop]
+
+    def batch(self, start: int, stop: int) -> Images:
+        """Return images start to stop (excluded) of these."""
+        return self.images.batch(self.places.start + start, self.places.start + stop)
+
+
+def _not_observed(observation: Observation) -> HoldfastError:
+    return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
 
 
 def memory_format(encoder: Encoder) -> torch.memory_format:

@@ -29,6 +29,8 @@ class Choice:
         self._size = len(source) if size is None else min(size, len(source))
         self._skip_corrupt = skip_corrupt
         self._pool = pool
+        self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
+        self.classes = tuple(source.classes)
         rng = Rng(seed).child("images")
         # only the first word of each stream is used: a number that depends on (seed, id)
         keys = sorted((rng.generator(name).initial_seed(), name, row) for row, name in enumerate(self._names()))
@@ -59,13 +61,36 @@ class Choice:
             label = self.source.label(row)
             if label is None:
                 return None
-            labels.append(label)
+            labels.append(self._number.get(label, label))
         return labels
+
+    def renumber(self, classes: tuple[str, ...], where: str) -> None:
+        """Give every class the number that `classes` have for its name; without names on both sides, nothing.
+
+        Raises:
+            HoldfastError: a name of a chosen image that `classes` do not have.
+        """
+        if not classes or not self.classes or classes == self.classes:
+            return
+        names = {self.classes[label] for label in set(self.labels or [])}
+        if strange := sorted(names - set(classes)):
+            raise HoldfastError(
+                f"{self.source}: expected classes that {where} has too, {', '.join(classes[:10])}; got "
+                f"{', '.join(strange[:5])}; name the classes alike in both"
+            )
+        self._number = {i: classes.index(name) for i, name in enumerate(self.classes) if name in classes}
+        self.classes = classes
+        del self.labels
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
         """The (id, reason) of every image that was replaced."""
         return self._survey[2] if self._skip_corrupt else []
+
+    @property
+    def digests(self) -> list[str]:
+        """SHA-256 of the decoded content of each chosen image."""
+        return self._survey[1]
 
     @cached_property
     def fingerprint(self) -> str:

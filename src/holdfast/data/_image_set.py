@@ -77,6 +77,19 @@ class ImageSet:
         return self._choice.labels
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes by their numbers; empty where the source does not know them."""
+        return self._choice.classes
+
+    def number_classes_as(self, other: "ImageSet") -> None:
+        """Give every class the number that a class of the same name has among other images; without names, nothing.
+
+        Raises:
+            HoldfastError: names that the others do not have.
+        """
+        self._choice.renumber(other.classes, str(other))
+
+    @property
     def labels_fingerprint(self) -> str | None:
         """SHA-256 of the (id, class) of the chosen images in the order of ids; None without labels.
 
@@ -94,6 +107,11 @@ class ImageSet:
         Independent of geometry and order, so that audits of different encoders can be told to be paired.
         """
         return self._choice.fingerprint
+
+    def shared_with(self, other: "ImageSet") -> int:
+        """Return how many of these images are among others, by their decoded content; reads all of both once."""
+        theirs = set(other._choice.digests)
+        return sum(digest in theirs for digest in self._choice.digests)
 
     @property
     def skipped(self) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ class Arrays(ImageSource):
         ids: N unique names; "000000", "000001", ... where absent.
         layout: "NHW", "NHWC" or "NCHW"; needed where the shape fits more than one.
         name: what the images are called in reports.
+        classes: names of the labels 0, 1, ...
 
     Raises:
         HoldfastError: an ambiguous or impossible shape, another type, floats beyond [0, 1], labels or ids of
@@ -41,8 +42,9 @@ class Arrays(ImageSource):
         *,
         layout: str | None = None,
         name: str = "array",
+        classes: np.ndarray | Sequence[str] = (),
     ):
-        self.name = name
+        self.name, self.classes = name, tuple(map(str, classes))
         self._images = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
         if self._images.dtype.name not in _SCALE:
             raise HoldfastError(
@@ -65,7 +67,7 @@ class Arrays(ImageSource):
         """Open a .npy file (not read into memory) or a .npz file.
 
         A .npz file holds "images" (or `key`, or one single array of three or four dimensions), and may hold
-        "labels" and "ids".
+        "labels", "ids" and "classes" (names of the labels 0, 1, ...).
 
         Raises:
             HoldfastError: a file that is not there, not NumPy's, holds pickles, or has no such key.
@@ -84,7 +86,7 @@ class Arrays(ImageSource):
         with held:
             try:
                 images = held[_key(held, key, file.name)]
-                extra: dict[str, Any] = {name: held[name] for name in ("labels", "ids") if name in held}
+                extra: dict[str, Any] = {name: held[name] for name in ("labels", "ids", "classes") if name in held}
             except ValueError as error:
                 raise HoldfastError(f"cannot read the array file {file.name!r} ({error}); save it again") from error
         return cls(images, **extra, layout=layout, name=file.name)

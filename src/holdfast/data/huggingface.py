@@ -63,6 +63,7 @@ class HuggingFace(ImageSource):
             label = classes[0]
         self._label = label
         self._labels: Any = None if label is None else loaded.select_columns([label])
+        self.classes = tuple(getattr(features[label], "names", None) or ()) if label is not None else ()
         self._width = max(6, len(str(len(self) - 1)))
 
     def __len__(self) -> int:

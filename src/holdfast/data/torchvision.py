@@ -56,6 +56,7 @@ class Torchvision(ImageSource):
                 "give ?root=FOLDER, and download=true to fetch it there"
             ) from error
         self._width = max(6, len(str(len(self) - 1)))
+        self.classes = tuple(map(str, getattr(self._dataset, "classes", ()) or ()))
         self._lock = threading.Lock()  # FakeData and others touch global state while they read
 
     def __len__(self) -> int:

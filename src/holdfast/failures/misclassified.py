@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Event, Failure, Probe, Shard
+from holdfast.core import Event, Failure, LinearProbe, Shard
 from holdfast.errors import no_labels
 from holdfast.probes.linear import Linear
 from holdfast.registry import part_name
@@ -25,7 +25,7 @@ class Misclassified(Failure):
     Source: NPPR, Def. 1 to 3 and Eq. 11.
     """
 
-    probe: Probe = Linear()
+    probe: LinearProbe = Linear()
 
     needs_labels = True
 

@@ -1,14 +1,14 @@
-"""A linear head for an audit: trained on images that the audit does not attack or certify."""
+"""What probes learn for an audit: from training images, or from images of the audit that it does not attack."""
 
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Probe, Subject
+from holdfast.core import Classifier, Head, HoldfastError, LinearProbe, Probe, Subject, Threat
 from holdfast.errors import no_labels
 from holdfast.observations.clean import Clean
 
 FEWEST = 2
-"""Training images that every class of the attacked images must have."""
+"""Images that every class of the attacked images must have among those that are not attacked."""
 
 
 def labels_of(subject: Subject) -> Int[Tensor, "population"]:
@@ -22,24 +22,37 @@ def labels_of(subject: Subject) -> Int[Tensor, "population"]:
     return subject.labels
 
 
-def head_of(subject: Subject, probe: Probe) -> Head:
-    """Return a head trained on the clean representations at positions >= `subject.attacked`.
+def head_of(subject: Subject, probe: LinearProbe) -> Head:
+    """Return the linear head that a probe learns; see `classifier_of`."""
+    head = subject.learned(probe)
+    assert isinstance(head, Head)  # so says LinearProbe
+    return head
 
-    So no image that is attacked or certified was seen in training. A probe that does not train gets all images.
+
+def classifier_of(subject: Subject, probe: Probe, threat: Threat | None = None) -> Classifier:
+    """Return what a probe learns from the representations of the training images, disturbed by a threat or not.
+
+    Without training images of their own these are the images at positions >= `subject.attacked`, so that no image that
+    is attacked, certified or tested was seen in training. A probe that does not train reads nothing.
 
     Raises:
-        HoldfastError: images without labels, or a class of the attacked images of which too few others are left.
+        HoldfastError: images without labels, or a class of the tested images of which too few are left to learn from.
     """
-    labels, reps = labels_of(subject), subject.read(Clean())["reps"]
+    labels = labels_of(subject)
     if not probe.trains:
-        return probe.fit(reps, labels)
-    first = subject.attacked
-    needed, left = labels[:first].unique(), labels[first:]
-    for label in needed.tolist():
-        if (count := int((left == label).sum())) < FEWEST:
+        return probe.fit(subject.read(Clean())["reps"], labels)
+    bank = subject.bank(threat)
+    for label in labels[: subject.attacked].unique().tolist():
+        count = int((bank.labels == label).sum())
+        if subject.trained_apart and count < 1:
             raise HoldfastError(
-                f"a head is trained on the images that are not attacked: expected at least {FEWEST} of each class "
-                f"among these {len(left)} of {len(labels)}, got {count} of class {label}; attack fewer images, use "
-                "more, or a head from a file"
+                f"probes learn from the training images: expected some of each class of the tested images among these "
+                f"{len(bank.labels)}, got none of class {label}; leave the class out, or give training images of it"
             )
-    return probe.fit(reps[first:], left)
+        if not subject.trained_apart and count < FEWEST:
+            raise HoldfastError(
+                f"probes learn from the images that are not attacked: expected at least {FEWEST} of each class among "
+                f"these {len(bank.labels)} of {len(labels)}, got {count} of class {label}; give training images "
+                "(--train), attack fewer images, use more, or a head from a file"
+            )
+    return probe.learn(bank)

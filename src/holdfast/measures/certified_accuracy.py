@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from holdfast.attacks.apgd import Apgd
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
-from holdfast.core import Attack, Ball, Observation, Probe, Subject, Table
+from holdfast.core import Attack, Ball, LinearProbe, Observation, Subject, Table
 from holdfast.measures._bracket import RVCL, Bracket, counted, in_order
 from holdfast.observations.attacked_pairs import AttackedPairs
 from holdfast.observations.certified import Certified
@@ -31,7 +31,7 @@ class CertifiedAccuracy(Bracket):
     certifier: Propagation = Crown()
     ball: Ball = Linf(0.05)
     attack: Attack = Apgd(50)
-    probe: Probe = Linear()
+    probe: LinearProbe = Linear()
 
     statistic = "share"
     given = "given the head"

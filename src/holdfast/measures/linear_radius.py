@@ -8,7 +8,7 @@ import torch
 from holdfast import statistics
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
-from holdfast.core import Ball, HoldfastError, Observation, Probe, Score, Subject, Table
+from holdfast.core import Ball, HoldfastError, LinearProbe, Observation, Score, Subject, Table
 from holdfast.measures._bracket import RVCL, Bracket, in_order
 from holdfast.measures._probe import head_of, labels_of
 from holdfast.observations.clean import Clean
@@ -39,7 +39,7 @@ class LinearRadius(Bracket):
 
     certifier: Propagation = Crown()
     ball: Ball = Linf()
-    probe: Probe = Linear()
+    probe: LinearProbe = Linear()
     convention: Literal["sound", "paper"] = "sound"
     steps: int = 40
     tolerance: float = 1e-6

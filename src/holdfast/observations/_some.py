@@ -15,10 +15,10 @@ from holdfast.core import (
     Goal,
     HoldfastError,
     Images,
+    LinearProbe,
     Margin,
     Observation,
     PerImage,
-    Probe,
     Reps,
     Rows,
     Shard,
@@ -104,7 +104,7 @@ class SomeMargins(Some):
 
     negatives: int | MadeNegatives | None = 10
     divergence: str = "cosine"
-    probe: Probe | None = None
+    probe: LinearProbe | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

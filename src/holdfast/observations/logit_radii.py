@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.certify.crown import Crown
-from holdfast.core import Ball, Certifier, HoldfastError, Margin, Observation, Passes, PerImage, Probe, Shard
+from holdfast.core import Ball, Certifier, HoldfastError, LinearProbe, Margin, Observation, Passes, PerImage, Shard
 from holdfast.errors import no_labels
 from holdfast.observations._some import Some
 from holdfast.probes.linear import Linear
@@ -31,7 +31,7 @@ class LogitRadii(Some):
 
     certifier: Certifier = Crown()
     ball: Ball = Linf()
-    probe: Probe = Linear()
+    probe: LinearProbe = Linear()
     halvings: int = 20
 
     needs_labels = True

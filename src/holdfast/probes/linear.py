@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Probe, Reps
+from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.probes._training import classes_of, standardised
 
 
 @dataclass(frozen=True)
-class Linear(Probe):
+class Linear(LinearProbe):
     """min Σ_i -log softmax(W z_i + b)_{y_i} + penalty/2 ||W||², z = (f(x) - m) / s feature by feature.
 
     m and s, of the training images, are folded into the head: weights W/s, bias b - W (m/s). The problem is convex

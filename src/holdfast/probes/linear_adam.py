@@ -7,13 +7,13 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from holdfast.core import Head, HoldfastError, Probe, Reps
+from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.encoders._weights import seeded
 from holdfast.probes._training import classes_of
 
 
 @dataclass(frozen=True)
-class LinearAdam(Probe):
+class LinearAdam(LinearProbe):
     """min 1/N Σ_i -log softmax(W f(x_i) + b)_{y_i} by Adam, the learning rate divided by 10 every so many epochs.
 
     Neither standardised nor run to the end, so the head depends on the scale of the representation and on the seed.

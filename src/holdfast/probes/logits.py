@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Probe, Reps
+from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 
 
 @dataclass(frozen=True)
-class Logits(Probe):
+class Logits(LinearProbe):
     """The identity: logit c of label c is coordinate c of f(x), for an encoder that is a classifier itself.
 
     Nothing is learned, so every image is unseen.

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Probe, Reps
+from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.encoders._weights import read_safetensors
 from holdfast.errors import unknown
 
 
 @dataclass(frozen=True)
-class Trained(Probe):
+class Trained(LinearProbe):
     """The tensors LAYER.weight [C, D] and LAYER.bias [C] of a file; nothing is learned, so every image is unseen.
 
     Logit c stands for label c, unless the file holds the labels as `classes` [C]. A missing bias is 0.

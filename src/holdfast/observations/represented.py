@@ -1,0 +1,42 @@
+"""Representations of disturbed images: one draw, or the one change of a corruption, for every image."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Passes, Shard, Threat
+from holdfast.observations._noisy import title_of
+from holdfast.observations._some import Some
+from holdfast.threats.uniform import Uniform
+
+
+@dataclass(frozen=True)
+class Represented(Some):
+    """f(x') with x' = threat(x), as `reps` [M, D].
+
+    Attributes:
+        threat: what befalls the images; of a noise, one draw for each image.
+    """
+
+    threat: Threat = Uniform()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"disturbed: {title_of(self.threat)}"
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass."""
+        return Passes(forward=1)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Disturb and represent one shard.
+
+        Raises:
+            HoldfastError: a threat that these images do not fit.
+        """
+        with torch.no_grad():
+            reps = shard.encoder(self.threat.sample(shard.x, shard.rng.child("represented")))
+        return {"reps": reps.float()}

@@ -1,0 +1,54 @@
+"""Representations of the images that probes learn from, as they are or disturbed like those of the test."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Observation, Passes, Shard, Threat
+from holdfast.observations._noisy import title_of
+
+
+@dataclass(frozen=True)
+class Training(Observation):
+    """f(x), or f(threat(x)), of every training image, as `reps` [T, D]: made once for all probes that learn from them.
+
+    Attributes:
+        threat: what befalls the images; None: nothing. Of a noise, one draw for each image.
+    """
+
+    threat: Threat | None = None
+
+    of_training = True
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return "training images" + ("" if self.threat is None else f": {title_of(self.threat)}")
+
+    def key(self) -> Observation:
+        """Every probe learns from the same images."""
+        return self
+
+    def join(self, other: Observation) -> Observation:
+        """Every probe learns from the same images."""
+        return self
+
+    def images(self, population: int, attacked: int) -> int:
+        """All training images."""
+        return population
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass."""
+        return Passes(forward=1)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Represent one shard.
+
+        Raises:
+            HoldfastError: a threat that these images do not fit.
+        """
+        x = shard.x if self.threat is None else self.threat.sample(shard.x, shard.rng.child("training"))
+        with torch.no_grad():
+            return {"reps": shard.encoder(x).float()}
