@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.core import Corruption, HoldfastError, Images, Rng
 from holdfast.errors import unknown
-from holdfast.threats import _common_noise
+from holdfast.threats import _common_digital, _common_noise
 from holdfast.threats._common_constants import CIFAR, IMAGENET
 
 CORRUPTIONS = (
@@ -27,11 +27,18 @@ FUNCTIONS: dict[str, Callable[..., Images]] = {
     "gaussian_noise": _common_noise.gaussian_noise,
     "shot_noise": _common_noise.shot_noise,
     "impulse_noise": _common_noise.impulse_noise,
+    "brightness": _common_digital.brightness,
+    "contrast": _common_digital.contrast,
+    "elastic_transform": _common_digital.elastic_transform,
+    "pixelate": _common_digital.pixelate,
+    "jpeg_compression": _common_digital.jpeg_compression,
     "speckle_noise": _common_noise.speckle_noise,
+    "saturate": _common_digital.saturate,
 }
 """Name -> function of images in [0, 1], random numbers bound to their ids and the constants of a severity.
 
-What they return is not yet clamped to [0, 1] nor rounded to 8 bits. Those in `COLOURED` are given three channels; frost is given `textures` too.
+What they return is not yet clamped to [0, 1] nor cut to 8 bits. Those in `COLOURED` are given three channels, and frost
+is given `textures` where there are any.
 """
 
 COLOURED = ("snow", "frost", "spatter")
@@ -116,4 +123,4 @@ def luminance(x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 
 
 def eight_bits(x: Images) -> Images:
     """Return ⌊255 · clamp(x)⌋ / 255; what lies less than a thousandth of a level below a level is on it."""
-    return torch.floor(255 * x.clamp(0, 1) + 1e-3) / 255
+    return (255 * x.clamp(0, 1)).add_(1e-3).floor_().div_(255)
