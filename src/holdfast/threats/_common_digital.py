@@ -140,7 +140,7 @@ def _homogeneous(points: Float[Tensor, "*batch 3 2"]) -> Float[Tensor, "*batch 3
 
 @lru_cache(16)
 def _blur(side: int, deviation: float) -> Float[Tensor, "side side"]:
-    """Return the matrix of a Gaussian blur, cut off at three deviations, along one side that is reflected at its ends."""
+    """Return the matrix of a Gaussian blur, cut off at three deviations, along a side that is reflected at its ends."""
     return torch.from_numpy(ndimage.gaussian_filter1d(np.eye(side), deviation, 0, mode="reflect", truncate=3))
 
 
