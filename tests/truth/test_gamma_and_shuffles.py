@@ -116,7 +116,7 @@ def test_titles_tell_corruptions_apart() -> None:
 
 @pytest.mark.parametrize("cls", [GlobalShuffle, LocalShuffle])
 def test_grids_that_do_not_divide_are_refused_with_the_nearest_that_do(cls: type) -> None:
-    with pytest.raises(HoldfastError, match="8 x 16 images, got 3; the nearest: 2 and 4$"):
+    with pytest.raises(HoldfastError, match=r"8 x 16 images, got 3; the nearest: 2 and 4$"):
         cls(3).sample(numbered(1, 8, 16), RNG)
     with pytest.raises(HoldfastError, match="got 16; the nearest: 8"):
         cls(16).sample(numbered(1, 8, 8), RNG)
