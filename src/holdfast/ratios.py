@@ -1,0 +1,110 @@
+"""Ratios of two scores of the same images, such as the relative drop of an accuracy under a corruption."""
+
+import math
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Score
+
+
+def ratio(first: Score, second: Score, correlation: float) -> Score:
+    """Return first / second of two scores that are never negative, with an interval recovered from theirs.
+
+    L is the smallest R at which θ₁ - R θ₂ may be 0 by the interval of a difference (`statistics.difference`), U the
+    largest. With a = θ₁-l₁, b = u₂-θ₂ the former is the smaller root of
+    R² u₂(2θ₂-u₂) - 2R (θ₁θ₂ - ρab) + l₁(2θ₁-l₁) = 0, and U is the larger one with l and u exchanged.
+
+    ρ is kept below 1 - 1/n, as in `statistics.difference`, so the interval has positive width even where no image tells
+    the two apart. Where the second score may be 0 the ratio may be anything: it has no value, and the note says why.
+
+    Args:
+        first: the numerator; >= 0.
+        second: the denominator, on the same images; >= 0.
+        correlation: of their per-image influences, in [-1, 1]; 0 gives the unpaired interval.
+
+    Raises:
+        HoldfastError: a score or an end of its interval below 0.
+
+    Source: Donner & Zou (2012), "Closed-form confidence intervals for functions of the normal mean and standard
+    deviation"; it is Fieller's interval where both intervals are symmetric.
+    """
+    n, level = min(first.n, second.n), first.confidence
+    rho = min(correlation, 1 - 1 / max(n, 1))
+    kind = f"ratio, recovered from both intervals (MOVER), correlation {rho:.2f}"
+
+    def undefined(note: str) -> Score:
+        return Score(None, None, None, n, kind, level, note)
+
+    if first.value is None or second.value is None:
+        return undefined("one of the two scores is undefined")
+    if min(first.value, second.value, first.low or 0.0, second.low or 0.0) < 0:
+        raise HoldfastError(
+            f"ratio: expected scores >= 0, got {first.value:g} and {second.value:g} (or intervals that reach below 0); "
+            "compare signed scores by their difference"
+        )
+    if second.value == 0 or second.low == 0:
+        return undefined("undefined: the score to compare with is 0, or cannot be told from 0")
+    value = first.value / second.value
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return Score(value, None, None, n, kind, level, "one of the two scores has no interval")
+    low = _smaller_root(
+        second.high * (2 * second.value - second.high),
+        first.value * second.value - rho * (first.value - first.low) * (second.high - second.value),
+        first.low * (2 * first.value - first.low),
+    )
+    # 1/U is the smaller root with both scores exchanged; it is 0 only where U has no bound, which low > 0 excludes
+    high = 1 / _smaller_root(
+        first.high * (2 * first.value - first.high),
+        first.value * second.value - rho * (first.high - first.value) * (second.value - second.low),
+        second.low * (2 * second.value - second.low),
+    )
+    return Score(value, low, high, n, kind, level)
+
+
+def relative_drop(changed: Score, original: Score, correlation: float) -> Score:
+    """Return Δ = 1 - changed / original: the share of the original score that is lost; below 0 for a gain.
+
+    A score of 89.53 % that falls to 87.36 % has Δ = 0.024. As all corruptions of one set of images share the original,
+    the average of their Δ is the Δ of the average of their scores.
+
+    Args:
+        changed: the score under a corruption; >= 0.
+        original: the score without, on the same images; >= 0.
+        correlation: of their per-image influences; see `ratio`.
+
+    Source: Eq. 1 of Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised
+    learning?".
+    """
+    kept = ratio(changed, original, correlation)
+    if kept.value is None:
+        return kept
+    low, high = (None if end is None else 1 - end for end in (kept.high, kept.low))
+    return replace(kept, value=1 - kept.value, low=low, high=high)
+
+
+def influence_of_ratio(first: Float[Tensor, "units"], second: Float[Tensor, "units"]) -> Float[Tensor, "units"]:
+    """Return each unit's influence on mean(first) / mean(second), up to a factor: first - R second, in float64.
+
+    Rows where one of the two is undefined have none. Minus this is the influence on `relative_drop`.
+
+    Args:
+        first: each unit's value in the numerator.
+        second: the same in the denominator.
+    """
+    first, second = first.double(), second.double()
+    known = ~(first.isnan() | second.isnan())
+    total = float(second[known].sum())
+    if total == 0:
+        return torch.zeros_like(first)
+    return (first - float(first[known].sum()) / total * second).nan_to_num(0.0)
+
+
+def _smaller_root(a: float, b: float, c: float) -> float:
+    """Return the smaller root above 0 of a r² - 2 b r + c = 0, or 0 where c = 0; a may be 0 or below."""
+    if c <= 0:
+        return 0.0
+    twice = b + math.sqrt(max(0.0, b * b - a * c))
+    return c / twice if twice > 0 else math.inf
