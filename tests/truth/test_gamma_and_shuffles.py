@@ -79,7 +79,7 @@ def test_global_shuffle_moves_whole_cells() -> None:
     x, shuffle = numbered(1, 4, 6), GlobalShuffle(2)
     out = shuffle.sample(x, RNG)
     corners = [(0, 0), (0, 3), (2, 0), (2, 3)]
-    for (row, column), source in zip(corners, shuffle.order.tolist(), strict=True):
+    for (row, column), source in zip(corners, shuffle.order(4, 6).tolist(), strict=True):
         top, left = corners[source]
         assert torch.equal(out[:, :, row : row + 2, column : column + 3], x[:, :, top : top + 2, left : left + 3])
 
@@ -104,7 +104,7 @@ def test_one_permutation_for_all_images_channels_and_audits(shuffle: Corruption)
 @pytest.mark.parametrize("cls", [GlobalShuffle, LocalShuffle])
 def test_the_seed_names_the_permutation_and_none_does_nothing(cls: type) -> None:
     x = numbered(1, 4, 4)
-    results = [cls(2, seed).sample(x, RNG) for seed in range(300)]  # of 24 permutations of four all but one appear
+    results = [cls(2, seed=seed).sample(x, RNG) for seed in range(300)]  # of 24 permutations of four all but one appear
     assert len({tuple(result.flatten().tolist()) for result in results}) == 23
     assert not any(torch.equal(result, x) for result in results)
 
@@ -123,6 +123,20 @@ def test_grids_that_do_not_divide_are_refused_with_the_nearest_that_do(cls: type
     for grid in (0, -2):
         with pytest.raises(HoldfastError, match="whole number of cells"):
             cls(grid)
+
+
+@pytest.mark.parametrize("cls", [GlobalShuffle, LocalShuffle])
+def test_cells_of_so_many_pixels_are_the_grid_that_they_make(cls: type) -> None:
+    x = numbered(3, 8, 8)
+    assert torch.equal(cls(cell=2).sample(x, RNG), cls(grid=4).sample(x, RNG))
+    wide = numbered(1, 4, 12)  # 1 x 3 cells, a grid that is not square
+    assert torch.equal(cls(cell=4).undo(cls(cell=4).sample(wide, RNG)), wide)
+    assert not torch.equal(cls(cell=4).sample(wide, RNG), wide)
+    assert (cls(cell=4).title, cls(cell=4).title[1:]) == (cls(9, cell=4).title, " in 4x4 pixels")
+    with pytest.raises(HoldfastError, match=r"cells whose side divides both sides of 8 x 8 images, got 3; .*: 2"):
+        cls(cell=3).sample(x, RNG)
+    with pytest.raises(HoldfastError, match="of pixels along a cell's"):
+        cls(cell=-1)
 
 
 @pytest.mark.parametrize("gamma", [0.0, -1.0, float("nan"), float("inf")])

@@ -88,7 +88,7 @@ class Profile:
 
 
 def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> tuple[Check, ...]:
-    """Return the checks that belong to some measures: they judge the untargeted attack that these rely on.
+    """Return the checks that belong to some measures: where these attack, they judge the attack that is relied on.
 
     Args:
         measures: the questions of the audit.
@@ -96,10 +96,10 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         queries: budget of the gradient-free attack.
     """
     measures = tuple(measures)
-    attack, ball = _relied_on(measures)
     pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
     classes = [measure for measure in measures if isinstance(measure, LinearRadius)]
     order = (RadiusOrder(pairs[0], classes[0]),) if pairs and classes else ()
+    attacks = any(seen.passes.backward for measure in measures for seen in measure.observations())
     return (
         InputRange(),
         Preprocessing(),
@@ -107,13 +107,20 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         BatchIndependence(),
         Collapse(),
         EnoughImages(),
+        *(_of_attacks(measures, examined, queries) if attacks else ()),
+        *order,
+        *_orders(measures),
+    )
+
+
+def _of_attacks(measures: tuple[Measure, ...], examined: int, queries: int) -> tuple[Check, ...]:
+    attack, ball = _relied_on(measures)
+    return (
         GradientHealth(),
         StepsConverged(attack, ball),
         StrongerAttack(attack, Apgd(2 * attack.steps, restarts=2), ball, examined),
         Masking(attack, Square(queries), ball, examined),
         LargeRadius(examined=examined),
-        *order,
-        *_orders(measures),
     )
 
 

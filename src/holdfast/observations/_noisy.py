@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Draws, Event, Failure, HoldfastError, Noise, Shard, Threat
+from holdfast.core import Corruption, Draws, Event, Failure, HoldfastError, Noise, Shard, Threat
 from holdfast.estimators._draws import FIRST
 from holdfast.observations._some import Some
 from holdfast.observations.smoothed import block_size
@@ -57,7 +57,7 @@ def noise_of(shard: Shard, noise: Threat | WorstNoise) -> Threat:
 
 def title_of(noise: Threat | WorstNoise) -> str:
     """Return what draws come from, in a few words."""
-    if isinstance(noise, WorstNoise):
+    if isinstance(noise, (WorstNoise, Corruption)):
         return noise.title
     ball = noise.ball if isinstance(noise, Noise) else None
     return part_name(noise) + (f", {part_name(ball)} {ball.radius:g}" if ball is not None else "")

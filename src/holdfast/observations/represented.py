@@ -8,7 +8,7 @@ from torch import Tensor
 from holdfast.core import Passes, Shard, Threat
 from holdfast.observations._noisy import title_of
 from holdfast.observations._some import Some
-from holdfast.threats.uniform import Uniform
+from holdfast.threats.gamma import Gamma
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Represented(Some):
         threat: what befalls the images; of a noise, one draw for each image.
     """
 
-    threat: Threat = Uniform()
+    threat: Threat = Gamma()
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""What probes that learn have in common: what they can learn from, and heads on standardised features."""
+"""What probes that learn have in common: what they can learn from, and standardised features."""
 
 import torch
 from jaxtyping import Float, Int
@@ -7,18 +7,22 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Reps
 
 
-def classes_of(reps: Reps, labels: Int[Tensor, "batch"]) -> tuple[Int[Tensor, "classes"], Int[Tensor, "batch"]]:
-    """Return (the classes, increasing, [C]; the number of each label among them, [N]).
-
-    Raises:
-        HoldfastError: representations that are not finite, or fewer than two classes.
-    """
+def check_finite(reps: Reps) -> None:
+    """Raise `HoldfastError` for representations that are not finite."""
     bad = int((~reps.isfinite().all(1)).sum())
     if bad:
         raise HoldfastError(
-            f"expected finite representations to train a head, {bad} of {len(reps)} hold NaN or infinity; "
+            f"expected finite representations to train a probe, {bad} of {len(reps)} hold NaN or infinity; "
             "check the encoder's weights and normalisation"
         )
+
+
+def classes_of(labels: Int[Tensor, "batch"]) -> tuple[Int[Tensor, "classes"], Int[Tensor, "batch"]]:
+    """Return (the classes, increasing, [C]; the number of each label among them, [N]).
+
+    Raises:
+        HoldfastError: fewer than two classes.
+    """
     classes, targets = labels.unique(return_inverse=True)
     if len(classes) < 2:
         raise HoldfastError(

@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
-from holdfast.probes._training import classes_of, standardised
+from holdfast.probes._training import check_finite, classes_of, standardised
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Linear(LinearProbe):
         from sklearn.exceptions import ConvergenceWarning  # slow to import, and most audits read no labels
         from sklearn.linear_model import LogisticRegression
 
-        classes, targets = classes_of(reps, labels)
+        check_finite(reps)
+        classes, targets = classes_of(labels)
         features, centre, scale = standardised(reps)
         solver = LogisticRegression(C=1 / self.penalty, max_iter=self.iterations, tol=1e-6)
         with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.encoders._weights import seeded
-from holdfast.probes._training import classes_of
+from holdfast.probes._training import check_finite, classes_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class LinearAdam(LinearProbe):
         Raises:
             HoldfastError: representations that are not finite, or one class only.
         """
-        classes, targets = classes_of(reps, labels)
+        check_finite(reps)
+        classes, targets = classes_of(labels)
         reps = reps.detach().float()
         with seeded(self.seed), torch.enable_grad():
             layer = nn.Linear(reps.shape[1], len(classes)).to(reps.device)

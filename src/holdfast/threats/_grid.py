@@ -11,27 +11,34 @@ from holdfast.core import HoldfastError, Images, Rng
 Cells = Float[Tensor, "batch channel cells pixels"]
 
 
-def cells(x: Images, grid: int) -> Cells:
-    """Return the grid x grid cells of images, row by row, and in each its pixels row by row: [B, C, cells, pixels].
+def layout(x: Images, grid: int, cell: int) -> tuple[int, int]:
+    """Return rows and columns of cells: grid x grid, or (where not 0) as many as cells of `cell` pixels make.
 
     Raises:
-        HoldfastError: a grid that does not divide both sides.
+        HoldfastError: a grid, or cells, that do not divide both sides.
     """
     height, width = x.shape[2:]
-    if height % grid or width % grid:
-        known = [n for n in range(1, min(height, width) + 1) if math.gcd(height, width) % n == 0]
-        near = [max(n for n in known if n < grid), *[n for n in known if n > grid][:1]]
+    common = math.gcd(height, width)
+    count, what = (cell, "cells whose side divides") if cell else (grid, "a grid that divides")
+    if common % count:
+        known = [n for n in range(1, common + 1) if common % n == 0]
+        near = [max(n for n in known if n < count), *[n for n in known if n > count][:1]]
         raise HoldfastError(
-            f"shuffle: expected a grid that divides both sides of {height} x {width} images, got {grid}; the nearest: "
+            f"shuffle: expected {what} both sides of {height} x {width} images, got {count}; the nearest: "
             f"{' and '.join(map(str, near))}"
         )
-    parts = x.unflatten(3, (grid, -1)).unflatten(2, (grid, -1))  # [B, C, row of cells, row, column of cells, column]
+    return (height // cell, width // cell) if cell else (grid, grid)
+
+
+def cells(x: Images, grid: tuple[int, int]) -> Cells:
+    """Return the cells of images, row by row, and in each its pixels row by row: [B, C, cells, pixels]."""
+    parts = x.unflatten(3, (grid[1], -1)).unflatten(2, (grid[0], -1))  # [B, C, row of cells, row, column of cells, ..]
     return parts.transpose(3, 4).flatten(4, 5).flatten(2, 3)
 
 
-def whole(parts: Cells, grid: int, width: int) -> Images:
+def whole(parts: Cells, grid: tuple[int, int], width: int) -> Images:
     """Return the images of some cells, `width` pixels wide; the inverse of `cells`."""
-    split = parts.unflatten(2, (grid, grid)).unflatten(4, (-1, width // grid))
+    split = parts.unflatten(2, grid).unflatten(4, (-1, width // grid[1]))
     return split.transpose(3, 4).flatten(4, 5).flatten(2, 3)
 
 
@@ -44,11 +51,20 @@ def permutation(rng: Rng, size: int) -> Int[Tensor, "size"]:
     return order
 
 
-def checked(grid: int) -> None:
-    """Refuse numbers of cells that no image can have.
+def checked(grid: int, cell: int) -> None:
+    """Refuse numbers of cells, and sizes of cells, that no image can have.
 
     Raises:
-        HoldfastError: a grid that is not a whole number from 1 on.
+        HoldfastError: a grid that is not a whole number from 1 on, or a cell that is not one from 0 on.
     """
-    if not isinstance(grid, int) or grid < 1:
-        raise HoldfastError(f"shuffle: expected a whole number of cells along each side, at least 1, got grid={grid}")
+    if not isinstance(grid, int) or not isinstance(cell, int) or grid < 1 or cell < 0:
+        raise HoldfastError(
+            "shuffle: expected a whole number of cells along each side (grid), or of pixels along a cell's (cell), at "
+            f"least 1; got grid={grid}, cell={cell}"
+        )
+
+
+def named(letter: str, grid: int, cell: int, seed: int) -> str:
+    """Return what a shuffle is called."""
+    size = f"{letter} in {cell}x{cell} pixels" if cell else f"{letter}{grid}x{grid}"
+    return size + (f" ({seed})" if seed else "")

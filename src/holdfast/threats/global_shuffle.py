@@ -6,7 +6,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Corruption, Images, Rng
-from holdfast.threats._grid import cells, checked, permutation, whole
+from holdfast.threats._grid import cells, checked, layout, named, permutation, whole
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class GlobalShuffle(Corruption):
 
     Attributes:
         grid: cells along each side; it must divide the height and the width.
+        cell: side of a cell in pixels, instead of a grid: as many cells as the image has room for; 0: a grid.
         seed: names the permutation.
 
     Source: Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised learning?",
@@ -25,20 +26,21 @@ class GlobalShuffle(Corruption):
     """
 
     grid: int = 4
+    cell: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checked(self.grid)
+        checked(self.grid, self.cell)
 
     @property
     def title(self) -> str:
         """For example "G4x4"."""
-        return f"G{self.grid}x{self.grid}" + (f" ({self.seed})" if self.seed else "")
+        return named("G", self.grid, self.cell, self.seed)
 
-    @property
-    def order(self) -> Int[Tensor, "cells"]:
-        """π: which cell each place shows, row by row."""
-        return permutation(Rng(self.seed).child("global_shuffle", self.grid), self.grid**2)
+    def order(self, height: int, width: int) -> Int[Tensor, "cells"]:
+        """Return π for images of this size: which cell each place shows, row by row."""
+        rows, columns = (height // self.cell, width // self.cell) if self.cell else (self.grid, self.grid)
+        return permutation(Rng(self.seed).child("global_shuffle", rows, columns), rows * columns)
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Return the shuffled images; nothing is drawn.
@@ -46,8 +48,12 @@ class GlobalShuffle(Corruption):
         Raises:
             HoldfastError: a grid that does not divide both sides.
         """
-        return whole(cells(x, self.grid)[:, :, self.order], self.grid, x.shape[3])
+        return self._moved(x, self.order(*x.shape[2:]))
 
     def undo(self, x: Images) -> Images:
         """Return the images that `sample` gives these for."""
-        return whole(cells(x, self.grid)[:, :, self.order.argsort()], self.grid, x.shape[3])
+        return self._moved(x, self.order(*x.shape[2:]).argsort())
+
+    def _moved(self, x: Images, order: Int[Tensor, "cells"]) -> Images:
+        grid = layout(x, self.grid, self.cell)
+        return whole(cells(x, grid)[:, :, order], grid, x.shape[3])

@@ -6,7 +6,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Corruption, Images, Rng
-from holdfast.threats._grid import cells, checked, permutation, whole
+from holdfast.threats._grid import cells, checked, layout, named, permutation, whole
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class LocalShuffle(Corruption):
 
     Attributes:
         grid: cells along each side; it must divide the height and the width.
+        cell: side of a cell in pixels, instead of a grid: as many cells as the image has room for; 0: a grid.
         seed: names the permutation.
 
     Source: Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised learning?",
@@ -26,19 +27,20 @@ class LocalShuffle(Corruption):
     """
 
     grid: int = 4
+    cell: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checked(self.grid)
+        checked(self.grid, self.cell)
 
     @property
     def title(self) -> str:
         """For example "L4x4"."""
-        return f"L{self.grid}x{self.grid}" + (f" ({self.seed})" if self.seed else "")
+        return named("L", self.grid, self.cell, self.seed)
 
     def order(self, height: int, width: int) -> Int[Tensor, "pixels"]:
         """Return π for images of this size: which pixel each place of a cell shows, row by row."""
-        cell = (height // self.grid, width // self.grid)
+        cell = (self.cell, self.cell) if self.cell else (height // self.grid, width // self.grid)
         return permutation(Rng(self.seed).child("local_shuffle", *cell), cell[0] * cell[1])
 
     def sample(self, x: Images, rng: Rng) -> Images:
@@ -47,8 +49,12 @@ class LocalShuffle(Corruption):
         Raises:
             HoldfastError: a grid that does not divide both sides.
         """
-        return whole(cells(x, self.grid)[..., self.order(*x.shape[2:])], self.grid, x.shape[3])
+        return self._moved(x, self.order(*x.shape[2:]))
 
     def undo(self, x: Images) -> Images:
         """Return the images that `sample` gives these for."""
-        return whole(cells(x, self.grid)[..., self.order(*x.shape[2:]).argsort()], self.grid, x.shape[3])
+        return self._moved(x, self.order(*x.shape[2:]).argsort())
+
+    def _moved(self, x: Images, order: Int[Tensor, "pixels"]) -> Images:
+        grid = layout(x, self.grid, self.cell)
+        return whole(cells(x, grid)[..., order], grid, x.shape[3])

@@ -1,0 +1,58 @@
+"""What the measures that test a probe on images have in common."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import Classifier, Measure, Observation, Probe, Reps, Subject, Threat
+from holdfast.measures._probe import labels_of
+from holdfast.observations.clean import Clean
+from holdfast.observations.represented import Represented
+from holdfast.observations.training import Training
+from holdfast.probes.knn import Knn
+
+
+@dataclass(frozen=True)
+class TestedMeasure(Measure):
+    """A measure that reads how a probe classifies images, as they are or under threats.
+
+    Attributes:
+        probe: how the classifier comes about.
+        consistent: whether the training images are disturbed like the tested ones; else the probe learns from clean
+            ones.
+        first: how many images are tested; None: all that the audit attacks.
+    """
+
+    probe: Probe = Knn()
+    consistent: bool = False
+    first: int | None = None
+
+    __test__ = False  # for pytest, which takes it for a test by its name
+    needs_labels = True
+
+    def looks(self, threat: Threat | None) -> tuple[Observation, ...]:
+        """Return what a test under a threat, or of clean images, reads."""
+        train = Training(threat if self.consistent else None)
+        return Clean(), *((Represented(threat=threat, first=self.first),) if threat else ()), train
+
+    def ranks(self, subject: Subject, threat: Threat | None) -> Int[Tensor, "images"]:
+        """Return how many classes come before each image's own under a threat, or of clean images."""
+        labels = labels_of(subject)[: self._tested(subject)]
+        return self.classifier(subject, threat).ranks(self._reps(subject, threat)[: len(labels)], labels)
+
+    def classifier(self, subject: Subject, threat: Threat | None) -> Classifier:
+        """Return the classifier that a test under a threat uses."""
+        return subject.learned(self.probe, threat if self.consistent else None)
+
+    def _tested(self, subject: Subject) -> int:
+        return subject.attacked if self.first is None else min(self.first, subject.attacked)
+
+    def _reps(self, subject: Subject, threat: Threat | None) -> Reps:
+        seen = Clean() if threat is None else Represented(threat=threat, first=self.first)
+        return subject.read(seen)["reps"]
+
+    @property
+    def given(self) -> str:
+        """What the intervals are conditional on."""
+        return "given what the probe learned"
