@@ -1,0 +1,208 @@
+"""Probes in whole audits: training images of their own, corrupted training images, classes by name, bad input."""
+
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pyarrow.parquet as pq
+import pytest
+from torch import nn
+
+from holdfast.audit.plan import Plan
+from holdfast.audit.run import run_audit
+from holdfast.core import Encoder, HoldfastError, Measure
+from holdfast.data import ImageSet, open_images
+from holdfast.data.arrays import Arrays
+from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
+from holdfast.measures.corruption_drift import CorruptionDrift
+from holdfast.measures.neighbour_consistency import NeighbourConsistency
+from holdfast.measures.probe_accuracy import ProbeAccuracy
+from holdfast.measures.relative_drop import RelativeDrop
+from holdfast.probes.knn import Knn
+from holdfast.probes.linear import Linear
+from holdfast.threats.gamma import Gamma
+from holdfast.threats.gaussian import Gaussian
+from holdfast.threats.global_shuffle import GlobalShuffle
+from holdfast.threats.local_shuffle import LocalShuffle
+
+THREATS = (Gamma(0.2), GlobalShuffle(4), LocalShuffle(8), Gaussian(0.2))
+IDENTITY, SHUFFLE = "L8x8", "G4x4"  # on 8 x 8 pixels
+
+
+def pixels() -> Encoder:
+    """The image itself as its representation: a shuffle of all images alike loses nothing."""
+    return Encoder(nn.Flatten(), mean=0, std=1, name="pixels")
+
+
+def digits(part: str) -> Arrays:
+    images = ImageSet(open_images(f"digits?part={part}")._choice.source)
+    assert images.labels is not None
+    return Arrays(images.batch(0, len(images)), images.labels)
+
+
+def saved(folder: Path, part: str, count: int, **extra) -> str:
+    images = open_images(f"digits?part={part}")
+    path = folder / f"{part}.npz"
+    np.savez(path, images=images.batch(0, count).numpy()[:, 0], labels=images.labels[:count], **extra)
+    return str(path)
+
+
+def audit(folder: Path, *measures: Measure, train: str | None, **plan) -> dict:
+    asked = Plan(("pixels",), saved(folder, "heldout", 200), measures, train=train, **plan)
+    return run_audit(asked, folder / "out", encoders={"pixels": pixels()}, overwrite=True)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("probes")
+    asked = (
+        ProbeAccuracy(Knn(10)),
+        ProbeAccuracy(Linear()),
+        CorruptedAccuracy(Knn(10), threats=THREATS),
+        RelativeDrop(Knn(10), threats=THREATS),
+        RelativeDrop(Knn(10), consistent=True, threats=THREATS),
+        CorruptionDrift(THREATS),
+        NeighbourConsistency(THREATS),
+    )
+    return folder, audit(folder, *asked, train=saved(folder, "train", 600), batch_size=64)
+
+
+def scores(record: dict, name: str, **fields) -> dict[str, dict]:
+    for entry in record["encoders"][0]["measures"].values():
+        part = entry["part"]
+        if part["name"] == name and all(part[key] == value for key, value in fields.items()):
+            return entry["scores"]
+    raise KeyError(name)
+
+
+def test_all_images_are_tested_and_passes_are_those_predicted(run) -> None:
+    _, record = run
+    assert record["failures"] == []
+    assert record["data"]["attacked"] == 200
+    assert record["data"]["train"]["images"] == 600
+    passes = record["encoders"][0]["passes"]
+    assert passes["predicted"]["forward"] == passes["forward"]
+    assert passes["forward"] == 200 * (1 + len(THREATS)) + 600 * (1 + len(THREATS))  # each look once, for all measures
+
+
+def test_accuracy_is_that_of_scikit_learn(run) -> None:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    folder, record = run
+    with np.load(folder / "train.npz") as train, np.load(folder / "heldout.npz") as test:
+        x, y = train["images"].reshape(600, -1), train["labels"]
+        theirs = KNeighborsClassifier(10, metric="cosine", weights=lambda d: np.exp(-d / 0.1)).fit(x, y)
+        right = theirs.score(test["images"].reshape(200, -1), test["labels"])
+    top = scores(record, "probe_accuracy", probe={"kind": "probes", "name": "knn", "k": 10, "temperature": 0.1})
+    assert top["top-1"]["value"] == pytest.approx(right)
+    assert top["top-1"]["value"] > 0.9
+    assert top["top-5"]["value"] >= top["top-1"]["value"]
+    assert [name for name in top if name.startswith("class")] == [f"class {i}" for i in range(10)]
+
+
+def test_what_changes_nothing_costs_nothing(run) -> None:
+    _, record = run
+    for consistent in (False, True):
+        drop = scores(record, "relative_drop", consistent=consistent)
+        assert drop[IDENTITY]["value"] == 0
+        assert drop[IDENTITY]["low"] < 0 < drop[IDENTITY]["high"]
+    assert scores(record, "corruption_drift")[IDENTITY]["value"] == 0
+    assert scores(record, "neighbour_consistency")[IDENTITY]["value"] == 1
+
+
+def test_a_shuffle_of_training_and_test_images_alike_loses_nothing_for_pixels(run) -> None:
+    _, record = run
+    assert scores(record, "relative_drop", consistent=True)[SHUFFLE]["value"] == 0
+    assert scores(record, "relative_drop", consistent=False)[SHUFFLE]["low"] > 0.3
+    assert scores(record, "neighbour_consistency")[SHUFFLE]["value"] < 0.5
+
+
+def test_drops_are_ratios_of_accuracies_and_average_as_they_should(run) -> None:
+    _, record = run
+    accuracy, drop = scores(record, "corrupted_accuracy"), scores(record, "relative_drop", consistent=False)
+    for name in (*(t for t in drop if t != "average"), "average"):
+        clean = accuracy["no corruption"]["value"]
+        assert drop[name]["value"] == pytest.approx(1 - accuracy[name]["value"] / clean)
+    each = [drop[name]["value"] for name in drop if name != "average"]
+    assert drop["average"]["value"] == pytest.approx(sum(each) / len(each))
+
+
+def test_the_same_from_any_batch_size_and_again_from_the_store(run, tmp_path: Path) -> None:
+    folder, record = run
+    asked = (RelativeDrop(Knn(10), consistent=True, threats=THREATS), NeighbourConsistency(THREATS))
+    train = str(folder / "train.npz")
+    for size in (7, 64):
+        other = audit(tmp_path, *asked, train=train, batch_size=size)
+        for name in ("relative_drop", "neighbour_consistency"):
+            fields = {"consistent": True} if name == "relative_drop" else {}
+            assert scores(other, name, **fields) == scores(record, name, **fields)
+    again = audit(tmp_path, *asked, train=train, batch_size=64)
+    assert again["run"]["resumed_shards"] == (4 + 10) * (1 + len(THREATS))  # 200 and 600 images, 64 at a time
+
+
+def test_without_training_images_probes_learn_from_what_is_not_tested(tmp_path: Path) -> None:
+    asked = (ProbeAccuracy(Knn(10)), RelativeDrop(Knn(10), consistent=True, threats=(GlobalShuffle(4),)))
+    record = audit(tmp_path, *asked, train=None, attacked=80)
+    assert record["failures"] == []
+    assert record["data"]["train"] is None
+    (entry,) = record["encoders"]
+    assert entry["passes"]["forward"] == entry["passes"]["predicted"]["forward"] == 200 + 80 + 120
+    table = pq.read_table(tmp_path / "out" / entry["measures"]["probe_accuracy"]["table"])
+    assert table.num_rows == 80
+    assert sum(dict(zip(table["label"].to_pylist(), table["shots"].to_pylist(), strict=True)).values()) == 120
+
+
+def test_classes_are_told_by_their_names(tmp_path: Path) -> None:
+    """The test folder lacks the first class, so its classes have other numbers."""
+    random = np.random.default_rng(0)
+    for split, names in (("train", ("ape", "bee", "cat")), ("test", ("bee", "cat"))):
+        for name in names:
+            folder = tmp_path / split / name
+            folder.mkdir(parents=True)
+            for i in range(12):
+                level = {"ape": 30, "bee": 120, "cat": 220}[name]
+                grey = random.integers(level - 20, level + 20, (8, 8))
+                grey[: 2 + 2 * ("ape", "bee", "cat").index(name)] //= 4  # what cosines tell apart
+                PIL.Image.fromarray(grey.astype(np.uint8)).save(folder / f"{i}.png")
+    asked = Plan(("pixels",), str(tmp_path / "test"), (ProbeAccuracy(Knn(5)),), train=str(tmp_path / "train"))
+    record = run_audit(asked, tmp_path / "out", encoders={"pixels": pixels()})
+    found = record["encoders"][0]["measures"]["probe_accuracy"]["scores"]
+    assert found["top-1"]["value"] == 1
+    assert "class 0" not in found  # the ape's number
+    (tmp_path / "test" / "cat").rename(tmp_path / "test" / "dog")
+    with pytest.raises(HoldfastError, match=r"expected classes that .* has too, ape, bee, cat; got dog"):
+        run_audit(asked, tmp_path / "out2", encoders={"pixels": pixels()})
+
+
+def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match="got all of them again"):
+        audit(tmp_path, ProbeAccuracy(), train=str(tmp_path / "heldout.npz"))
+    bare = tmp_path / "bare.npz"
+    np.savez(bare, images=np.random.default_rng(0).random((20, 8, 8)).astype(np.float32))
+    with pytest.raises(HoldfastError, match=r"probe_accuracy: expected images with lab.* in bare.*need none: corr"):
+        audit(tmp_path, ProbeAccuracy(), CorruptionDrift(THREATS), train=str(bare))
+    with pytest.raises(HoldfastError, match="train_images: expected training images"):
+        Plan(("it",), "digits", (ProbeAccuracy(),), train_images=10)
+    with pytest.raises(HoldfastError, match=r"expected each once, got γ 0\.2, γ 0\.2"):
+        CorruptionDrift((Gamma(0.2), Gamma(0.2)))
+    with pytest.raises(HoldfastError, match="threats: expected one threat or more"):
+        RelativeDrop(threats=())
+    with pytest.raises(HoldfastError, match="consistent: expected a threat"):
+        ProbeAccuracy(consistent=True)
+    with pytest.raises(HoldfastError, match="expected at least 1 neighbour"):
+        NeighbourConsistency(k=0)
+
+
+def test_what_does_not_fit_the_images_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
+    wrong = CorruptedAccuracy(threats=(GlobalShuffle(3),))
+    seldom = np.array([0] * 99 + [1])
+    np.savez(
+        tmp_path / "few.npz", images=np.random.default_rng(0).random((100, 8, 8)).astype(np.float32), labels=seldom
+    )
+    asked = (wrong, ProbeAccuracy(), NeighbourConsistency((Gamma(),), k=199), CorruptionDrift((Gamma(),)))
+    record = audit(tmp_path, *asked, train=str(tmp_path / "few.npz"))
+    errors = {key: entry["error"] for key, entry in record["encoders"][0]["measures"].items()}
+    assert "a grid that divides both sides of 8 x 8 images, got 3" in errors["corrupted_accuracy"]
+    assert "got none of class 2" in errors["probe_accuracy"]
+    assert "expected k below the number of other images, 199, got 199" in errors["neighbour_consistency"]
+    assert errors["corruption_drift"] is None

@@ -1,0 +1,65 @@
+"""The kNN probe against scikit-learn, and on problems whose answer is known."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+
+from holdfast.core import Bank, HoldfastError
+from holdfast.probes.knn import Knn
+
+
+def blobs(size: int, classes: int = 4, dim: int = 6, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    labels = torch.arange(size) % classes
+    centres = torch.randn(classes, dim, generator=torch.Generator().manual_seed(9))
+    return centres[labels] + torch.randn(size, dim, generator=random), 10 * labels
+
+
+@pytest.mark.parametrize(("k", "temperature"), [(1, 0.1), (20, 0.07), (200, 0.1)])
+def test_votes_are_those_of_scikit_learn(k: int, temperature: float) -> None:
+    """On unit vectors, ||a - b||² = 2 - 2 cos, so exp((cos - 1) / T) = exp(-||a - b||² / 2T)."""
+    (bank, labels), (queries, _) = blobs(300), blobs(80, seed=1)
+
+    def unit(reps: torch.Tensor) -> np.ndarray:
+        return torch.nn.functional.normalize(reps.double(), dim=1).numpy()
+
+    theirs = KNeighborsClassifier(k, weights=lambda d: np.exp(-(d**2) / 2 / temperature), algorithm="brute")
+    shares = theirs.fit(unit(bank), labels.numpy()).predict_proba(unit(queries))
+    vote = Knn(k, temperature).fit(bank, labels)
+    ours = vote.scores(queries)
+    assert vote.classes.tolist() == theirs.classes_.tolist()
+    assert torch.allclose(ours / ours.sum(1, keepdim=True), torch.from_numpy(shares), atol=1e-5)
+
+
+def test_a_bank_in_chunks_votes_like_one_in_memory() -> None:
+    (bank, labels), (queries, _) = blobs(300), blobs(50, seed=1)
+    whole = Knn(20).fit(bank, labels).scores(queries)
+    parts = Knn(20).learn(Bank(labels, lambda: iter(bank.split(37)))).scores(queries)
+    assert torch.equal(whole, parts)
+
+
+def test_a_small_bank_votes_as_a_whole() -> None:
+    (bank, labels), (queries, _) = blobs(12), blobs(5, seed=1)
+    every = Knn(12).fit(bank, labels).scores(queries)
+    assert torch.equal(Knn(200).fit(bank, labels).scores(queries), every)
+    assert not torch.allclose(Knn(3).fit(bank, labels).scores(queries), every)
+
+
+def test_ranks_count_the_classes_before_the_own_and_ties_count_against_it() -> None:
+    bank, labels = torch.eye(3), torch.tensor([4, 5, 6])
+    vote = Knn(1).fit(bank, labels)
+    queries = torch.tensor([[1.0, 0.2, 0.1]] * 3)
+    assert vote.ranks(queries, torch.tensor([4, 5, 6])).tolist() == [0, 2, 2]  # the two others have no vote at all
+    with pytest.raises(HoldfastError, match=r"labels \[7\]: expected classes that the head knows"):
+        vote.ranks(queries, torch.tensor([4, 5, 7]))
+
+
+def test_what_cannot_vote_is_refused() -> None:
+    with pytest.raises(HoldfastError, match="at least 2 classes, got 5 images of 1"):
+        Knn().fit(torch.randn(5, 3), torch.zeros(5, dtype=torch.long))
+    with pytest.raises(HoldfastError, match="finite"):
+        Knn().fit(torch.full((4, 3), torch.nan), torch.arange(4)).scores(torch.randn(2, 3))
+    for wrong in ({"k": 0}, {"temperature": 0.0}, {"temperature": float("nan")}):
+        with pytest.raises(HoldfastError, match="expected k >= 1 and temperature > 0"):
+            Knn(**wrong)
