@@ -12,7 +12,7 @@ What each number means, in its order:
     zoom_blur                       end (not reached, but for rounding, as in numpy.arange) and step of the zooms from 1
     snow                            mean and standard deviation of the flakes, zoom, threshold, radius and standard
                                     deviation of their motion blur, share of the image that stays
-    frost                           weight of the image, weight of the ice
+    frost                           weight of the image, weight of the ice, scale of the photographs
     fog                             weight of the fog, how fast its detail decays from one scale to the next
     spatter                         mean and standard deviation of the drops, their blur, threshold, strength of water
                                     or blur of mud, 0 for water and 1 for mud
@@ -48,7 +48,7 @@ IMAGENET: dict[str, Levels] = {
         (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
         (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
     ),
-    "frost": ((1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)),
+    "frost": ((1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)),
     "fog": ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
     "brightness": ((0.1,), (0.2,), (0.3,), (0.4,), (0.5,)),
     "contrast": ((0.4,), (0.3,), (0.2,), (0.1,), (0.05,)),
@@ -89,7 +89,7 @@ CIFAR: dict[str, Levels] = {
         (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
         (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
     ),
-    "frost": ((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
+    "frost": ((1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
     "fog": ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
     "brightness": ((0.05,), (0.1,), (0.15,), (0.2,), (0.3,)),
     "contrast": ((0.75,), (0.5,), (0.4,), (0.3,), (0.15,)),

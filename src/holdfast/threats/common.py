@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Corruption, HoldfastError, Images, Rng
 from holdfast.errors import unknown
-from holdfast.threats import _common_digital, _common_noise
+from holdfast.threats import _common_blur, _common_digital, _common_noise, _common_spatter, _common_weather
 from holdfast.threats._common_constants import CIFAR, IMAGENET
 
 CORRUPTIONS = (
@@ -26,12 +26,21 @@ FUNCTIONS: dict[str, Callable[..., Images]] = {
     "gaussian_noise": _common_noise.gaussian_noise,
     "shot_noise": _common_noise.shot_noise,
     "impulse_noise": _common_noise.impulse_noise,
+    "defocus_blur": _common_blur.defocus_blur,
+    "glass_blur": _common_blur.glass_blur,
+    "motion_blur": _common_blur.motion_blur,
+    "zoom_blur": _common_blur.zoom_blur,
+    "snow": _common_weather.snow,
+    "frost": _common_weather.frost,
+    "fog": _common_weather.fog,
     "brightness": _common_digital.brightness,
     "contrast": _common_digital.contrast,
     "elastic_transform": _common_digital.elastic_transform,
     "pixelate": _common_digital.pixelate,
     "jpeg_compression": _common_digital.jpeg_compression,
     "speckle_noise": _common_noise.speckle_noise,
+    "gaussian_blur": _common_blur.gaussian_blur,
+    "spatter": _common_spatter.spatter,
     "saturate": _common_digital.saturate,
 }
 """Name -> function of images in [0, 1], random numbers bound to their ids and the constants of a severity.

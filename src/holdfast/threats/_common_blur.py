@@ -1,0 +1,169 @@
+"""Common corruptions: blur."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy import sparse
+from torch import Tensor
+from torch.nn import functional as F
+
+from holdfast.core import Images, Rng
+from holdfast.threats._common_motion import move
+from holdfast.threats._common_parts import in_parts, too_small
+from holdfast.threats._common_rows import gaussian
+
+
+@in_parts(2**18)
+def gaussian_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
+    """Return x convolved with a Gaussian of standard deviation c, cut off at 4 c; beyond its edge the edge goes on."""
+    (deviation,) = constants
+    return gaussian(x, deviation)
+
+
+def motion_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
+    """Return x smeared along a line whose angle is uniform in [-45°, 45°]; see `move`."""
+    radius, deviation = constants
+    return move(x, 90 * rng.uniform(1)[:, 0] - 45, int(radius), deviation)
+
+
+@in_parts(2**18)
+def defocus_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
+    """Return x convolved with a disk of radius c₁ that a small Gaussian of deviation c₂ has softened.
+
+    The image is reflected at its edges. Both halves of the kernel are alike, so columns are folded onto each other
+    first, S_j = x(· + j) + x(· - j); what the kernel's row i takes of them is K_i0 x + Σ_j K_ij S_j, one matrix
+    product for all of its rows; and each row of the result is a sum of 2L + 1 rows of those.
+
+    Raises:
+        HoldfastError: images that are smaller than half of the kernel.
+    """
+    kernel = _disk(*constants).to(x)  # its lower right quarter
+    reach, (height, width) = len(kernel) - 1, x.shape[2:]
+    if min(height, width) <= reach:
+        raise too_small("defocus_blur", x, reach + 1)
+    rows = torch.arange(height)[:, None] + torch.arange(-reach, reach + 1)
+    rows = (height - 1) - ((height - 1) - rows.abs()).abs()  # reflected
+    rows = rows + height * x.shape[1] * torch.arange(-reach, reach + 1).abs()  # those of the kernel's own row
+    rows = (height * torch.arange(x.shape[1])[:, None, None] + rows).flatten(0, 1).to(x.device)
+    out, folded = torch.empty_like(x), x.new_empty(reach + 1, *x.shape[1:])
+    taken = torch.empty_like(folded)
+    for image, into in zip(x, out, strict=True):
+        wide = F.pad(image, (reach, reach), mode="reflect")
+        folded[0] = image
+        for j in range(1, reach + 1):
+            torch.add(wide[..., reach + j :][..., :width], wide[..., reach - j :][..., :width], out=folded[j])
+        torch.mm(kernel, folded.flatten(1), out=taken.flatten(1))
+        into.copy_(F.embedding_bag(rows, taken.view(-1, width), mode="sum").view_as(into))
+    return out
+
+
+@lru_cache(32)
+def _disk(radius: float, deviation: float) -> Float[Tensor, "reach reach"]:
+    """Return the lower right quarter of the kernel, centre first, without rows and columns that are zero.
+
+    Small disks lie on a grid of 17 x 17 and are softened by 3 x 3 pixels, others by 5 x 5. The softening reflects at
+    the end of the grid, so that a disk that reaches it is a little heavier there, as in the published kernels.
+    """
+    half, width = (8, 1) if radius <= 8 else (int(radius), 2)
+    places = np.arange(-half, half + 1)
+    disk = (places[:, None] ** 2 + places**2 <= radius**2).astype(np.float64)
+    disk /= disk.sum()
+    shares = np.exp(-0.5 * (np.arange(-width, width + 1) / deviation) ** 2)
+    shares /= shares.sum()
+    for _ in range(2):
+        wide = np.pad(disk, ((width, width), (0, 0)), mode="reflect")
+        disk = np.sum([share * wide[k : k + len(places)] for k, share in enumerate(shares)], 0).T
+    quarter = disk[half:, half:]
+    return torch.from_numpy(quarter[quarter[0] > 0][:, quarter[0] > 0])
+
+
+@in_parts(2**18)
+def glass_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
+    """Return x blurred, cut to 8 bits, shaken, and blurred again, both times by a Gaussian of deviation c₁.
+
+    Shaking visits the pixels from the last to the first, c₃ times, and gives each the value that a neighbour at
+    (dy, dx) has by then, uniform in {-c₂, ..., c₂ - 1}². The published code was meant to swap the two, but its swap of
+    array rows copies one over the other, and so are the published images made; this follows them.
+
+    Raises:
+        HoldfastError: images in which no pixel has all of its neighbours.
+    """
+    deviation, reach, rounds = constants[0], int(constants[1]), int(constants[2])
+    if min(x.shape[2:]) <= 2 * reach:
+        raise too_small("glass_blur", x, 2 * reach + 1)
+    levels = torch.floor(255 * gaussian(x, deviation) + 1e-3)  # a level that rounding has just missed is on it
+    for number in range(rounds):
+        u = rng.child("round", number).uniform(2, *x.shape[2:])
+        places = _shake((2 * reach * u).long() - reach, reach).to(x.device)
+        levels = levels.flatten(2).gather(2, places[:, None].expand(-1, x.shape[1], -1)).view_as(levels)
+    return gaussian(levels / 255, deviation)
+
+
+def _shake(moves: Int[Tensor, "batch 2 height width"], reach: int) -> Int[Tensor, "batch pixels"]:
+    """Return the pixel whose value each pixel has after all were visited from the last to the first.
+
+    A pixel that points at one visited later has that one's value. Where it points at one visited before, it has the
+    value of what that one points at, and so on: pointers are followed, two, four, eight, ... at a time, to their ends.
+
+    Args:
+        moves: (dy, dx) of the neighbour that each pixel points at.
+        reach: pixels nearer than this to the edge are not visited; see the published ranges below.
+    """
+    height, width = moves.shape[2:]
+    index = torch.arange(height * width)
+    rows, columns = index // width, index % width
+    visited = (rows > reach) & (rows <= height - reach) & (columns > reach) & (columns <= width - reach)
+    target = index + torch.where(visited, moves[:, 0].flatten(1) * width + moves[:, 1].flatten(1), 0)
+    end = torch.where(visited[target] & (target > index), target, index)  # later pixels are visited before
+    while not torch.equal(end, further := end.gather(1, end)):
+        end = further
+    return target.gather(1, end)
+
+
+@in_parts(2**20)
+def zoom_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
+    """Return the mean of x and of its centre enlarged by the factors 1, 1 + c₂, 1 + 2 c₂, ... below c₁.
+
+    All zooms together are one sparse matrix that acts on the pixels of every image alike.
+
+    Raises:
+        HoldfastError: images with a side of one pixel.
+    """
+    batch, channels, height, width = x.shape
+    if min(height, width) < 2:
+        raise too_small("zoom_blur", x, 2)
+    pixels, offsets, weights = _zooms(height, width, *constants)
+    table = x.reshape(batch * channels, -1).T.contiguous()  # a row for each pixel, with its value in all images
+    seen = F.embedding_bag(
+        pixels.to(x.device), table, offsets.to(x.device), mode="sum", per_sample_weights=weights.to(x)
+    )
+    return seen.T.reshape(x.shape)
+
+
+@lru_cache(5)
+def _zooms(
+    height: int, width: int, end: float, step: float
+) -> tuple[Int[Tensor, "entries"], Int[Tensor, "pixels"], Float[Tensor, "entries"]]:
+    """Return the matrix of the mean of all zooms: columns and values of its entries, and where each row begins."""
+    factors = np.arange(1, end, step)
+    total = sparse.eye_array(height * width, format="csr")
+    for factor in factors:
+        total = total + sparse.kron(_enlarge(height, factor), _enlarge(width, factor), format="csr")
+    total = sparse.csr_array(total / (len(factors) + 1))
+    parts = total.indices.astype(np.int32), total.indptr[:-1].astype(np.int32), total.data.astype(np.float32)
+    return torch.from_numpy(parts[0]), torch.from_numpy(parts[1]), torch.from_numpy(parts[2])
+
+
+def _enlarge(side: int, factor: float) -> sparse.csr_array:
+    """Return the matrix that enlarges the middle of a side bilinearly, first pixel to first and last to last."""
+    kept = math.ceil(side / factor)
+    made = round(kept * factor)
+    places = (np.arange(side) + (made - side) // 2) * ((kept - 1) / max(made - 1, 1))
+    below = np.minimum(places.astype(int), kept - 2)
+    shares = places - below
+    entries = np.concatenate([1 - shares, shares])
+    columns = (side - kept) // 2 + np.concatenate([below, below + 1])
+    return sparse.csr_array((entries, (np.tile(np.arange(side), 2), columns)), (side, side))

@@ -1,0 +1,97 @@
+"""Frost on a window: pieces of photographs, or drawn."""
+
+import math
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from holdfast.core import HoldfastError, Images, Rng
+
+SHEETS = (
+    (0.30, 0.58, 0.65, 0.061),
+    (0.79, 0.81, 0.84, 0.076),
+    (0.79, 0.81, 0.84, 0.076),
+    (0.54, 0.60, 0.65, 0.103),
+    (0.44, 0.48, 0.53, 0.137),
+)
+"""Mean red, green and blue and the contrast within 224 pixels of the five photographs that the published code uses."""
+
+SLOPE = 0.9
+"""Amplitudes of the photographs fall as frequency to this power, between 3 and 100 periods per 224 pixels."""
+
+DIRECTIONS = 6
+"""Ways that needles may lie."""
+
+PATCHES = 10
+"""Patches along a side, about."""
+
+
+def ice(x: Images, rng: Rng) -> Images:
+    """Return ice with the colours, contrasts and spectrum of the published photographs, one of their five at random.
+
+    Noise with a falling spectrum, of which each of some directions keeps what is long along it: needles. They lie in
+    patches, one where smooth noise of its direction is highest.
+    """
+    height, width = x.shape[2:]
+    sheet = x.new_tensor(SHEETS)[(len(SHEETS) * rng.child("sheet").uniform(1)[:, 0]).long()].view(-1, 4, 1, 1)
+    white = torch.fft.rfft2(rng.child("needles").normal(1, height, width).to(x))
+    needles = torch.fft.irfft2(white * _spectra(height, width).to(x), (height, width))
+    patches = rng.child("patches").normal(DIRECTIONS, PATCHES, PATCHES).to(x)
+    patches = (6 * F.interpolate(patches, (height, width), mode="bicubic", align_corners=True)).softmax(1)
+    field = (patches * needles).sum(1, keepdim=True)
+    field = field - field.mean((2, 3), keepdim=True)
+    return (sheet[:, :3] + sheet[:, 3:] * field / field.std((2, 3), keepdim=True)).clamp(0, 1)
+
+
+@lru_cache(4)
+def _spectra(height: int, width: int) -> Float[Tensor, "directions height half"]:
+    """Return the amplitudes of needles in each direction, as rfft2 arranges them."""
+    rows, columns = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)
+    frequency = np.hypot(rows, columns)
+    frequency[0, 0] = np.inf  # no mean
+    angle = np.arctan2(rows, columns)
+    across = [np.abs(np.cos(angle - math.pi * k / DIRECTIONS)) ** 8 for k in range(DIRECTIONS)]
+    return torch.from_numpy(np.stack(across) * frequency**-SLOPE)
+
+
+def crops(x: Images, rng: Rng, folder: str, scale: float) -> Images:
+    """Return, for every image, a random piece of a random photograph, as large as the image.
+
+    Photographs are used at `scale`, bilinearly, or as much larger as it takes to be no smaller than the image.
+
+    Raises:
+        HoldfastError: a folder without pictures.
+    """
+    photographs = _photographs(folder, scale, *x.shape[2:])
+    u = rng.child("piece").uniform(3).tolist()
+    pieces = []
+    for which, down, right in u:
+        photograph = photographs[int(len(photographs) * which)]
+        top = int((photograph.shape[1] - x.shape[2] + 1) * down)
+        left = int((photograph.shape[2] - x.shape[3] + 1) * right)
+        pieces.append(photograph[:, top : top + x.shape[2], left : left + x.shape[3]])
+    return torch.stack(pieces).to(x)
+
+
+@lru_cache(4)
+def _photographs(folder: str, scale: float, height: int, width: int) -> list[Float[Tensor, "3 rows columns"]]:
+    paths = sorted(path for path in Path(folder).glob("*") if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
+    if not paths:
+        raise HoldfastError(
+            f"textures of frost: expected a folder with .png or .jpg photographs, found none in {folder}"
+        )
+    return [_scaled(path, scale, height, width) for path in paths]
+
+
+def _scaled(path: Path, scale: float, height: int, width: int) -> Float[Tensor, "3 rows columns"]:
+    levels = torch.from_numpy(np.array(PIL.Image.open(path).convert("RGB"))).permute(2, 0, 1)
+    rows, columns = levels.shape[1:]
+    scale = max(scale, height / rows, width / columns)
+    sides = [max(round(rows * scale), height), max(round(columns * scale), width)]
+    return F.interpolate(levels[None] / 255, sides, mode="bilinear", align_corners=False)[0]
