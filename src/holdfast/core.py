@@ -91,7 +91,8 @@ class Shard:
         clean: clean representations of the *whole* population [N, D], once they are known.
         others: gives images of the population by their positions; None where they cannot be had.
         labels: the class of every image of the population, [N]; None where the source does not know them all.
-        head: gives the linear head that a probe trains on images that are not attacked; None without labels.
+        head: gives the linear head that a probe learns from training images, disturbed by a threat where one is given;
+            None without labels.
         read: gives what an earlier observation saw, one row for each of the population's first images.
     """
 
@@ -102,7 +103,7 @@ class Shard:
     clean: Tensor | None
     others: Callable[[Positions], Images] | None = None
     labels: Int[Tensor, "population"] | None = None
-    head: Callable[[LinearProbe], Head] | None = None
+    head: Callable[..., Head] | None = None
     read: "Callable[[Observation], dict[str, Tensor]] | None" = None
 
 

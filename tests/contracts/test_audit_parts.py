@@ -22,6 +22,7 @@ from holdfast.estimators.sequential import Sequential
 from holdfast.estimators.splitting import Splitting
 from holdfast.learners.worst_mixture import WorstMixture
 from holdfast.measures._attack_measure import AttackMeasure
+from holdfast.probes.linear import Linear
 from holdfast.smoothing.center import Center
 from holdfast.smoothing.classifier import Classifier
 from holdfast.smoothing.pair_probability import PairProbability
@@ -35,6 +36,7 @@ ATTACK = {"attack": Pgd(4), "readouts": (2, 4)}
 SMALL = {
     "smoothed_radius": {"certificate": PairProbability(draws=600)},
     "smoothed_accuracy": {"certificate": Classifier(draws=300), "sigma": 0.1},
+    "smoothed_probe_accuracy": {"certificate": Classifier(draws=300, probe=Linear()), "sigma": 0.02},
     "center_smoothing": {"certificate": Center(0.02, draws=800, distances=500, slack=0.1), "sigma": 0.1},
     "certified_radius": {"negatives": 3, "steps": 10, "tolerance": 1e-3},
     "linear_radius": {"steps": 10, "tolerance": 1e-3},

@@ -58,10 +58,14 @@ class Plan:
             raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
 
     def observations(self) -> dict[Observation, tuple[str, ...]]:
-        """Return what must be observed, each trajectory once, and the names of the measures and checks it serves."""
+        """Return what must be observed, each trajectory once, and the names of the measures and checks it serves.
+
+        Training images come first: what reads labels may need what a probe learned from them.
+        """
         wanted = [(name, m.observations()) for name, m in named(self.measures).items()]
+        wanted += [(name, (Training(),)) for name in self.labelled() if self.train is not None]
         wanted += [(f"check {name}", c.observations()) for name, c in named(self.checks).items()]
-        return merge(wanted)
+        return dict(sorted(merge(wanted).items(), key=lambda item: not item[0].of_training))  # stable
 
     def labelled(self) -> tuple[str, ...]:
         """Return the names of the measures that read labels."""

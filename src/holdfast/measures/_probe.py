@@ -22,9 +22,9 @@ def labels_of(subject: Subject) -> Int[Tensor, "population"]:
     return subject.labels
 
 
-def head_of(subject: Subject, probe: LinearProbe) -> Head:
+def head_of(subject: Subject, probe: LinearProbe, threat: Threat | None = None) -> Head:
     """Return the linear head that a probe learns; see `classifier_of`."""
-    head = subject.learned(probe)
+    head = subject.learned(probe, threat)
     assert isinstance(head, Head)  # so says LinearProbe
     return head
 

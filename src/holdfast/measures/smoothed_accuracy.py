@@ -4,15 +4,14 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast import statistics
-from holdfast.core import HoldfastError, Score, Subject, Table
-from holdfast.measures._smoothed_measure import SmoothedMeasure
-from holdfast.smoothing._certificate import Certificate
+from holdfast.core import HoldfastError, Subject, Table
+from holdfast.measures._smoothed_share import SmoothedShare
+from holdfast.registry import part_name
 from holdfast.smoothing.classifier import Classifier
 
 
 @dataclass(frozen=True)
-class SmoothedAccuracy(SmoothedMeasure):
+class SmoothedAccuracy(SmoothedShare):
     """Share of images that the smoothed instance classifier gets right within a radius; see `Classifier`.
 
     The class of a representation is the image of the population whose clean representation is nearest, the right
@@ -20,16 +19,9 @@ class SmoothedAccuracy(SmoothedMeasure):
 
     Table, one row per image: `found`, 1 where the certified class is the image itself; `radius` in pixels (ℓ2), 0
     where it abstained; `abstained`, 1 or 0.
-
-    Attributes:
-        radii: distances, in pixels, at which the share is stated besides 0; the share at 0 is the headline.
     """
 
-    certificate: Certificate = Classifier()
-    radii: tuple[float, ...] = (0.1, 0.25, 0.5)
-
-    better = "higher"
-    unit = "share"
+    given = "given this population of images"
     question = "How many images does the smoothed encoder provably still recognise, among all images, as themselves?"
     how_to_read = (
         "100 % means that under Gaussian noise every image is provably still nearest to itself more often than not; "
@@ -42,13 +34,8 @@ class SmoothedAccuracy(SmoothedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(not 0 < radius < float("inf") for radius in self.radii):
-            raise HoldfastError(f"smoothed_accuracy radii: expected positive distances in pixels, got {self.radii}")
-
-    @property
-    def column(self) -> str:
-        """Whether the image is certified to be found."""
-        return "found"
+        if isinstance(self.certificate, Classifier) and self.certificate.probe is not None:
+            raise HoldfastError(f"{part_name(self)}: expected instances, got a probe; see smoothed_probe_accuracy")
 
     def observe(self, subject: Subject) -> Table:
         """Return what is certified of every image."""
@@ -56,25 +43,3 @@ class SmoothedAccuracy(SmoothedMeasure):
         itself = seen["vote"] == torch.arange(len(seen["vote"]))
         abstained = seen["abstained"]
         return {"found": (itself & (abstained == 0)).double(), "radius": seen["radius"], "abstained": abstained}
-
-    def score(self, table: Table) -> dict[str, Score]:
-        """Return abstentions, average radii, and the certified accuracy at every radius, at 0 last."""
-        certificate = self.certificate
-        assert isinstance(certificate, Classifier)
-        found, radius = table["found"], table["radius"]
-        promise = f"each image's certificate on its own at confidence {1 - certificate.alpha:g}"
-        given = "given this population of images"
-        most = self.sigma * certificate.highest_radius
-        everyone = statistics.mean(radius * found, given=given, most=most)
-        right = statistics.mean(radius.where(found == 1, torch.nan), given=given, most=most)
-        abstained = statistics.share(table["abstained"], given=given)
-        scores = {
-            "abstained": self.about(abstained),
-            "average radius": self.about(everyone, promise, "images that are not found count as 0", unit="pixels"),
-            "average radius of those found": self.about(right, promise, unit="pixels"),
-        }
-        for at in sorted(self.radii, reverse=True):
-            within = statistics.share((found * (radius > at)).double(), given=given)
-            scores[f"within {at:g}"] = self.about(within, promise)
-        counted = f"{int(table['abstained'].sum())} of {len(found)} abstained, counted as not found"
-        return scores | {"found": self.about(statistics.share(found, given=given), promise, counted)}

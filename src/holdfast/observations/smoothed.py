@@ -1,12 +1,25 @@
 """Noisy representations: one stream of draws f(x + σ z) per image, read by all certificates that share σ."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from holdfast.core import Encoder, HoldfastError, Images, Observation, Passes, Reps, Shard
+from holdfast.core import (
+    Encoder,
+    Head,
+    HoldfastError,
+    Images,
+    LinearProbe,
+    Observation,
+    Passes,
+    Reps,
+    Rng,
+    Shard,
+)
+from holdfast.errors import no_labels
 from holdfast.smoothing._certificate import Anchor, Certificate, Sampling
 from holdfast.smoothing.pair_probability import PairProbability
 from holdfast.threats.gaussian import Gaussian
@@ -36,6 +49,11 @@ class Smoothed(Observation):
         if self.first is not None and self.first < 1:
             raise HoldfastError(f"smoothed first: expected at least 1 image, got {self.first}")
 
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether a certificate reads a head that is learned from labels."""
+        return any(certificate.probe is not None for certificate in self.certificates)
+
     def key(self) -> Observation:
         """Certificates and images do not change an image's draws."""
         return replace(self, certificates=(), first=None)
@@ -64,11 +82,12 @@ class Smoothed(Observation):
         """
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device)
-        block = block_size(shard.x)
+        block, heads = block_size(shard.x), {one: self._head(shard, one.probe) for one in self.certificates}
         seen: dict[Certificate, list[dict[str, Tensor]]] = {certificate: [] for certificate in self.certificates}
         for x, position, image in zip(shard.x, shard.positions.tolist(), shard.rng.ids, strict=True):
             rng = shard.rng.at((image,))
-            found = self._sample(shard.encoder, x, Anchor(self.sigma, position, clean, rng), block)
+            anchors = {one: Anchor(self.sigma, position, clean, rng, head) for one, head in heads.items()}
+            found = self._sample(shard.encoder, x, anchors, rng, block)
             for certificate, result in found.items():
                 seen[certificate].append(result)
         return {
@@ -77,16 +96,26 @@ class Smoothed(Observation):
             for name, value in certificate.conclude(_stacked(images), self.sigma).items()
         }
 
-    def _sample(self, encoder: Encoder, x: Tensor, anchor: Anchor, block: int) -> dict[Certificate, dict[str, Tensor]]:
+    def _head(self, shard: Shard, probe: LinearProbe | None) -> Head | None:
+        """Return what a probe learns from training images under this noise (clamped to [0, 1], as images are)."""
+        if probe is None:
+            return None
+        if shard.head is None:
+            raise no_labels("certificates of a probe", "the source of images")
+        return shard.head(probe, Gaussian(self.sigma))
+
+    def _sample(
+        self, encoder: Encoder, x: Tensor, anchors: Mapping[Certificate, Anchor], rng: Rng, block: int
+    ) -> dict[Certificate, dict[str, Tensor]]:
         """Return what every certificate saw of one image."""
-        at_work = {certificate: certificate.sample(anchor) for certificate in self.certificates}
+        at_work = {certificate: certificate.sample(anchor) for certificate, anchor in anchors.items()}
         wants = {certificate: next(sampling) for certificate, sampling in at_work.items()}
         found: dict[Certificate, dict[str, Tensor]] = {}
         drawn = 0
         with torch.no_grad():
-            for noisy in Gaussian(self.sigma).draws(x, anchor.rng, block):
+            for noisy in Gaussian(self.sigma).draws(x, rng, block):
                 useful = max(certificate.budget for certificate in wants) - drawn
-                reps = _represent(encoder, noisy[:useful], self.sigma, anchor)
+                reps = _represent(encoder, noisy[:useful], self.sigma, rng)
                 drawn += len(reps)
                 for certificate in list(wants):
                     want = _feed(at_work[certificate], wants[certificate], reps)
@@ -115,12 +144,12 @@ def block_size(x: Images) -> int:
     return max(8, min(most, values // math.prod(x.shape[1:])))
 
 
-def _represent(encoder: Encoder, noisy: Images, sigma: float, anchor: Anchor) -> Reps:
+def _represent(encoder: Encoder, noisy: Images, sigma: float, rng: Rng) -> Reps:
     reps = encoder(noisy)
     if not bool(torch.isfinite(reps).all()):
         raise HoldfastError(
             f"encoder {encoder.name!r}: the representation of a noisy image is NaN or infinite (sigma {sigma:g}, image "
-            f"{anchor.rng.ids[0]}); smoothing needs an encoder that takes pixels outside [0, 1]"
+            f"{rng.ids[0]}); smoothing needs an encoder that takes pixels outside [0, 1]"
         )
     return reps.float()
 

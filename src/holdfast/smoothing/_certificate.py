@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Head, Rng
+from holdfast.core import Head, LinearProbe, Rng
 
 Sampling = Generator[int, Tensor, dict[str, Tensor]]
 """The certification of one image: yields how many more draws it can use now, is sent some of these, [1 ... , D]
@@ -40,6 +40,9 @@ class Certificate(ABC):
     Certificates with the same σ read the same draws. Each one's statement holds at its own confidence; that all
     of them hold at once has at least 1 minus the sum of their alphas.
     """
+
+    probe: LinearProbe | None = None
+    """Whose linear head it reads; None: it reads no labels."""
 
     @property
     @abstractmethod

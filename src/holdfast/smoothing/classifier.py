@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast import confidence
-from holdfast.core import Head, HoldfastError, Reps
+from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.smoothing._certificate import Anchor, Certificate, Sampling, radius
 
 
@@ -29,6 +29,7 @@ class Classifier(Certificate):
             early: once the class is shown to have less than ½, or more with a radius at most `precision` σ below the
             plug-in one, or below the largest that `draws` can show.
         precision: see `bound`, in units of σ.
+        probe: how the linear head comes about, from training images under the same noise; None: instances.
 
     Source: Cohen et al. (2019), "Certified adversarial robustness via randomized smoothing", CERTIFY.
     """
@@ -38,6 +39,7 @@ class Classifier(Certificate):
     alpha: float = 0.001
     bound: str = "clopper_pearson"
     precision: float = 0.2
+    probe: LinearProbe | None = None
 
     def __post_init__(self) -> None:
         confidence.check_level(self.alpha, "classifier")
