@@ -6,12 +6,14 @@ from io import BytesIO
 import numpy as np
 import PIL.Image
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import ndimage
 from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.core import HoldfastError, Images, Rng
+from holdfast.threats._common_parts import in_parts, too_small
+from holdfast.threats._common_rows import combine
 
 
 def brightness(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
@@ -64,7 +66,7 @@ def pixelate(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     sides = x.shape[2:]
     small = [int(side * share) for side in sides]
     if min(small) < 1:
-        raise _too_small("pixelate", x, int(np.ceil(1 / share)))
+        raise too_small("pixelate", x, int(np.ceil(1 / share)))
     levels = (255 * x).round()
     for before, after in ((sides, small), (small, sides)):
         levels = _half_up(levels @ _box(before[1], after[1]).to(x).T)
@@ -101,6 +103,7 @@ def _through_jpeg(levels: np.ndarray, quality: int) -> np.ndarray:
     return np.array(PIL.Image.open(file)).reshape(levels.shape)
 
 
+@in_parts(2**18)
 def elastic_transform(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return x bent by a random affine map, then by a smooth random field.
 
@@ -114,38 +117,46 @@ def elastic_transform(x: Images, rng: Rng, constants: tuple[float, ...]) -> Imag
     """
     size, blur, affine = (min(x.shape[2:]) * c for c in constants)
     if min(x.shape[2:]) < 3:
-        raise _too_small("elastic_transform", x, 3)
+        raise too_small("elastic_transform", x, 3)
     height, width = x.shape[2:]
     square = min(height, width) // 3
     corners = torch.tensor([[1, 1], [1, -1], [-1, -1]]) * square + torch.tensor([width // 2, height // 2])
-    before = _homogeneous(corners.double())
     moved = corners + affine * (2 * rng.child("affine").uniform(3, 2).double() - 1)
-    back = torch.linalg.solve(_homogeneous(moved), before)[:, :, :2]  # rows: what x, y and 1 give
-    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    places = torch.stack([columns, rows, torch.ones_like(rows)], -1).double() @ back[:, None]
-    last = torch.tensor([width - 1, height - 1])
-    seen = F.grid_sample(x, (2 * places / last - 1).to(x), "bilinear", "reflection", align_corners=True)
+    back = torch.linalg.solve(F.pad(moved, (0, 1), value=1.0), corners.double())  # what x, y and 1 add to the place
+    right, down, start = (2 * back[:, :, None] / torch.tensor([width - 1, height - 1])).to(x).unbind(1)
+    columns, rows = torch.arange(width).to(x), torch.arange(height).to(x)
+    line, column = (start - 1)[:, None] + rows[:, None, None] * down[:, None], columns[:, None] * right
+    seen = F.grid_sample(x, line + column[:, None], "bilinear", "reflection", align_corners=True)
     if size == 0:
         return seen
-    fields = (2 * rng.child("field").uniform(2, height, width) - 1).to(x)
-    fields = size * (_blur(height, blur).to(x) @ fields @ _blur(width, blur).to(x).T)
-    places = torch.stack([columns, rows], -1).to(x) + fields.permute(0, 2, 3, 1)
-    sides = x.new_tensor([width, height])
-    return F.grid_sample(seen, (2 * places + 1) / sides - 1, "bilinear", "reflection", align_corners=False)
+    fields = _smooth(rng.child("field").uniform(2, height, width).to(x), blur)  # of u in [0, 1]; 2 u - 1 is meant
+    places = x.new_empty(len(x), height, width, 2)
+    for axis, (side, pixels) in enumerate(((width, columns), (height, rows[:, None]))):
+        start = (2 * pixels + 1 - 2 * size) / side - 1
+        torch.add(start, fields[:, axis], alpha=4 * size / side, out=places[..., axis])
+    return F.grid_sample(seen, places, "bilinear", "reflection", align_corners=False)
 
 
-def _homogeneous(points: Float[Tensor, "*batch 3 2"]) -> Float[Tensor, "*batch 3 3"]:
-    return F.pad(points, (0, 1), value=1.0)
+def _smooth(
+    fields: Float[Tensor, "batch two height width"], deviation: float
+) -> Float[Tensor, "batch two height width"]:
+    """Return fields blurred by a Gaussian that is cut off at three deviations; they are reflected at their edges."""
+    for _ in range(2):  # rows, then columns
+        matrix, index, weights = _gaussian(fields.shape[2], deviation)
+        narrow = index.shape[1] < len(matrix) / 4  # then most of the matrix is zero
+        fields = combine(fields, index, weights) if narrow else matrix.to(fields) @ fields
+        fields = fields.mT
+    return fields
 
 
 @lru_cache(16)
-def _blur(side: int, deviation: float) -> Float[Tensor, "side side"]:
-    """Return the matrix of a Gaussian blur, cut off at three deviations, along a side that is reflected at its ends."""
-    return torch.from_numpy(ndimage.gaussian_filter1d(np.eye(side), deviation, 0, mode="reflect", truncate=3))
+def _gaussian(
+    side: int, deviation: float
+) -> tuple[Float[Tensor, "side side"], Int[Tensor, "side taps"], Float[Tensor, "side taps"]]:
+    """Return the matrix of the blur along one side; and of each row, the places and values of its largest entries.
 
-
-def _too_small(corruption: str, x: Images, side: int) -> HoldfastError:
-    return HoldfastError(
-        f"{corruption}: expected sides of at least {side} pixels, got {x.shape[2]} x {x.shape[3]}; leave it out or use "
-        "larger images"
-    )
+    As many as the kernel is long, which are all that are not zero where it is shorter than the side.
+    """
+    matrix = torch.from_numpy(ndimage.gaussian_filter1d(np.eye(side), deviation, 0, mode="reflect", truncate=3))
+    weights, index = matrix.topk(min(2 * int(3 * deviation + 0.5) + 1, side), 1)
+    return matrix, index, weights

@@ -12,6 +12,7 @@ from holdfast.core import Corruption, HoldfastError, Images, Rng
 from holdfast.errors import unknown
 from holdfast.threats import _common_blur, _common_digital, _common_noise, _common_spatter, _common_weather
 from holdfast.threats._common_constants import CIFAR, IMAGENET
+from holdfast.threats._common_parts import in_parts
 
 CORRUPTIONS = (
     "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "snow",
@@ -111,17 +112,16 @@ class Common(Corruption):
         if x.shape[1] not in (1, 3):
             raise HoldfastError(f"{self.corruption}: expected grey or RGB images, got {x.shape[1]} channels")
         small = self.constants == "cifar" or (self.constants == "auto" and min(x.shape[2:]) < BETWEEN)
-        table = CIFAR if small else IMAGENET
+        constants = (CIFAR if small else IMAGENET)[self.corruption][self.severity - 1]
+        return in_parts(2**18)(self._corrupt)(x, rng.child("common", self.corruption), constants)
+
+    def _corrupt(self, x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
         function = FUNCTIONS[self.corruption]
         if self.textures:
             function = partial(function, textures=self.textures)
-        grey = x.shape[1] == 1 and self.corruption in COLOURED
-        out = function(
-            x.expand(-1, 3, -1, -1) if grey else x,
-            rng.child("common", self.corruption),
-            table[self.corruption][self.severity - 1],
-        )
-        return eight_bits(luminance(out) if grey else out)
+        if x.shape[1] == 1 and self.corruption in COLOURED:
+            return eight_bits(luminance(function(x.expand(-1, 3, -1, -1), rng, constants)))
+        return eight_bits(function(x, rng, constants))
 
 
 def luminance(x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 1 height width"]:
