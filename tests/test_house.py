@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"registry", "divergences", "statistics", "confidence", "negatives", "ratios", "correlations"},
     {"neighbours", "nearest_in_chunks", "feature_space", "crossed", "margins"},
     {"encoders", "data", "threats", "objectives"},
-    {"attacks", "certify", "smoothing", "probes", "estimators", "learners"},
+    {"attacks", "certify", "smoothing", "probes", "estimators", "learners", "attention"},
     {"failures"},
     {"observations"},
     {"measures"},
