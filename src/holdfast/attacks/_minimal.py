@@ -22,7 +22,13 @@ GROWTH = 1.3
 
 
 def minimal_radius(
-    goal: Goal, breaks: Breaks, x: Images, ball: Ball, steps: int, broken: Images | None = None
+    goal: Goal,
+    breaks: Breaks,
+    x: Images,
+    ball: Ball,
+    steps: int,
+    broken: Images | None = None,
+    start: Images | None = None,
 ) -> tuple[PerImage, Images]:
     """Return for each image the smallest radius at which a broken image was found, in pixels, and that image.
 
@@ -39,6 +45,7 @@ def minimal_radius(
         ball: the norm; its own radius is not read.
         steps: gradient steps.
         broken: images that are known to break, far away as they may be, such as the negatives themselves.
+        start: where the search begins, for goals without a gradient at x itself; None: at x.
 
     Source: after Pintor et al. (2021), "Fast minimum-norm adversarial attacks through adaptive norm constraints".
     """
@@ -46,11 +53,13 @@ def minimal_radius(
     if broken is not None:
         best.see(broken, look(goal, broken)[1])
         best.retreat()
-    at, allowed = x, torch.zeros_like(best.radius)
+    begin = x if start is None else start
+    at, allowed = begin, ball.size(begin - x)
     lost = torch.ones(len(x), dtype=torch.bool, device=x.device)
     for step in range(steps):
         if step == steps // 4:
-            at, allowed = pick(lost, best.image, at), torch.where(lost, best.radius, allowed)
+            edge = pick(best.radius.isinf(), begin, best.image)
+            at, allowed = pick(lost, edge, at), torch.where(lost, best.radius, allowed)
             lost = lost & best.radius.isinf()
         values, reps, gradient = climb(goal, at)
         hit, size = best.see(at, reps), ball.size(at - x)
