@@ -1,6 +1,6 @@
 """All benchmarks in one table: python -m benchmarks [--json]."""
 
-from benchmarks import attack_step, certified_radius, learning_step, pair_memory, sampling, sharing
+from benchmarks import attack_step, certified_radius, knn, learning_step, pair_memory, sampling, sharing
 from benchmarks.result import Result, report
 
 
@@ -10,6 +10,7 @@ def measure() -> list[Result]:
         *sharing.measure(),
         *attack_step.measure(),
         *pair_memory.measure(),
+        *knn.measure(),
         *sampling.measure(),
         *learning_step.measure(),
         *certified_radius.measure(),

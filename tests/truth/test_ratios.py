@@ -93,8 +93,8 @@ def test_both_perfect_has_an_interval_all_the_same() -> None:
 
 
 def test_equal_columns_have_an_interval_all_the_same() -> None:
-    """Where no image tells the two apart the correlation is 1; the interval must not vanish."""
-    column = (torch.arange(50) < 40).double()
+    """Where no image tells the two apart the correlation is 1; the interval must not vanish, nor at a half."""
+    column = (torch.arange(50) < 25).double()
     drop = paired(column, column, ratios.relative_drop)
     assert drop.value == 0
     assert drop.low < -0.005
@@ -125,9 +125,12 @@ def test_what_is_missing_is_said() -> None:
     assert "no interval" in bare.note
 
 
-def test_signed_scores_are_refused() -> None:
-    with pytest.raises(HoldfastError, match="expected scores >= 0"):
-        ratios.ratio(score(0.1, -0.1, 0.3), score(0.5, 0.4, 0.6), 0.0)
+@pytest.mark.parametrize("second", [(0.1, -0.1, 0.3), (-0.1, None, None)])
+def test_signed_scores_are_refused(second) -> None:
+    known = score(0.5, 0.4, 0.6)
+    for pair in ((known, score(*second)), (score(*second), known)):
+        with pytest.raises(HoldfastError, match="expected scores >= 0"):
+            ratios.ratio(*pair, 0.0)
 
 
 def test_influence_is_the_derivative() -> None:
