@@ -19,6 +19,8 @@ from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, P
 from holdfast.data import ImageSet
 from holdfast.encoders import open_encoder
 from holdfast.errors import NotCertified, first_line
+from holdfast.measures._corrupted import CorruptedMeasure
+from holdfast.measures._disturbed import DisturbedMeasure
 from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
@@ -169,6 +171,8 @@ class EncoderAudit:
             "better": measure.better,
             "unit": measure.unit,
             "reference": measure.reference,
+            "needs_labels": measure.needs_labels,
+            "corruptions": list(measure.titles) if isinstance(measure, (DisturbedMeasure, CorruptedMeasure)) else [],
             "passes_alone": entries.passes_entry(_alone(measure, subject)),
             "scores": {},
             "headline": None,

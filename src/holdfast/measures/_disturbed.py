@@ -67,6 +67,11 @@ class DisturbedMeasure(Measure):
         titled(self, self.threats)
 
     @property
+    def titles(self) -> tuple[str, ...]:
+        """The threats by their titles."""
+        return tuple(titled(self, self.threats))
+
+    @property
     def represented(self) -> dict[str, Represented]:
         """The disturbed images that it reads, by the title of their threat."""
         return {title: Represented(threat=t, first=self.first) for title, t in titled(self, self.threats).items()}

@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from holdfast.errors import HoldfastError
-from holdfast.report import _chances, _format, _noises, _sections
+from holdfast.report import _chances, _corruptions, _format, _noises, _radii, _sections
 from holdfast.report._folder import read_record
 from holdfast.report._scorecard import cards
 from holdfast.report._verdict import threats, verdict
@@ -64,6 +64,12 @@ def render(record: Mapping[str, Any], folder: Path) -> str:
         objective_charts=_sections.objective_charts(record),
         histograms=_sections.histograms(record, folder),
         tightness_charts=_sections.tightness_charts(record, folder),
+        corruption_grids=_corruptions.corruption_grids(record),
+        corruption_charts=_corruptions.relation_charts(record, "corruptions"),
+        corruption_relations=_corruptions.relation_rows(record, "corruptions"),
+        encoder_charts=_corruptions.relation_charts(record, "encoders"),
+        encoder_relations=_corruptions.relation_rows(record, "encoders"),
+        radius_charts=_radii.radius_charts(record, folder),
         margin_charts=_sections.margin_charts(record, folder),
         extremes=[(i, e["name"], sides) for i, e in encoders if any((sides := _sections.extremes(e, folder)).values())],
         galleries=[(i, e["name"], worst) for i, e in encoders if (worst := _sections.gallery(e, folder))],

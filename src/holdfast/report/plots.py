@@ -23,6 +23,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": _GRID,
     "grid.linewidth": 0.6, "xtick.major.size": 0, "ytick.major.size": 0, "axes.axisbelow": True,
 }  # fmt: skip
+_PERCENT = FuncFormatter(lambda value, _: f"{100 * value:.6g} %")
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,16 @@ class Curve:
     high: Sequence[int | float]
 
 
-def lines(key: str, curves: Sequence[Curve], *, unit: str, label: str, markers: bool = True) -> str:
-    """Return lines with bands over attack steps as SVG.
+def lines(
+    key: str,
+    curves: Sequence[Curve],
+    *,
+    unit: str,
+    label: str,
+    markers: bool = True,
+    across: str = "attack steps",
+) -> str:
+    """Return lines with bands over attack steps, or something else, as SVG.
 
     Args:
         key: unique name of the chart on its page; all ids in the SVG begin with it.
@@ -45,6 +54,7 @@ def lines(key: str, curves: Sequence[Curve], *, unit: str, label: str, markers: 
         unit: "share" is drawn in percent.
         label: what the vertical axis shows.
         markers: mark every point (few read-outs) or only some (a point per step).
+        across: what the horizontal axis shows; steps are whole numbers.
     """
     with mpl.rc_context({**_STYLE, "svg.hashsalt": key}):
         figure, axes = _axes()
@@ -60,8 +70,8 @@ def lines(key: str, curves: Sequence[Curve], *, unit: str, label: str, markers: 
         if markers and len(ticks) <= 8:
             axes.set_xticks(_spread(ticks))
         else:
-            axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        axes.set_xlabel("attack steps")
+            axes.xaxis.set_major_locator(MaxNLocator(8, integer=across == "attack steps"))
+        axes.set_xlabel(across)
         _finish(axes, label, unit)
         return _svg(figure, key)
 
@@ -145,28 +155,39 @@ def margin_distribution(key: str, encoders: Sequence[Margins]) -> str:
         return _svg(figure, key)
 
 
-def scatter(key: str, points: Sequence[tuple[int, np.ndarray, np.ndarray]], *, x: str, y: str) -> str:
-    """Return points with the diagonal on which both values agree as SVG.
+def scatter(
+    key: str,
+    points: Sequence[tuple[int, np.ndarray, np.ndarray]],
+    *,
+    x: str,
+    y: str,
+    units: tuple[str, str] | None = None,
+) -> str:
+    """Return points, with the diagonal on which both values agree where both have one unit, as SVG.
 
     Args:
         key: unique name of the chart on its page.
         points: (series, finite x [images], finite y [images]) per encoder, none of them empty.
         x: what the horizontal axis shows.
         y: what the vertical axis shows.
+        units: of x and y, where they are different things; "share" is drawn in percent.
     """
     with mpl.rc_context({**_STYLE, "svg.hashsalt": key}):
         figure, axes = _axes()
-        ends = [float(end) for _, a, b in points for v in (a, b) for end in (v.min(), v.max())]
-        low, high = min(*ends, 0.0), max(ends)
-        axes.plot([low, high], [low, high], color=_INK, linewidth=0.9, linestyle=(0, (2, 2)))
-        axes.axhline(0, color=_INK, linewidth=0.6)
+        if units is None:
+            ends = [float(end) for _, a, b in points for v in (a, b) for end in (v.min(), v.max())]
+            low, high = min(*ends, 0.0), max(ends)
+            axes.plot([low, high], [low, high], color=_INK, linewidth=0.9, linestyle=(0, (2, 2)))
+            axes.axhline(0, color=_INK, linewidth=0.6)
         for series, a, b in points:
             axes.plot(
                 a, b, color=_colour(series), marker=MARKERS[series % len(MARKERS)], markersize=4, linestyle="none",
                 alpha=0.6, markeredgewidth=0,
             )  # fmt: skip
         axes.set_xlabel(x)
-        _finish(axes, y, "ratio")
+        if units is not None and units[0] == "share":
+            axes.xaxis.set_major_formatter(_PERCENT)
+        _finish(axes, y, "ratio" if units is None else units[1])
         return _svg(figure, key)
 
 
@@ -192,7 +213,7 @@ def _finish(axes: Axes, label: str, unit: str) -> None:
     axes.set_ylabel(label)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     if unit == "share":
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.6g} %"))
+        axes.yaxis.set_major_formatter(_PERCENT)
 
 
 def _svg(figure: Figure, key: str) -> str:

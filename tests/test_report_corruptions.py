@@ -1,0 +1,111 @@
+"""Corruptions, relations and certified radii in the report: right numbers in right places, nothing invented."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from holdfast.report._corruptions import corruption_grids, relation_charts, relation_rows
+from holdfast.report._radii import radius_charts
+from holdfast.report.html import write_report
+from report_fixture import make_run, write_record
+
+NAMES = ["γ 0.2", "G4x4", "<fog>"]
+
+
+def score(value: float | None, half: float = 0.01) -> dict:
+    ends = {end: None if value is None else value + sign * half for end, sign in (("low", -1), ("high", 1))}
+    return {"value": value, **ends, "n": 100, "interval": "", "confidence": 0.95, "note": "", "unit": ""}
+
+
+def measure(title: str, values: list[float | None], **more) -> dict:
+    scores = {name: score(value) for name, value in zip([*NAMES, "average"], values, strict=True)}
+    return {
+        "part": {"kind": "measures", "name": "m"}, "title": title, "unit": "share", "error": None, "scores": scores,
+        "headline": "average", "corruptions": NAMES, "needs_labels": False, "better": "lower", **more,
+    }  # fmt: skip
+
+
+def relation(over: str, spearman: float | None, encoder: str | None = None) -> dict:
+    pair = {"first": "drift", "second": "drop"}
+    return {"over": over, "encoder": encoder, **pair, "points": 3, "pearson": score(0.5), "spearman": score(spearman)}
+
+
+def record() -> dict:
+    first = {"drift": measure("Drift", [0.1, 0.2, 0.3, 0.2]), "drop": measure("Drop", [0.01, 0.5, None, 0.25])}
+    second = {"drift": measure("Drift", [0.4, 0.5, 0.6, 0.5])}
+    encoders = [{"name": "a", "measures": first}, {"name": "b", "measures": second}, {"name": "c", "measures": {}}]
+    relations = [relation("corruptions", 0.3, "a"), relation("corruptions", -0.9, "b"), relation("encoders", None)]
+    return {"encoders": encoders, "relations": relations}
+
+
+def test_each_encoder_has_a_table_with_a_row_for_each_corruption() -> None:
+    grids = corruption_grids(record())
+    assert [(grid.name, grid.columns) for grid in grids] == [("a", ["Drift", "Drop"]), ("b", ["Drift"])]
+    rows = dict(grids[0].rows)
+    assert list(rows) == [*NAMES, "average"]
+    assert rows["G4x4"] == ["20.0 % [19.0, 21.0]", "50.0 % [49.0, 51.0]"]
+    assert rows["<fog>"][1] == "undefined"
+
+
+def test_relations_come_strongest_first_and_draw_only_what_is_known() -> None:
+    rows = relation_rows(record(), "corruptions")
+    assert [row.where for row in rows] == ["b", "a"]
+    assert rows[0].spearman.startswith("−0.9")
+    assert relation_rows(record(), "encoders")[0].spearman == "undefined"
+    (chart,) = relation_charts(record(), "corruptions")
+    assert "2 points" in chart.alt  # "a" has no drop of the third, "b" has none at all
+    (chart,) = relation_charts(record(), "encoders")
+    assert "1 point," in chart.alt
+
+
+def test_names_are_escaped_and_the_section_is_there_only_where_it_has_something_to_say(tmp_path: Path) -> None:
+    made = make_run(tmp_path)
+    assert 'id="corruptions"' not in write_report(tmp_path).read_text()
+    kept = dict(next(iter(made["encoders"][0]["measures"].values())))
+    for key, entry in record()["encoders"][0]["measures"].items():
+        made["encoders"][0]["measures"][key] = kept | entry | {"table": None, "column": None, "part": kept["part"]}
+    made["relations"] = record()["relations"][:1]
+    write_record(tmp_path, made)
+    page = write_report(tmp_path).read_text()
+    assert 'id="corruptions"' in page
+    assert "&lt;fog&gt;" in page
+    assert "<fog>" not in page
+    assert "Does the label-free number foretell" in page
+
+
+def table(folder: Path, found: list[int], radius: list[float]) -> dict:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(
+        pa.table({"id": list(map(str, range(len(found)))), "found": found, "radius": radius}), folder / "t.parquet"
+    )
+    return {**measure("Smoothed", [0.1] * 4), "part": {"name": "smoothed_accuracy"}, "table": "t.parquet"}
+
+
+def test_the_curve_begins_at_the_share_of_right_answers_and_has_exact_intervals(tmp_path: Path) -> None:
+    from holdfast.report._radii import _curves
+
+    values = np.array([0.0, 0.2, 0.4, -1.0])
+    (curve,) = _curves([(0, values)])
+    assert (curve.y[0], curve.y[-1]) == (0.75, 0.0)
+    at = next(i for i, x in enumerate(curve.x) if x > 0.21)
+    assert curve.y[at] == 0.25
+    exact = stats.binomtest(1, 4).proportion_ci(0.95)
+    assert (curve.low[at], curve.high[at]) == pytest.approx((exact.low, exact.high))
+    assert (curve.low[-1], curve.high[-1]) == pytest.approx(tuple(stats.binomtest(0, 4).proportion_ci(0.95)))
+    made = {"encoders": [{"name": "a", "measures": {"s": table(tmp_path, [1, 1, 1, 0], [0.0, 0.2, 0.4, 0.7])}}]}
+    (chart,) = radius_charts(made, tmp_path)
+    assert "a 75 % at 0, average radius 0.15" in chart.alt  # the wrong answer's radius does not count
+    assert re.search("radius in pixels", chart.svg)
+
+
+def test_a_table_that_is_gone_is_named(tmp_path: Path) -> None:
+    made = {"encoders": [{"name": "a", "measures": {"s": table(tmp_path, [1], [0.1])}}]}
+    (tmp_path / "t.parquet").unlink()
+    (chart,) = radius_charts(made, tmp_path)
+    assert chart.svg == ""
+    assert "t.parquet" in chart.notes[0]
