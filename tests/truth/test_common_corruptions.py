@@ -192,34 +192,42 @@ def test_jpeg_keeps_colours_at_half_the_resolution() -> None:
 
 def warped(image: np.ndarray, numbers: Rng, size: float, blur: float, affine: float) -> np.ndarray:
     """Return an image bent by an affine map and a smooth field with the random numbers of one image."""
-    side = image.shape[1]
-    centre, third = side // 2, side // 3
-    corners = np.array([[centre + third, centre + third], [centre + third, centre - third], [centre - third] * 2])
+    height, width = image.shape[1:]
+    side = min(height, width)
+    middle = np.array([width // 2, height // 2])
+    corners = middle + side // 3 * np.array([[1, 1], [1, -1], [-1, -1]])
     moved = corners + affine * side * (2 * numbers.child("affine").uniform(3, 2)[0].double().numpy() - 1)
     forward = np.linalg.solve(np.c_[corners, np.ones(3)], moved)  # [x, y, 1] @ forward
-    rows, columns = np.mgrid[:side, :side]
-    back = np.linalg.inv(np.c_[forward, [0, 0, 1]])
-    places = np.stack([columns, rows, np.ones_like(rows)], -1) @ back
+    rows, columns = np.mgrid[:height, :width]
+    places = np.stack([columns, rows, np.ones_like(rows)], -1) @ np.linalg.inv(np.c_[forward, [0, 0, 1]])
     at = [places[..., 1], places[..., 0]]
     image = np.stack([ndimage.map_coordinates(plane, at, order=1, mode="mirror") for plane in image])
     if size == 0:
         return cut(image)
-    field = 2 * numbers.child("field").uniform(2, side, side)[0].double().numpy() - 1
+    field = 2 * numbers.child("field").uniform(2, height, width)[0].double().numpy() - 1
     dx, dy = (ndimage.gaussian_filter(part, blur * side, mode="reflect", truncate=3) * size * side for part in field)
     at = [rows + dy, columns + dx]
     return cut(np.stack([ndimage.map_coordinates(plane, at, order=1, mode="reflect") for plane in image]))
 
 
-@pytest.mark.parametrize("constants", TABLES)
-@pytest.mark.parametrize("severity", SEVERITIES)
-def test_elastic_transform_is_an_affine_map_and_a_smooth_field(severity: int, constants: str) -> None:
-    x = photographs(SIDES[constants])
+def check_elastic(x: Tensor, severity: int, constants: str) -> None:
     out = corrupted(x, "elastic_transform", severity, constants)
     numbers = rng(x).child("common", "elastic_transform")
     for image, name, got in zip(x.double().numpy(), numbers.ids, out, strict=True):
         away = np.abs(got - warped(image, numbers.at([name]), *TABLES[constants]["elastic_transform"][severity - 1]))
         assert away.max() <= 1
         assert (away > 0).mean() < 0.01
+
+
+@pytest.mark.parametrize("constants", TABLES)
+@pytest.mark.parametrize("severity", SEVERITIES)
+def test_elastic_transform_is_an_affine_map_and_a_smooth_field(severity: int, constants: str) -> None:
+    check_elastic(photographs(SIDES[constants]), severity, constants)
+
+
+def test_elastic_transform_counts_in_shares_of_the_shorter_side() -> None:
+    check_elastic(photographs(96)[:, :, :, :61], 2, "imagenet")
+    check_elastic(photographs(96)[:, :, :50], 5, "cifar")
 
 
 def flat(value: float, side: int = 64) -> Tensor:
