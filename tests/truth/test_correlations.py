@@ -1,0 +1,112 @@
+"""Correlations over encoders: SciPy's values, Fisher's interval, coverage, and what few encoders cannot say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from holdfast.correlations import pearson, spearman
+
+RUNS = 400
+ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)
+
+
+def draw(n: int, rho: float, runs: int = RUNS) -> tuple[torch.Tensor, torch.Tensor]:
+    """Normal pairs of correlation rho."""
+    random = np.random.default_rng(n)
+    a, b = random.normal(size=(2, runs, n))
+    return torch.from_numpy(a), torch.from_numpy(rho * a + math.sqrt(1 - rho**2) * b)
+
+
+@pytest.mark.parametrize("n", [4, 6, 12, 40])
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_the_truth_is_inside_as_often_as_promised(n: int, rho: float) -> None:
+    truths = {pearson: rho, spearman: 6 / math.pi * math.asin(rho / 2)}
+    for correlate, truth in truths.items():
+        scores = [correlate(a, b) for a, b in zip(*draw(n, rho), strict=True)]
+        assert np.mean([s.low <= truth <= s.high for s in scores]) >= 0.95 - ERROR
+        assert all(s.low <= s.value <= s.high for s in scores)
+
+
+@pytest.mark.parametrize("n", [4, 9, 30])
+def test_values_and_fishers_interval_are_scipys(n: int) -> None:
+    a, b = (column[0] for column in draw(n, 0.6, 1))
+    peer = stats.pearsonr(a.numpy(), b.numpy())
+    found = pearson(a, b)
+    assert found.value == pytest.approx(peer.statistic)
+    assert (found.low, found.high) == pytest.approx(tuple(peer.confidence_interval(0.95)))
+    assert found.n == n
+    wide = pearson(a, b, confidence=0.99)
+    assert (wide.low, wide.high) == pytest.approx(tuple(peer.confidence_interval(0.99)))
+    assert spearman(a, b).value == pytest.approx(stats.spearmanr(a.numpy(), b.numpy()).statistic)
+
+
+def test_ties_share_their_mean_rank() -> None:
+    a, b = torch.tensor([1.0, 1.0, 2.0, 3.0, 3.0, 3.0]), torch.tensor([2.0, 1.0, 1.0, 5.0, 4.0, 5.0])
+    assert spearman(a, b).value == pytest.approx(stats.spearmanr(a.numpy(), b.numpy()).statistic)
+
+
+def test_bonett_and_wright_by_hand() -> None:
+    """Ranks 1 2 3 4 5 6 against 2 1 4 3 6 5: Σd² = 6, r = 1 - 36/210."""
+    found = spearman(torch.arange(6.0), torch.tensor([2.0, 1.0, 4.0, 3.0, 6.0, 5.0]))
+    r = 1 - 36 / 210
+    reach = stats.norm.ppf(0.975) * math.sqrt((1 + r**2 / 2) / 3)
+    assert found.value == pytest.approx(r)
+    assert (found.low, found.high) == pytest.approx(
+        (math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach))
+    )
+
+
+def test_only_the_order_matters_to_spearman() -> None:
+    a, b = (column[0] for column in draw(10, 0.5, 1))
+    assert spearman(a, b) == spearman(a.exp(), b.pow(3))
+    up, down = spearman(a, b), spearman(a, -b)
+    assert (down.value, down.low, down.high) == pytest.approx((-up.value, -up.high, -up.low))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_perfect_order_does_not_prove_a_perfect_relation(sign: int) -> None:
+    a = torch.arange(5.0)
+    found = spearman(a, sign * a.exp())
+    inner = 1 - 6 / 120
+    near = math.tanh(math.atanh(inner) - stats.norm.ppf(0.975) * math.sqrt((1 + inner**2 / 2) / 2))
+    assert found.value == pytest.approx(sign)
+    assert (found.low, found.high) == pytest.approx((near, 1) if sign > 0 else (-1, -near))
+    assert near < 0.3
+
+
+def test_points_on_a_line_have_no_interval() -> None:
+    found = pearson(torch.arange(7.0), 0.1 - 3 * torch.arange(7.0))
+    assert found.value == pytest.approx(-1)
+    assert (found.low, found.high) == (None, None)
+    assert "on a line" in found.note
+
+
+@pytest.mark.parametrize("correlate", [pearson, spearman])
+def test_few_encoders(correlate) -> None:
+    three = correlate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0]))
+    assert (three.value, three.low, three.high) == (pytest.approx(0.5), None, None)
+    assert "3 encoders are too few" in three.note
+    one = correlate(torch.tensor([1.0]), torch.tensor([2.0]))
+    assert one.value is None
+    assert correlate(torch.empty(0), torch.empty(0)).value is None
+
+
+@pytest.mark.parametrize("correlate", [pearson, spearman])
+def test_constant_numbers_have_no_correlation(correlate) -> None:
+    found = correlate(torch.full((8,), 0.1), torch.arange(8.0))
+    assert (found.value, found.low, found.high) == (None, None, None)
+    assert "differ in both" in found.note
+
+
+@pytest.mark.parametrize("correlate", [pearson, spearman])
+def test_undefined_numbers_are_left_out_and_counted(correlate) -> None:
+    a, b = (column[0] for column in draw(8, 0.5, 1))
+    whole = correlate(a[2:], b[2:])
+    a[0], b[1] = math.nan, math.inf
+    found = correlate(a, b)
+    assert (found.value, found.low, found.high) == pytest.approx((whole.value, whole.low, whole.high))
+    assert found.n == 6
+    assert "2 of 8 encoders are left out" in found.note
