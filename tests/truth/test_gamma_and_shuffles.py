@@ -132,7 +132,7 @@ def test_cells_of_so_many_pixels_are_the_grid_that_they_make(cls: type) -> None:
     wide = numbered(1, 4, 12)  # 1 x 3 cells, a grid that is not square
     assert torch.equal(cls(cell=4).undo(cls(cell=4).sample(wide, RNG)), wide)
     assert not torch.equal(cls(cell=4).sample(wide, RNG), wide)
-    assert (cls(cell=4).title, cls(cell=4).title[1:]) == (cls(9, cell=4).title, " in 4x4 pixels")
+    assert (cls(cell=4).title, cls(cell=4).title[1:]) == (cls(9, cell=4).title, ", cells of 4 px")
     with pytest.raises(HoldfastError, match=r"cells whose side divides both sides of 8 x 8 images, got 3; .*: 2"):
         cls(cell=3).sample(x, RNG)
     with pytest.raises(HoldfastError, match="of pixels along a cell's"):

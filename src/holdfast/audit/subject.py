@@ -40,6 +40,9 @@ from holdfast.observations.training import Training
 LAYOUT = 2
 """Version of what shard files hold; part of their key."""
 
+TOGETHER = 64
+"""Batches of training images in one file: there may be a million of them."""
+
 Progress = Callable[[int], None]
 """Told how much work, in encoder passes, has been done (or was found stored)."""
 
@@ -229,7 +232,8 @@ class AuditSubject:
         """Return the first and the last (exclusive) image of every shard."""
         if observation.whole:
             return [(self.population - total, self.population)]
-        return [(start, min(start + self.batch_size, total)) for start in range(0, total, self.batch_size)]
+        size = self.batch_size * (TOGETHER if observation.of_training else 1)
+        return [(start, min(start + size, total)) for start in range(0, total, size)]
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what an observation saw, all shards together; only its own number of images."""
@@ -245,7 +249,7 @@ class AuditSubject:
         began, before = time.perf_counter(), self.encoder.passes
         self.encoder.watch = self._progress
         try:
-            seen = self._halving(observation, start, stop)
+            seen = self._batched(observation, start, stop)
         finally:
             self.encoder.watch = None
         passes = self.encoder.passes - before
@@ -254,6 +258,14 @@ class AuditSubject:
             self._progress(spared)
         facts = {key: str(value) for key, value in asdict(passes).items()}
         self._store.write_tensors(name, seen, facts | {"seconds": f"{time.perf_counter() - began:.3f}"})
+
+    def _batched(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
+        """Run one shard; the training images of one file batch by batch."""
+        if not observation.of_training or observation.whole:
+            return self._halving(observation, start, stop)
+        starts = range(start, stop, self.batch_size)
+        parts = [self._halving(observation, at, min(at + self.batch_size, stop)) for at in starts]
+        return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
     def _halving(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
         """Run one shard; where the device runs out of memory, in two halves (whose passes alone are counted)."""

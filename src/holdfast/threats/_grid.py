@@ -66,5 +66,5 @@ def checked(grid: int, cell: int) -> None:
 
 def named(letter: str, grid: int, cell: int, seed: int) -> str:
     """Return what a shuffle is called."""
-    size = f"{letter} in {cell}x{cell} pixels" if cell else f"{letter}{grid}x{grid}"
+    size = f"{letter}, cells of {cell} px" if cell else f"{letter}{grid}x{grid}"
     return size + (f" ({seed})" if seed else "")
