@@ -9,6 +9,7 @@ import torch
 
 from holdfast import registry
 from holdfast.audit import record as entries
+from holdfast.audit.attention import write_attention
 from holdfast.audit.listener import Listener
 from holdfast.audit.noises import write_noises
 from holdfast.audit.pictures import write_extremes, write_gallery
@@ -53,7 +54,7 @@ class EncoderAudit:
         self._listener.begin(self._name, self._plan.predict(len(images), len(train) if train else None).work)
         entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
         entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": [], "extremes": {}}
-        entry["noises"] = []
+        entry |= {"noises": [], "attention": {}}
         try:
             subject = self._open(encoder, images, attacked, train)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
@@ -87,6 +88,12 @@ class EncoderAudit:
             raise
         except Exception as error:
             self._fail(f"{self._name}, pictures of noise", error)
+        try:
+            entry["attention"] = write_attention(self._store, subject, self._slug, self._plan.measures)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._fail(f"{self._name}, attention maps", error)
         self.resumed = sum(cost.stored for cost in subject.costs.values())
         return entry
 
