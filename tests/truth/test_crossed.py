@@ -1,0 +1,82 @@
+"""The mean over images and repetitions: coverage where both vary, known ends, and what one repetition cannot say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from holdfast import statistics
+from holdfast.crossed import crossed_mean
+
+RUNS = 200
+ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)
+
+
+def draw(shape: tuple[int, int], images: float, repetitions: float, level: float) -> tuple[torch.Tensor, float]:
+    """Correct or not, by a probit model with both random effects, and the probability of being correct."""
+    random = np.random.default_rng(shape[0])
+    latent = level + random.normal(size=(RUNS, *shape))
+    latent += images * random.normal(size=(RUNS, shape[0], 1)) + repetitions * random.normal(size=(RUNS, 1, shape[1]))
+    return torch.from_numpy((latent > 0).astype(float)), stats.norm.cdf(level / math.hypot(1, images, repetitions))
+
+
+@pytest.mark.parametrize("shape", [(20, 3), (100, 5), (100, 20)], ids=str)
+@pytest.mark.parametrize(
+    ("images", "repetitions", "level"), [(1, 0.2, 0), (1, 0, 2), (0.1, 0.5, 0), (0, 0, 2.5)], ids=str
+)
+def test_the_truth_is_inside_as_often_as_promised(shape, images: float, repetitions: float, level: float) -> None:
+    samples, truth = draw(shape, images, repetitions, level)
+    scores = [crossed_mean(values, most=1.0) for values in samples]
+    assert np.mean([s.low <= truth <= s.high for s in scores]) >= 0.95 - ERROR
+
+
+def test_repetitions_must_count() -> None:
+    """What it is for: over images alone the truth of 0.95 is kept half of the time where repetitions differ."""
+    samples, truth = draw((300, 5), 0.1, 0.3, 0)
+    alone = [statistics.mean(values.mean(1)) for values in samples]
+    assert np.mean([s.low <= truth <= s.high for s in alone]) < 0.6
+    both = [crossed_mean(values) for values in samples]
+    assert np.mean([s.low <= truth <= s.high for s in both]) >= 0.95 - ERROR
+
+
+def test_ends_by_hand() -> None:
+    """Image means 1, 2, 3 (Student: skewness 0) and repetition means 1.5, 2.5."""
+    found = crossed_mean(torch.tensor([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]))
+    images = stats.t.ppf(0.975, 2) * 1 / math.sqrt(3)
+    repetitions = stats.t.ppf(0.975, 1) * math.sqrt(0.5) / math.sqrt(2)
+    assert (found.value, found.n) == (2, 3)
+    assert found.high == pytest.approx(2 + math.hypot(images, repetitions))
+    assert found.low == 0  # no value is below 0
+    assert crossed_mean(torch.tensor([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]), most=4.0).high == 4
+
+
+def test_repetitions_that_agree_leave_the_interval_over_images() -> None:
+    column = torch.tensor([0.2, 0.5, 0.9, 0.4])
+    found, alone = crossed_mean(column[:, None].expand(4, 3)), statistics.mean(column)
+    assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+    assert "all 3 repetitions have the same mean" in found.note
+
+
+def test_no_failure_at_all_has_an_interval_all_the_same() -> None:
+    found = crossed_mean(torch.ones(30, 4), most=1.0)
+    assert (found.low, found.value, found.high) == (pytest.approx(0.025 ** (1 / 30)), 1, 1)
+    assert crossed_mean(torch.ones(30, 4)).low is None
+
+
+@pytest.mark.parametrize(("shape", "note"), [((9, 1), "one repetition"), ((1, 9), "one value has no interval")])
+def test_one_of_a_kind_has_no_interval(shape, note) -> None:
+    found = crossed_mean(torch.arange(9.0).reshape(shape))
+    assert (found.value, found.low, found.high) == (4, None, None)
+    assert note in found.note
+
+
+def test_undefined_images_are_left_out_and_counted() -> None:
+    values = torch.rand(6, 3, generator=torch.Generator().manual_seed(0))
+    without = crossed_mean(values[1:])
+    values[0, 2] = math.nan
+    found = crossed_mean(values)
+    assert (found.value, found.low, found.high) == pytest.approx((without.value, without.low, without.high))
+    assert "1 of 6 rows are undefined" in found.note
+    assert crossed_mean(torch.full((3, 2), math.nan)).value is None
