@@ -11,6 +11,7 @@ from torch import nn
 from holdfast import registry
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.ensemble import Ensemble
+from holdfast.attacks.minimum_norm import MinimumNorm
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
 from holdfast.audit.plan import Plan
@@ -22,6 +23,9 @@ from holdfast.estimators.sequential import Sequential
 from holdfast.estimators.splitting import Splitting
 from holdfast.learners.worst_mixture import WorstMixture
 from holdfast.measures._attack_measure import AttackMeasure
+from holdfast.objectives.class_margin import ClassMargin
+from holdfast.objectives.cross_entropy import CrossEntropy
+from holdfast.objectives.dlr import Dlr
 from holdfast.probes.linear import Linear
 from holdfast.smoothing.center import Center
 from holdfast.smoothing.classifier import Classifier
@@ -41,6 +45,11 @@ SMALL = {
     "certified_radius": {"negatives": 3, "steps": 10, "tolerance": 1e-3},
     "linear_radius": {"steps": 10, "tolerance": 1e-3},
     "certified_accuracy": {"attack": Apgd(4), "ball": Linf(0.02)},
+    "robust_accuracy": {
+        "attacks": (Apgd(4), MinimumNorm(4), Square(4)),
+        "objectives": (CrossEntropy(), ClassMargin(), Dlr()),
+        "ball": Linf(0.02),
+    },
     "instance_accuracy": {"negatives": 3, "attack": Apgd(4), "ball": Linf(0.02)},
     "tightness": {"negatives": 3, "attack": Apgd(4), "ball": Linf(0.02)},
     "certified_breakaway_risk": {"attack": Apgd(4), "ball": Linf(0.02)},

@@ -90,6 +90,30 @@ def test_where_cross_entropy_vanishes_the_ratio_goes_on() -> None:
     assert gradient(ClassMargin(), logits, logits, target).any()
 
 
+@pytest.mark.parametrize("classes", [3, 4, 10])
+def test_one_class_is_gone_for_by_its_rank(classes: int) -> None:
+    """The rank is that of the undisturbed image, whatever the attack has made of the logits."""
+    logits, clean, labels, target = draw(classes)
+    for rank in range(1, classes):
+        margins, ratios = ClassMargin(rank)(logits, clean, target), Dlr(rank)(logits, clean, target)
+        for i, label in enumerate(labels.tolist()):
+            z, ordered = logits[i].numpy(), np.sort(logits[i].numpy())[::-1]
+            others = [j for j in np.argsort(-clean[i].numpy()) if j != label]
+            margin = z[others[rank - 1]] - z[label]
+            scale = ordered[0] - ordered[2:4].mean() if classes >= 4 else np.ptp(clean[i].numpy())
+            assert float(margins[i]) == pytest.approx(margin)
+            assert float(ratios[i]) == pytest.approx(margin / scale)
+
+
+@pytest.mark.parametrize("make", [Dlr, ClassMargin])
+def test_ranks_that_no_class_has_are_refused(make: type[Dlr] | type[ClassMargin]) -> None:
+    with pytest.raises(HoldfastError, match="got -1"):
+        make(-1)
+    logits, clean, _, target = draw(3)
+    with pytest.raises(HoldfastError, match="at least 4 classes, got 3; take a lower rank"):
+        make(3)(logits, clean, target)
+
+
 @pytest.mark.parametrize("objective", [Dlr(), ClassMargin()], ids=lambda o: type(o).__name__)
 def test_a_single_class_is_refused(objective: Objective) -> None:
     with pytest.raises(HoldfastError, match=r"at least 2 classes, got 1; attack the representation"):

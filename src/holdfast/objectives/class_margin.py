@@ -13,27 +13,52 @@ class ClassMargin(Objective):
 
     The representations are the logits of a classifier, and the target is one-hot: 1 at the class y of each image.
 
+    Attributes:
+        rank: 0 goes for whichever class is strongest; k for the k-th strongest other class t of the undisturbed image,
+            z_t - z_y. The strongest class need not be the one with the nearest boundary.
+
     Source: Carlini & Wagner (2017), "Towards evaluating the robustness of neural networks", f_6 with κ = ∞.
     """
 
+    rank: int = 0
+
     needs_target = True
 
+    def __post_init__(self) -> None:
+        check_rank(self.rank)
+
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
-        """Return max_{j≠y} z_j - z_y for logits [B, C] and one-hot targets [B, C]; see `ahead`."""
+        """Return z_j - z_y for logits [B, C], those of the undisturbed images and one-hot targets; see `ahead`."""
         assert target is not None  # `pursue` has checked
-        return ahead(reps, target)
+        return ahead(reps, clean, target, self.rank)
 
 
-def ahead(logits: Reps, target: Reps) -> PerImage:
-    """Return max_{j≠y} z_j - z_y for every image, y being where its target is largest.
+def check_rank(rank: int) -> None:
+    """Refuse a rank that no class has."""
+    if rank < 0:
+        raise HoldfastError(f"rank: expected 0 (the strongest class) or 1, 2, ... (a fixed one), got {rank}")
+
+
+def ahead(logits: Reps, clean: Reps, target: Reps, rank: int) -> PerImage:
+    """Return max_{j≠y} z_j - z_y, or z_t - z_y for the class t of a rank; y is where the target is largest.
+
+    Args:
+        logits: z, [B, C].
+        clean: logits of the undisturbed images, which rank the other classes, [B, C].
+        target: one-hot, [B, C].
+        rank: 0, or t's place among the other classes.
 
     Raises:
-        HoldfastError: a single class, which nothing can be confused with.
+        HoldfastError: fewer other classes than the rank, or none at all.
     """
-    if logits.shape[1] < 2:
+    if logits.shape[1] < max(rank, 1) + 1:
         raise HoldfastError(
-            f"objectives of classes: expected logits of at least 2 classes, got {logits.shape[1]}; attack the "
-            "representation itself with untargeted or targeted"
+            f"objectives of classes: expected logits of at least {max(rank, 1) + 1} classes, got {logits.shape[1]}; "
+            + ("take a lower rank" if rank > 1 else "attack the representation itself with untargeted or targeted")
         )
     own = target.argmax(1, keepdim=True)
-    return logits.scatter(1, own, -torch.inf).amax(1) - logits.gather(1, own).squeeze(1)
+    mine = logits.gather(1, own).squeeze(1)
+    if not rank:
+        return logits.scatter(1, own, -torch.inf).amax(1) - mine
+    other = clean.scatter(1, own, -torch.inf).topk(rank, dim=1).indices[:, -1:]
+    return logits.gather(1, other).squeeze(1) - mine

@@ -1,0 +1,94 @@
+"""Robust accuracy: how often a linear classifier on the representation is right under an ensemble of attacks."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast import statistics
+from holdfast.attacks.apgd import Apgd
+from holdfast.attacks.minimum_norm import MinimumNorm
+from holdfast.attacks.square import Square
+from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
+from holdfast.objectives.class_margin import ClassMargin
+from holdfast.objectives.cross_entropy import CrossEntropy
+from holdfast.objectives.dlr import Dlr
+from holdfast.observations.clean import Clean
+from holdfast.observations.fooled import WRONG, Fooled
+from holdfast.probes.linear import Linear
+from holdfast.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class RobustAccuracy(Measure):
+    """E_x 1[h(f(x')) = y(x) for every x' of the ball that the attacks looked at]; h a linear head, a tie is wrong.
+
+    An upper bound of the accuracy under the strongest adversary, who knows the encoder and the head. With
+    `attacks=(Pgd(20),), objectives=(CrossEntropy(),)` it is the usual PGD accuracy, which the ensemble never exceeds by
+    more than chance.
+
+    Table, one row per image: `right`, 1 or 0; `broken_by`, the first member that fooled the head, -1 for none and -2
+    for an image that it gets wrong without attack.
+
+    Attributes:
+        probe: how the head comes about; trained on images that are not attacked.
+        ball: where x' may be, in pixels of a [0, 1] image.
+        attacks: members of the ensemble, one after the other.
+        objectives: what each member maximises, a function of the logits.
+        first: attack only the first images; None: all that the audit attacks.
+    """
+
+    probe: LinearProbe = Linear()
+    ball: Ball = Linf(0.05)
+    attacks: tuple[Attack, ...] = (Apgd(100), Apgd(100), MinimumNorm(100), Square(1000))
+    objectives: tuple[Objective, ...] = (CrossEntropy(), Dlr(), ClassMargin(), ClassMargin())
+    first: int | None = None
+
+    needs_labels = True
+    better = "higher"
+    unit = "share"
+    question = "How often is a linear classifier on the representation right while its images are attacked?"
+    how_to_read = (
+        "The share of images that no attack of the ensemble turned, beside the shares after each of its members. A "
+        "certificate tells how much lower a stronger attack could bring it."
+    )
+    reference = "AutoAttack (Croce & Hein 2020), on a linear probe as in RVCL, section 6 (robust test)"
+
+    def __post_init__(self) -> None:
+        self.fooled.key()  # refuses attacks and objectives that do not go together
+
+    @property
+    def fooled(self) -> Fooled:
+        """What the attacks did."""
+        return Fooled(self.attacks, self.objectives, self.ball, self.probe, first=self.first)
+
+    @property
+    def column(self) -> str:
+        """Whether each image stayed right."""
+        return "right"
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and the attacks."""
+        return Clean(), self.fooled
+
+    def observe(self, subject: Subject) -> Table:
+        """Return which attack turned every image."""
+        broken_by = subject.read(self.fooled)["broken_by"]
+        return {"right": (broken_by == -1).double(), "broken_by": broken_by}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the accuracy without an attack, after each member and those before it, and after all."""
+        names, broken_by = self.fooled.members, table["broken_by"]
+        scores = {"no attack": self._share((broken_by != WRONG).double())}
+        for number, name in enumerate(names[:-1]):
+            said = f"after {name}" if name not in names[:number] else f"after {name} ({number + 1})"
+            scores[said] = self._share(((broken_by == -1) | (broken_by > number)).double())
+        last = f"after {names[-1]}" if len(names) == 1 else "after all"
+        return scores | {last: self._share(table["right"])}
+
+    def _share(self, right: Float[Tensor, "images"]) -> Score:
+        return statistics.share(right, given="given the head")
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the share that no attack turned."""
+        return statistics.influence_of_mean(table["right"])
