@@ -26,10 +26,12 @@ from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.objectives.class_margin import ClassMargin
 from holdfast.objectives.cross_entropy import CrossEntropy
 from holdfast.objectives.dlr import Dlr
+from holdfast.observations.fine_tuned import FineTuned
 from holdfast.probes.linear import Linear
 from holdfast.smoothing.center import Center
 from holdfast.smoothing.classifier import Classifier
 from holdfast.smoothing.pair_probability import PairProbability
+from holdfast.threats.gamma import Gamma
 from holdfast.threats.linf import Linf
 
 IMAGES, ATTACKED = 30, 14
@@ -64,6 +66,9 @@ SMALL = {
         "learner": WorstMixture(latent=4, hidden=8, embedding=4, clusters=2, epochs=2, samples=4),
         "estimator": Counting(20),
     },
+    "few_shot_accuracy": {"shots": (1, 2), "draws": 3},
+    "fine_tuned_accuracy": {"fine_tuned": FineTuned(epochs=2, rate=0.05, batch_size=4), "threats": (Gamma(0.5),)},
+    "fine_tuned_drop": {"fine_tuned": FineTuned(epochs=2, rate=0.05, batch_size=4), "threats": (Gamma(0.5),)},
 }
 """Parameters that make measures cheap, of those that are not read out along an attack."""
 

@@ -179,11 +179,11 @@ class AuditSubject:
             else:
                 stored += 1
                 self._progress((observation.passes * (stop - start)).work)
-            shards += [] if observation.of_training else [found[0]]
+            shards += [] if in_files(observation) else [found[0]]
             files.append(name)
             passes += Passes(*(int(found[1][name]) for name in ("forward", "backward", "bounds")))
             seconds += float(found[1]["seconds"])
-        if observation.of_training:
+        if in_files(observation):
             self._files[observation.key()] = files
         else:
             rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
@@ -231,7 +231,7 @@ class AuditSubject:
     def _spans(self, observation: Observation, total: int) -> list[tuple[int, int]]:
         """Return the first and the last (exclusive) image of every shard."""
         if observation.whole:
-            return [(self.population - total, self.population)]
+            return [(0, total) if observation.of_training else (self.population - total, self.population)]
         size = self.batch_size * (TOGETHER if observation.of_training else 1)
         return [(start, min(start + size, total)) for start in range(0, total, size)]
 
@@ -261,7 +261,7 @@ class AuditSubject:
 
     def _batched(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
         """Run one shard; the training images of one file batch by batch."""
-        if not observation.of_training or observation.whole:
+        if not in_files(observation):
             return self._halving(observation, start, stop)
         starts = range(start, stop, self.batch_size)
         parts = [self._halving(observation, at, min(at + self.batch_size, stop)) for at in starts]
@@ -281,6 +281,8 @@ class AuditSubject:
         return {key: torch.cat([first[key], second[key]]) for key in first}
 
     def _shard(self, observation: Observation, start: int, stop: int) -> Shard:
+        if observation.of_training and observation.whole:
+            return self._whole_training(stop)
         images = self._training if observation.of_training else self._all
         x, rng = self._moved(images.batch(start, stop)), Rng(self.seed, ids=tuple(images.ids[start:stop]))
         clean, positions = self._seen.get(Clean(), {}).get("reps"), torch.arange(start, stop)
@@ -289,8 +291,26 @@ class AuditSubject:
         head = None if self.labels is None else partial(head_of, self)
         return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
 
+    def _whole_training(self, count: int) -> Shard:
+        """Return a shard of the training images: the first one, for all may be too many, and the way to all of them."""
+        if not count:
+            raise HoldfastError(
+                "expected training images to learn from, got none: all images are attacked; give training images "
+                "(--train) or attack fewer"
+            )
+        images, labels = self._training, self._training.labels
+        return Shard(
+            self.encoder,
+            self._moved(images.batch(0, 1)),
+            torch.arange(1),
+            Rng(self.seed, ids=tuple(images.ids[:count])),
+            self._seen.get(Clean(), {}).get("reps"),
+            lambda positions: self._moved(images.at(positions)),
+            None if labels is None else torch.tensor(labels[:count]),
+        )
+
     def _images_at(self, positions: Positions) -> Images:
-        return torch.cat([self.batch(position, position + 1) for position in positions.tolist()])
+        return self._moved(self._all.at(positions))
 
 
 @dataclass(frozen=True)
@@ -318,6 +338,17 @@ class Stretch:
         """Return images start to stop (excluded) of these."""
         return self.images.batch(self.places.start + start, self.places.start + stop)
 
+    def at(self, positions: Positions) -> Images:
+        """Return the images at some places; those that follow each other are read together."""
+        places = positions.cpu()
+        runs = places.tensor_split((places.diff() != 1).nonzero()[:, 0] + 1)
+        return torch.cat([self.batch(int(run[0]), int(run[-1]) + 1) for run in runs])
+
+
+def in_files(observation: Observation) -> bool:
+    """Whether what was seen stays in files, from which it is read when asked for: rows of training images."""
+    return observation.of_training and not observation.whole
+
 
 def _not_observed(observation: Observation) -> HoldfastError:
     return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
@@ -330,11 +361,12 @@ def memory_format(encoder: Encoder) -> torch.memory_format:
 
 
 def files_read(spec: Any) -> list[str]:
-    """Return the fingerprints of the files that a part is read from: heads, mixtures, whatever has a `path`."""
+    """Return the fingerprints of the files that a part is read from: heads, mixtures, folders of textures."""
     if isinstance(spec, Mapping):
-        path = spec.get("path")
-        own = [Path(path)] if isinstance(path, str) and path else []
-        mine = [hashlib.sha256(file.read_bytes()).hexdigest() for file in own if file.is_file()]
+        named = [spec.get(key) for key in ("path", "textures")]
+        own = [Path(path) for path in named if isinstance(path, str) and path]
+        files = [file for path in own for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        mine = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
         return mine + [found for inner in spec.values() for found in files_read(inner)]
     return [found for inner in spec for found in files_read(inner)] if isinstance(spec, list) else []
 
