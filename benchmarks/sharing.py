@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from benchmarks.result import Result, report
 from holdfast.audit.plan import Plan, merge, pairs
-from holdfast.audit.profiles import profile, validity_panel
+from holdfast.audit.panel import validity_panel
+from holdfast.audit.profiles import profile
 from holdfast.audit.run import run_audit
 from holdfast.core import Encoder, Measure, Passes
 from holdfast.encoders import open_encoder

@@ -61,9 +61,7 @@ def audit(
         str | None, typer.Option(help="Labelled images that probes learn from; else images that are not attacked.")
     ] = None,
     train_images: Annotated[int | None, typer.Option(help="How many of them. (default: all)")] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="quick, standard, certify, probabilistic, rvcl, nppr, paper. (default: standard)")
-    ] = None,
+    profile: Annotated[str | None, typer.Option(help="see holdfast list profiles. (default: standard)")] = None,
     eps: Annotated[
         float | None,
         typer.Option(parser=_number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),

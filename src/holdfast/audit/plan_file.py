@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import registry
+from holdfast.audit.panel import DEFAULT_BALL, validity_panel
 from holdfast.audit.plan import Plan
-from holdfast.audit.profiles import DEFAULT_BALL, profile, validity_panel
+from holdfast.audit.profiles import profile
+from holdfast.audit.series import expand
 from holdfast.audit.settings import set_parameters
 from holdfast.core import Ball, HoldfastError
 from holdfast.errors import unknown
@@ -36,7 +38,7 @@ def make_plan(
     """Return the plan of a profile, changed as asked.
 
     Args:
-        encoders: encoder specs.
+        encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
         data: data spec.
         profile_name: which profile.
         norm: the ball, "linf" or "l2"; the profile's where None.
@@ -50,7 +52,7 @@ def make_plan(
     Raises:
         HoldfastError: anything unknown or out of range.
     """
-    encoders = tuple(encoders)
+    encoders, series = expand(encoders)
     if not encoders:
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
     ball = DEFAULT_BALL
@@ -75,6 +77,7 @@ def make_plan(
         images=most,
         attacked=min(chosen.attacked, most) if attacked is None else attacked,
         profile=profile_name,
+        series=series,
         **run,
     )
 

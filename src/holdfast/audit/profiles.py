@@ -1,7 +1,6 @@
 """Ready-made plans: quick, standard, certify, probabilistic, and the published ones."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from holdfast.attacks.apgd import Apgd
@@ -9,28 +8,14 @@ from holdfast.attacks.carlini_wagner import CarliniWagner
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
+from holdfast.audit.panel import DEFAULT_BALL
 from holdfast.certify.alpha_crown import AlphaCrown
-from holdfast.checks.batch_independence import BatchIndependence
-from holdfast.checks.collapse import Collapse
-from holdfast.checks.enough_images import EnoughImages
-from holdfast.checks.frozen import Frozen
-from holdfast.checks.gradient_health import GradientHealth
-from holdfast.checks.input_range import InputRange
-from holdfast.checks.large_radius import LargeRadius
-from holdfast.checks.masking import Masking
-from holdfast.checks.noise_order import NoiseOrder, ball_of
-from holdfast.checks.preprocessing import Preprocessing
-from holdfast.checks.radius_order import RadiusOrder
-from holdfast.checks.steps_converged import StepsConverged
-from holdfast.checks.stronger_attack import StrongerAttack
-from holdfast.core import Attack, Ball, Check, Failure, Measure
+from holdfast.core import Attack, Ball, Failure, Measure, Threat
 from holdfast.errors import unknown
 from holdfast.failures.misclassified import Misclassified
 from holdfast.failures.nearest import Nearest
 from holdfast.learners.worst_mixture import WorstMixture
-from holdfast.measures._attack_measure import AttackMeasure
-from holdfast.measures._chance import ChanceMeasure
-from holdfast.measures._population import AgainstPopulation
+from holdfast.measures._disturbed import SIX
 from holdfast.measures.adversarial_margin import AdversarialMargin
 from holdfast.measures.adversarial_robustness import AdversarialRobustness
 from holdfast.measures.breakaway_risk import BreakawayRisk
@@ -41,6 +26,8 @@ from holdfast.measures.certified_drift import CertifiedDrift
 from holdfast.measures.certified_nearest_neighbour_accuracy import CertifiedNearestNeighbourAccuracy
 from holdfast.measures.certified_overlap_risk import CertifiedOverlapRisk
 from holdfast.measures.certified_radius import CertifiedRadius
+from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
+from holdfast.measures.corruption_drift import CorruptionDrift
 from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.measures.cosine_to_target import CosineToTarget
 from holdfast.measures.failure_probability import FailureProbability
@@ -48,22 +35,24 @@ from holdfast.measures.instance_accuracy import InstanceAccuracy
 from holdfast.measures.linear_radius import LinearRadius
 from holdfast.measures.margin_distribution import MarginDistribution
 from holdfast.measures.nearest_neighbour_accuracy import NearestNeighbourAccuracy
+from holdfast.measures.neighbour_consistency import NeighbourConsistency
 from holdfast.measures.overlap_risk import OverlapRisk
 from holdfast.measures.probabilistic_accuracy import ProbabilisticAccuracy
 from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.measures.probe_accuracy import ProbeAccuracy
+from holdfast.measures.relative_drop import RelativeDrop
 from holdfast.measures.relative_quantile import RelativeQuantile
 from holdfast.measures.smoothed_accuracy import SmoothedAccuracy
 from holdfast.measures.smoothed_radius import SmoothedRadius
 from holdfast.measures.tightness import Tightness
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.probes.knn import Knn
+from holdfast.probes.linear import Linear
+from holdfast.threats.common import CORRUPTIONS, Common
 from holdfast.threats.laplace import Laplace
-from holdfast.threats.linf import Linf
 from holdfast.threats.truncated_gaussian import TruncatedGaussian
 from holdfast.threats.uniform import Uniform
-
-DEFAULT_BALL = Linf(0.05)
-"""The ball of the paper's risks."""
 
 
 @dataclass(frozen=True)
@@ -85,67 +74,6 @@ class Profile:
     attacked: int
     examined: int
     queries: int
-
-
-def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> tuple[Check, ...]:
-    """Return the checks that belong to some measures: where these attack, they judge the attack that is relied on.
-
-    Args:
-        measures: the questions of the audit.
-        examined: images on which the checks that cost passes are made.
-        queries: budget of the gradient-free attack.
-    """
-    measures = tuple(measures)
-    pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
-    classes = [measure for measure in measures if isinstance(measure, LinearRadius)]
-    order = (RadiusOrder(pairs[0], classes[0]),) if pairs and classes else ()
-    attacks = any(seen.passes.backward for measure in measures for seen in measure.observations())
-    return (
-        InputRange(),
-        Preprocessing(),
-        Frozen(),
-        BatchIndependence(),
-        Collapse(),
-        EnoughImages(),
-        *(_of_attacks(measures, examined, queries) if attacks else ()),
-        *order,
-        *_orders(measures),
-    )
-
-
-def _of_attacks(measures: tuple[Measure, ...], examined: int, queries: int) -> tuple[Check, ...]:
-    attack, ball = _relied_on(measures)
-    return (
-        GradientHealth(),
-        StepsConverged(attack, ball),
-        StrongerAttack(attack, Apgd(2 * attack.steps, restarts=2), ball, examined),
-        Masking(attack, Square(queries), ball, examined),
-        LargeRadius(examined=examined),
-    )
-
-
-def _orders(measures: Iterable[Measure]) -> tuple[NoiseOrder, ...]:
-    """Return a check for the measures of each failure in one ball, where there is more than one."""
-    groups: dict[tuple[Failure, Ball, str], list[ChanceMeasure]] = {}
-    for measure in measures:
-        if isinstance(measure, ChanceMeasure) and (ball := ball_of(measure)) is not None:
-            groups.setdefault((measure.failure, ball, measure.among), []).append(measure)
-    return tuple(NoiseOrder(where[0], where[1], tuple(group)) for where, group in groups.items() if len(group) > 1)
-
-
-def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
-    """Return the gradient attack that most of the measures use (first among equals), and its ball."""
-    uses: Counter[tuple[Attack, Ball]] = Counter()
-    for measure in measures:
-        if isinstance(measure, (AttackMeasure, AgainstPopulation, CertifiedDrift, InstanceAccuracy)):
-            members = measure.attack.members if isinstance(measure.attack, Ensemble) else (measure.attack,)
-            gradient = [member for member in members if member.passes.backward]
-            uses.update([((gradient or members)[0], measure.ball)])
-    if uses:
-        return uses.most_common(1)[0][0]
-    others = (m for m in measures if isinstance(m, AdversarialRobustness) and m.attack.passes.backward)
-    first = next(others, None)  # no measure pursues drift; this is the attack that the others stand by
-    return (first.attack, first.ball) if first else (Pgd(), DEFAULT_BALL)
 
 
 def _all_measures(attack: Attack, risk: Attack, ball: Ball) -> tuple[Measure, ...]:
@@ -303,6 +231,44 @@ def _probabilistic(failure: Failure, learner: WorstMixture, ball: Ball) -> tuple
     )
 
 
+COMMON: tuple[Threat, ...] = tuple(Common(name, 3) for name in CORRUPTIONS)
+"""The fifteen corruptions of ImageNet-C at their middle severity."""
+
+
+def corruptions(ball: Ball) -> Profile:
+    """What corruptions do to representations, without labels; no ball is read."""
+    return Profile(
+        "what corruptions do, without labels: drift and neighbours kept under gamma, shuffles and ImageNet-C's 15; "
+        "1,000 images",
+        (CorruptionDrift(SIX + COMMON), NeighbourConsistency(SIX + COMMON)),
+        images=1000,
+        attacked=1000,
+        examined=8,
+        queries=200,
+    )
+
+
+def contrastive(ball: Ball) -> Profile:
+    """The tests of "Is self-supervised contrastive learning more robust ...": drops beside their label-free twins."""
+    return Profile(
+        "probes under corruptions: relative drops with clean and with corrupted training images beside their twins "
+        "without labels; needs labels; 1,000 images, and training images where there are some",
+        (
+            ProbeAccuracy(Knn()),
+            ProbeAccuracy(Linear()),
+            RelativeDrop(threats=SIX + COMMON),
+            RelativeDrop(consistent=True),
+            CorruptedAccuracy(threats=COMMON),
+            CorruptionDrift(SIX + COMMON),
+            NeighbourConsistency(SIX + COMMON),
+        ),
+        images=1000,
+        attacked=1000,
+        examined=8,
+        queries=200,
+    )
+
+
 def paper(ball: Ball) -> Profile:
     """The label-free rows of Table 5: U-PGD with α .001 at both radii, ℓ2, ℓ∞ and cosine, the last iterate."""
     long, short, middle = (Pgd(steps, 0.001, keep="last") for steps in (50, 10, 25))
@@ -331,7 +297,7 @@ def paper(ball: Ball) -> Profile:
 
 
 PROFILES: dict[str, Callable[[Ball], Profile]] = {
-    f.__name__: f for f in (quick, standard, certify, probabilistic, rvcl, nppr, paper)
+    f.__name__: f for f in (quick, standard, certify, probabilistic, corruptions, rvcl, nppr, contrastive, paper)
 }
 
 
