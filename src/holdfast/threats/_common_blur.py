@@ -12,11 +12,10 @@ from torch.nn import functional as F
 
 from holdfast.core import Images, Rng
 from holdfast.threats._common_motion import move
-from holdfast.threats._common_parts import in_parts, too_small
+from holdfast.threats._common_parts import too_small
 from holdfast.threats._common_rows import gaussian
 
 
-@in_parts(2**18)
 def gaussian_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return x convolved with a Gaussian of standard deviation c, cut off at 4 c; beyond its edge the edge goes on."""
     (deviation,) = constants
@@ -29,34 +28,37 @@ def motion_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     return move(x, 90 * rng.uniform(1)[:, 0] - 45, int(radius), deviation)
 
 
-@in_parts(2**18)
 def defocus_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return x convolved with a disk of radius c₁ that a small Gaussian of deviation c₂ has softened.
 
-    The image is reflected at its edges. Both halves of the kernel are alike, so columns are folded onto each other
-    first, S_j = x(· + j) + x(· - j); what the kernel's row i takes of them is K_i0 x + Σ_j K_ij S_j, one matrix
-    product for all of its rows; and each row of the result is a sum of 2L + 1 rows of those.
+    The image is reflected at its edges. Sums of neighbours in a row, P_j = x(· - j) + ... + x(· + j), each made of the
+    one before, serve all rows of the kernel: a row is constant but near the disk's edge, so it takes few of them,
+
+        K_i0 x(·) + Σ_j K_ij (x(· - j) + x(· + j)) = Σ_j (K_ij - K_i,j+1) P_j.
 
     Raises:
         HoldfastError: images that are smaller than half of the kernel.
     """
-    kernel = _disk(*constants).to(x)  # its lower right quarter
-    reach, (height, width) = len(kernel) - 1, x.shape[2:]
+    kernel = _disk(*constants)  # its lower right quarter
+    reach, (channels, height, width) = len(kernel) - 1, x.shape[1:]
     if min(height, width) <= reach:
         raise too_small("defocus_blur", x, reach + 1)
-    rows = torch.arange(height)[:, None] + torch.arange(-reach, reach + 1)
+    drops = -kernel.diff(dim=1, append=kernel.new_zeros(reach + 1, 1))
+    drops = torch.cat([drops[1:].flip(0), drops])  # of all rows of the kernel, from above
+    row, sums = (drops.abs() > 1e-9).nonzero(as_tuple=True)
+    rows = torch.arange(height)[:, None] + row - reach
     rows = (height - 1) - ((height - 1) - rows.abs()).abs()  # reflected
-    rows = rows + height * x.shape[1] * torch.arange(-reach, reach + 1).abs()  # those of the kernel's own row
-    rows = (height * torch.arange(x.shape[1])[:, None, None] + rows).flatten(0, 1).to(x.device)
-    out, folded = torch.empty_like(x), x.new_empty(reach + 1, *x.shape[1:])
-    taken = torch.empty_like(folded)
-    for image, into in zip(x, out, strict=True):
+    rows = rows + height * (channels * sums + torch.arange(channels)[:, None, None])
+    rows, shares = rows.flatten(0, 1).to(x.device), drops[row, sums].to(x).repeat(channels * height, 1)
+    out, total = torch.empty_like(x), x.new_empty(reach + 1, *x.shape[1:])
+    for image, into in zip(x, out, strict=True):  # few enough numbers for a cache
         wide = F.pad(image, (reach, reach), mode="reflect")
-        folded[0] = image
+        total[0] = image
         for j in range(1, reach + 1):
-            torch.add(wide[..., reach + j :][..., :width], wide[..., reach - j :][..., :width], out=folded[j])
-        torch.mm(kernel, folded.flatten(1), out=taken.flatten(1))
-        into.copy_(F.embedding_bag(rows, taken.view(-1, width), mode="sum").view_as(into))
+            torch.add(total[j - 1], wide[..., reach + j :][..., :width], out=total[j])
+            total[j].add_(wide[..., reach - j :][..., :width])
+        seen = F.embedding_bag(rows, total.view(-1, width), mode="sum", per_sample_weights=shares)
+        into.copy_(seen.view_as(into))
     return out
 
 
@@ -80,7 +82,6 @@ def _disk(radius: float, deviation: float) -> Float[Tensor, "reach reach"]:
     return torch.from_numpy(quarter[quarter[0] > 0][:, quarter[0] > 0])
 
 
-@in_parts(2**18)
 def glass_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return x blurred, cut to 8 bits, shaken, and blurred again, both times by a Gaussian of deviation c₁.
 
@@ -123,7 +124,6 @@ def _shake(moves: Int[Tensor, "batch 2 height width"], reach: int) -> Int[Tensor
     return target.gather(1, end)
 
 
-@in_parts(2**20)
 def zoom_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return the mean of x and of its centre enlarged by the factors 1, 1 + c₂, 1 + 2 c₂, ... below c₁.
 

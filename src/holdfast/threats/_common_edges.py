@@ -52,9 +52,20 @@ def edges(x: Grey, low: float, high: float) -> Mask:
     )
     candidates = highest & (size > low)
     found = candidates & (size > high)
-    while not torch.equal(found, grown := candidates & (F.max_pool2d(found.float(), 3, 1, 1) > 0)):
+    while not torch.equal(found, grown := candidates & _grown(found)):
         found = grown
     return found
+
+
+def _grown(mask: Mask) -> Mask:
+    """Return where a pixel or one of its eight neighbours is marked."""
+    for dim in (2, 3):
+        rest = mask.shape[dim] - 1
+        wider = mask.clone()
+        wider.narrow(dim, 1, rest).logical_or_(mask.narrow(dim, 0, rest))
+        wider.narrow(dim, 0, rest).logical_or_(mask.narrow(dim, 1, rest))
+        mask = wider
+    return mask
 
 
 def distance(to: Mask) -> Float[Tensor, "batch 1 height width"]:

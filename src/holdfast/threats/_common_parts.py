@@ -4,9 +4,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy as np
 import torch
 
 from holdfast.core import HoldfastError, Images, Rng
+
+KEPT = 2**25 - 2**16
+"""Bytes; the largest blocks that glibc may keep are of 2²⁵."""
 
 Function = Callable[..., Images]
 
@@ -15,7 +19,8 @@ def in_parts(values: int) -> Callable[[Function], Function]:
     """Run a corruption on as many images at a time as have so many values; on other devices than a CPU on all at once.
 
     What was just written is then still in a processor's cache, and memory that was given back is used again: asking
-    for a batch anew can take longer than to corrupt it.
+    the system for that of a batch can take longer than to corrupt it. Where a large block was given back once, glibc
+    keeps what is smaller; and NumPy, of which the result's memory is asked, asks Linux for large pages.
     """
 
     def decorate(function: Function) -> Function:
@@ -24,7 +29,8 @@ def in_parts(values: int) -> Callable[[Function], Function]:
             size = max(1, values // x[0].numel()) if x.device.type == "cpu" else len(x)
             if size >= len(x):
                 return function(x, rng, constants, **more)
-            out = torch.empty_like(x)
+            torch.empty(KEPT, dtype=torch.uint8)
+            out = torch.from_numpy(np.empty(x.shape, str(x.dtype).removeprefix("torch.")))
             for first in range(0, len(x), size):
                 part = slice(first, first + size)
                 out[part] = function(x[part], rng.at(rng.ids[part]), constants, **more)

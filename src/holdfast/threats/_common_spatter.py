@@ -7,16 +7,18 @@ from torch.nn import functional as F
 
 from holdfast.core import Images, Rng
 from holdfast.threats._common_edges import distance, edges
-from holdfast.threats._common_parts import in_parts, too_small
+from holdfast.threats._common_parts import too_small
 from holdfast.threats._common_rows import gaussian
 
 WATER = (175 / 255, 238 / 255, 238 / 255)
 MUD = (63 / 255, 42 / 255, 20 / 255)
 
+BOX = ((1, 1, 1), (1, 1, 1), (1, 1, 1))
+EMBOSS = ((-2, -1, 0), (-1, 1, 1), (0, 1, 2))
+
 Grey = Float[Tensor, "batch 1 height width"]
 
 
-@in_parts(2**18)
 def spatter(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return x behind drops: where normal numbers N(c₁, c₂), blurred with deviation c₃, are above c₄.
 
@@ -50,10 +52,9 @@ def relief(depth: Grey) -> Grey:
         depth: whole numbers, [B, 1, H, W].
     """
     far = distance(edges(depth, 50, 150)).clamp_max(20)
-    spread = _equalised(_around(far).sum(1, keepdim=True).div(9).floor())
-    kernel = depth.new_tensor([-2, -1, 0, -1, 1, 1, 0, 1, 2]).view(9, 1, 1)
-    lit = (_around(spread) * kernel).sum(1, keepdim=True).clamp(0, 255)
-    return _around(lit).sum(1, keepdim=True).div(9).round().to(depth)
+    spread = _equalised(_correlate(far, BOX).div(9).floor())
+    lit = _correlate(spread, EMBOSS).clamp(0, 255)
+    return _correlate(lit, BOX).div(9).round().to(depth)
 
 
 def _equalised(levels: Grey) -> Grey:
@@ -67,8 +68,11 @@ def _equalised(levels: Grey) -> Grey:
     return table.gather(1, places).view_as(levels)
 
 
-def _around(x: Grey) -> Float[Tensor, "batch 9 height width"]:
-    """Return the 3 x 3 neighbours of every pixel, row by row, reflected at the edge."""
-    wide = F.pad(x, (1, 1, 1, 1), mode="reflect")
-    height, width = x.shape[2:]
-    return torch.cat([wide[:, :, i : i + height, j : j + width] for i in range(3) for j in range(3)], 1)
+def _correlate(x: Grey, kernel: tuple[tuple[int, ...], ...]) -> Grey:
+    """Return Σ kernel[i][j] · x(· + i - 1, · + j - 1), reflected at the edge."""
+    wide, out = F.pad(x, (1, 1, 1, 1), mode="reflect"), torch.zeros_like(x)
+    for i, row in enumerate(kernel):
+        for j, share in enumerate(row):
+            if share:
+                out.add_(wide[:, :, i : i + x.shape[2], j : j + x.shape[3]], alpha=share)
+    return out

@@ -7,11 +7,10 @@ from torch.nn import functional as F
 from holdfast.core import Images, Rng
 from holdfast.threats._common_ice import crops, ice
 from holdfast.threats._common_motion import move
-from holdfast.threats._common_parts import in_parts, too_small
+from holdfast.threats._common_parts import too_small
 from holdfast.threats._common_plasma import plasma
 
 
-@in_parts(2**18)
 def snow(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return the image paled towards 1.5 · luminance + .5, with two layers of falling flakes, one turned by 180°.
 
@@ -40,7 +39,6 @@ def snow(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     return stays * x + (1 - stays) * x.maximum(pale) + fallen + fallen.flip(2, 3)
 
 
-@in_parts(2**18)
 def fog(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     """Return (x + c₁ clouds) · m / (m + c₁) with m = max x, and clouds in [0, 1] whose detail decays by c₂.
 
@@ -59,7 +57,6 @@ def fog(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     return (x + amount * clouds) * (brightest / (brightest + amount))
 
 
-@in_parts(2**18)
 def frost(x: Images, rng: Rng, constants: tuple[float, ...], textures: str = "") -> Images:
     """Return c₁ x + c₂ ice, where ice is a random piece of a photograph of frost.
 

@@ -53,6 +53,10 @@ is given `textures` where there are any.
 COLOURED = ("snow", "frost", "spatter")
 """Add colours: a grey image is given to them as three equal channels, and the luminance of what comes back is taken."""
 
+PARTS = {"elastic_transform": 2**18, "spatter": 2**24}
+"""Values that are corrupted at a time, 2²⁰ (six images of 224 pixels) else: fewer where much is made of each image,
+more where rows are taken one after the other."""
+
 LUMINANCE = (0.299, 0.587, 0.114)
 """Shares of red, green and blue (ITU-R BT.601)."""
 
@@ -116,7 +120,9 @@ class Common(Corruption):
             raise HoldfastError(f"{self.corruption}: expected grey or RGB images, got {x.shape[1]} channels")
         small = self.constants == "cifar" or (self.constants == "auto" and min(x.shape[2:]) < BETWEEN)
         constants = (CIFAR if small else IMAGENET)[self.corruption][self.severity - 1]
-        return in_parts(2**18)(self._corrupt)(x, rng.child("common", self.corruption), constants)
+        return in_parts(PARTS.get(self.corruption, 2**20))(self._corrupt)(
+            x, rng.child("common", self.corruption), constants
+        )
 
     def _corrupt(self, x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
         function = FUNCTIONS[self.corruption]
