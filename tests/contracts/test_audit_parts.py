@@ -52,6 +52,7 @@ SMALL = {
         "objectives": (CrossEntropy(), ClassMargin(), Dlr()),
         "ball": Linf(0.02),
     },
+    "impersonation_rate": {"attack": Pgd(4), "readouts": (2, 4), "ball": Linf(0.3)},
     "instance_accuracy": {"negatives": 3, "attack": Apgd(4), "ball": Linf(0.02)},
     "tightness": {"negatives": 3, "attack": Apgd(4), "ball": Linf(0.02)},
     "certified_breakaway_risk": {"attack": Apgd(4), "ball": Linf(0.02)},

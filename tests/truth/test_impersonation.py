@@ -1,0 +1,234 @@
+"""Impersonation where it is known: images of one pixel, whose way to their target is a straight line."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from holdfast.attacks.pgd import Pgd
+from holdfast.core import (
+    Bank,
+    Classifier,
+    Encoder,
+    Head,
+    HoldfastError,
+    Images,
+    Observation,
+    Passes,
+    Probe,
+    Rng,
+    Shard,
+    Table,
+    Threat,
+)
+from holdfast.measures.impersonation_rate import ImpersonationRate
+from holdfast.objectives.untargeted import Untargeted
+from holdfast.observations.impersonated import Impersonated
+from holdfast.threats.linf import Linf
+
+PIXELS = [0.1, 0.6, 0.2, 0.9, 0.55, 0.7, 0.3, 0.8, 0.45, 0.95]
+LABELS = [0, 1, 0, 2, 0, 1, 0, 1, 1, 2]
+"""The head says class 0 below ½ and class 1 above: the images at 4 and 8 are wrong, those at 3 and 9 of class 2."""
+PAIRS = {0: 1, 2: 5, 6: 7}
+WALK = Pgd(50, 0.01, start="nudge", keep="last")
+"""After s steps the pixel has moved by 0.01 s, by ε, or to its target, whichever is least."""
+
+
+def head(bias: float = -0.5) -> Head:
+    return Head(torch.tensor([[0.0], [1.0], [0.0]]), torch.tensor([0.0, bias, -9.0]), torch.arange(3))
+
+
+def shard(pixels: list[float] = PIXELS, labels: list[int] = LABELS, bias: float = -0.5) -> Shard:
+    x = torch.tensor(pixels).view(-1, 1, 1, 1)
+    ids = tuple(str(i) for i in range(len(x)))
+    encoder = Encoder(nn.Flatten(), mean=0, std=1)
+    return Shard(
+        encoder, x, torch.arange(len(x)), Rng(0, ids=ids), x.flatten(1), labels=torch.tensor(labels),
+        head=lambda probe: head(bias),
+    )  # fmt: skip
+
+
+def seen_by(observation: Impersonated, some: list[int], whole: Shard) -> dict[str, Tensor]:
+    at = torch.tensor(some)
+    return observation.run(replace(whole, x=whole.x[at], positions=at, rng=whole.rng.at([str(i) for i in some])))
+
+
+LOOK = Impersonated(WALK, Linf(0.25), readouts=(0, 15, 25, 50))
+
+
+def test_pairs_are_made_in_order_of_what_the_head_knows() -> None:
+    found = LOOK.run(shard())
+    partner = torch.full((10,), -1)
+    for number, (one, other) in enumerate(PAIRS.items()):
+        partner[one], partner[other] = other, one
+        assert found["pair"][[one, other]].tolist() == [number] * 2
+    assert torch.equal(found["partner"], partner)
+    assert torch.equal(found["pair"] < 0, partner < 0)
+    right = torch.tensor([1, 1, 1, math.nan, 0, 1, 1, 1, 0, math.nan]).double()
+    torch.testing.assert_close(found["right"], right, equal_nan=True)
+
+
+def test_who_is_taken_for_its_partner_and_when() -> None:
+    """½ is .4, .1, .3, .2, .2, .3 away from the images of the three pairs; ε is .25 and a step .01."""
+    found = LOOK.run(shard())
+    expected = {0: [0] * 6, 15: [0, 1, 0, 0, 0, 0], 25: [0, 1, 0, 1, 1, 0], 50: [0, 1, 0, 1, 1, 0]}
+    paired = [i for pair in PAIRS.items() for i in pair]
+    for step, taken in expected.items():
+        assert found[f"taken@{step}"][paired].tolist() == taken
+        assert found[f"taken@{step}"].isnan().sum() == 4
+    assert found["said"][paired].tolist() == [0, 0, 0, 0, 1, 1]
+    assert (found["said"][[3, 4, 8, 9]] == -1).all()
+
+
+def test_the_attack_goes_to_the_target_and_not_beyond_the_ball() -> None:
+    found = replace(LOOK, ball=Linf(0.3)).run(shard())
+    assert found["gallery.position"].tolist() == sorted([*PAIRS, *PAIRS.values()])
+    ends = dict(zip(found["gallery.position"].tolist(), found["gallery.image"].flatten().tolist(), strict=True))
+    for one, other in PAIRS.items():
+        for own, target in ((one, other), (other, one)):
+            way = max(-0.3, min(0.3, PIXELS[target] - PIXELS[own]))
+            assert ends[own] == pytest.approx(PIXELS[own] + way, abs=0.011)
+
+
+def test_the_attack_does_not_look_at_the_head() -> None:
+    """Another head that knows the same images: other verdicts, the same attacked images."""
+    look = replace(LOOK, ball=Linf(0.28))  # 0.8 ends at 0.52
+    first, second = look.run(shard()), look.run(shard(bias=-0.54))
+    assert torch.equal(first["partner"], second["partner"])
+    assert torch.equal(first["gallery.image"], second["gallery.image"])
+    assert not torch.equal(first["said"], second["said"])
+
+
+def test_a_tie_is_no_impersonation() -> None:
+    """Both end at ½ exactly, where the head prefers neither."""
+    found = Impersonated(WALK, Linf(0.25)).run(shard([0.25, 0.75], [0, 1]))
+    assert found["gallery.image"].flatten().tolist() == [0.5, 0.5]
+    assert found["taken@50"].tolist() == [0, 0]
+
+
+def test_pairs_depend_on_no_shard_and_others_cost_nothing() -> None:
+    whole, part = shard(), Impersonated(Pgd(20, 0.02), Linf(0.25))
+    together = part.run(whole)
+    for some in ([0, 1, 2], [3, 8, 9], [4, 5, 6, 7], [7, 0]):
+        whole.encoder.passes = Passes()
+        found = seen_by(part, some, whole)
+        for name in ("partner", "pair", "right", "said", "taken@20"):
+            assert torch.equal(found[name].nan_to_num(-1), together[name][some].nan_to_num(-1)), name
+        paired = int((together["partner"][some] >= 0).sum())
+        assert whole.encoder.passes == part.passes * paired
+        assert len(found["gallery.image"]) == len(found["gallery.position"]) == paired
+
+
+def test_only_the_first_pairs_are_kept_as_pictures() -> None:
+    found = LOOK.run(shard([0.3, 0.7] * 20, [0, 1] * 20))
+    assert int(found["pair"].max()) == 19
+    assert found["gallery.position"].tolist() == list(range(12))
+
+
+def test_readouts_of_several_measures_share_one_trajectory() -> None:
+    long, short = replace(LOOK, first=4), replace(LOOK, attack=replace(WALK, steps=15), readouts=(5,), first=6)
+    assert long.key() == short.key()
+    both = long.join(short)
+    assert isinstance(both, Impersonated)
+    assert (both.steps, both.attack, both.first) == ((0, 5, 15, 25, 50), WALK, 6)
+    joined, alone = both.run(shard()), short.run(shard())
+    assert torch.equal(joined["taken@5"].nan_to_num(-1), alone["taken@5"].nan_to_num(-1))
+    assert long.key() != replace(LOOK, classes=(1, 0)).key()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"classes": (1, 1)}, r"two different classes, got \[1, 1\]"),
+        ({"objective": Untargeted()}, "expected the objective targeted, got untargeted"),
+        ({"readouts": (3, 51)}, "from 0 to 50 steps"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(fields: dict, words: str) -> None:
+    with pytest.raises(HoldfastError, match=words):
+        ImpersonationRate(**fields)
+
+
+def test_labels_and_classes_must_be_there() -> None:
+    with pytest.raises(HoldfastError, match="expected images with labels"):
+        LOOK.run(replace(shard(), labels=None, head=None))
+    with pytest.raises(
+        HoldfastError, match=r"classes 0 and 5, got none of class 5 among 10; choose two of \[0, 1, 2\]"
+    ):
+        replace(LOOK, classes=(0, 5)).run(shard())
+
+
+@dataclass
+class Told:
+    """A subject of which so many images are attacked."""
+
+    attacked: int
+    labels: Tensor = field(default_factory=lambda: torch.tensor(LABELS))
+    seed: int = 0
+    encoder: Encoder = field(default_factory=lambda: Encoder(nn.Flatten(), mean=0, std=1))
+    population = 10
+    trained_apart = False
+    ids = tuple(map(str, range(10)))
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        assert isinstance(observation, Impersonated)
+        return seen_by(observation, list(range(self.attacked)), shard())
+
+    def batch(self, start: int, stop: int) -> Images:
+        raise AssertionError
+
+    def bank(self, threat: Threat | None = None) -> Bank:
+        raise AssertionError
+
+    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+        raise AssertionError
+
+
+MEASURE = ImpersonationRate(attack=WALK, ball=Linf(0.25), readouts=(15, 50))
+
+
+def test_both_directions_apart_and_together() -> None:
+    scores = MEASURE.score(MEASURE.observe(Told(10)))  # pyright: ignore[reportArgumentType]
+    found = {name: (score.value, score.n) for name, score in scores.items()}
+    third = pytest.approx(1 / 3)
+    assert found == {
+        "0 as 1, 15 steps": (0, 3),
+        "0 as 1, 50 steps": (third, 3),
+        "1 as 0, 15 steps": (third, 3),
+        "1 as 0, 50 steps": (pytest.approx(2 / 3), 3),
+        "15 steps": (pytest.approx(1 / 6), 3),
+        "50 steps": (0.5, 3),
+    }
+    assert list(scores)[-1] == "50 steps"
+    assert "Korn-Graubard" in scores["50 steps"].interval
+    assert not any(score.note for score in scores.values())
+
+
+def test_a_pair_counts_where_both_were_attacked() -> None:
+    table = MEASURE.observe(Told(7))  # pyright: ignore[reportArgumentType]
+    assert table["pair"].tolist() == [0, 0, 1, -1, -1, 1, -1]  # the partner of the last one is at 7
+    assert table["way"].tolist() == [0, 1, 0, -1, 0, 1, 0]
+    assert int(table["taken@50"].isnan().sum()) == 3
+    assert MEASURE.score(table)["50 steps"].n == 2
+    assert len(MEASURE.influence(table)) == 7
+    assert not MEASURE.influence(table).isnan().any()
+
+
+def test_without_a_pair_the_rate_is_undefined_and_says_why() -> None:
+    nan = torch.nan
+    table: Table = {
+        "taken@15": torch.full((4,), nan), "taken@50": torch.full((4,), nan), "pair": torch.full((4,), -1),
+        "way": torch.tensor([0, 0, 1, -1]), "right": torch.tensor([1.0, 0.0, 0.0, nan]),
+    }  # fmt: skip
+    for score in MEASURE.score(table).values():
+        assert score.value is None
+        assert "1 of 2 attacked images of class 0 and 0 of 1 attacked images of class 1" in score.note
+    assert not MEASURE.influence(table).isnan().any()
+
+
+def test_usual_readouts_follow_the_attack() -> None:
+    assert ImpersonationRate().steps == (3, 10, 30, 50)
+    assert ImpersonationRate(attack=Pgd(20)).steps == (3, 10, 20)
+    assert ImpersonationRate(attack=Pgd(3)).steps == (3,)
