@@ -9,6 +9,7 @@ from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
 from holdfast.checks.batch_independence import BatchIndependence
 from holdfast.checks.collapse import Collapse
+from holdfast.checks.dimension_collapse import DimensionCollapse
 from holdfast.checks.enough_images import EnoughImages
 from holdfast.checks.frozen import Frozen
 from holdfast.checks.gradient_health import GradientHealth
@@ -54,6 +55,7 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         Frozen(),
         BatchIndependence(),
         Collapse(),
+        DimensionCollapse(),
         EnoughImages(),
         *(_of_attacks(measures, examined, queries) if attacks else ()),
         *order,
