@@ -18,6 +18,7 @@ from holdfast.learners.worst_mixture import WorstMixture
 from holdfast.measures._disturbed import SIX
 from holdfast.measures.adversarial_margin import AdversarialMargin
 from holdfast.measures.adversarial_robustness import AdversarialRobustness
+from holdfast.measures.alignment import Alignment
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.center_smoothing import CenterSmoothing
 from holdfast.measures.certified_accuracy import CertifiedAccuracy
@@ -26,11 +27,16 @@ from holdfast.measures.certified_drift import CertifiedDrift
 from holdfast.measures.certified_nearest_neighbour_accuracy import CertifiedNearestNeighbourAccuracy
 from holdfast.measures.certified_overlap_risk import CertifiedOverlapRisk
 from holdfast.measures.certified_radius import CertifiedRadius
+from holdfast.measures.class_uniformity import ClassUniformity
 from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
 from holdfast.measures.corruption_drift import CorruptionDrift
 from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.measures.cosine_to_target import CosineToTarget
+from holdfast.measures.effective_rank import EffectiveRank
 from holdfast.measures.failure_probability import FailureProbability
+from holdfast.measures.feature_distance import FeatureDistance
+from holdfast.measures.few_shot_accuracy import FewShotAccuracy
+from holdfast.measures.impersonation_rate import ImpersonationRate
 from holdfast.measures.instance_accuracy import InstanceAccuracy
 from holdfast.measures.linear_radius import LinearRadius
 from holdfast.measures.margin_distribution import MarginDistribution
@@ -42,11 +48,15 @@ from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.measures.probe_accuracy import ProbeAccuracy
 from holdfast.measures.relative_drop import RelativeDrop
 from holdfast.measures.relative_quantile import RelativeQuantile
+from holdfast.measures.robust_accuracy import RobustAccuracy
 from holdfast.measures.smoothed_accuracy import SmoothedAccuracy
+from holdfast.measures.smoothed_probe_accuracy import SmoothedProbeAccuracy
 from holdfast.measures.smoothed_radius import SmoothedRadius
 from holdfast.measures.tightness import Tightness
+from holdfast.measures.uniformity import Uniformity
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.objectives.cross_entropy import CrossEntropy
 from holdfast.probes.knn import Knn
 from holdfast.probes.linear import Linear
 from holdfast.threats.common import CORRUPTIONS, Common
@@ -269,6 +279,52 @@ def contrastive(ball: Ball) -> Profile:
     )
 
 
+def feature_space(ball: Ball) -> Profile:
+    """The shape of the feature space and a kNN probe, as the curves over checkpoints need them; no ball is read."""
+    return Profile(
+        "the shape of the feature space and a kNN probe, of an encoder or of the checkpoints of a training; needs "
+        "labels; 2,000 images",
+        (
+            Uniformity(),
+            ClassUniformity(),
+            FeatureDistance(),
+            EffectiveRank(),
+            Alignment(),
+            ProbeAccuracy(Knn()),
+        ),
+        images=2000,
+        attacked=1000,
+        examined=8,
+        queries=200,
+    )
+
+
+def downstream(ball: Ball) -> Profile:
+    """What becomes of classifiers on the representation, beside the label-free numbers that may foretell it."""
+    attack, pgd = Apgd(50), Pgd(20)
+    return Profile(
+        "attacks on classifiers, impersonation in twice the ball, smoothing, beside numbers without labels; needs "
+        "labels; 500 of 2,000 images",
+        (
+            UniversalQuantile(attack, ball),
+            BreakawayRisk(attack, ball),
+            OverlapRisk(attack, ball),
+            Uniformity(),
+            ProbeAccuracy(Knn()),
+            ProbeAccuracy(Linear()),
+            FewShotAccuracy(),
+            RobustAccuracy(ball=ball, attacks=(pgd,), objectives=(CrossEntropy(),)),
+            RobustAccuracy(ball=ball),
+            ImpersonationRate(ball=type(ball)(2 * ball.radius)),  # pyright: ignore[reportCallIssue]
+            SmoothedProbeAccuracy(first=50),
+        ),
+        images=2000,
+        attacked=500,
+        examined=8,
+        queries=200,
+    )
+
+
 def paper(ball: Ball) -> Profile:
     """The label-free rows of Table 5: U-PGD with α .001 at both radii, ℓ2, ℓ∞ and cosine, the last iterate."""
     long, short, middle = (Pgd(steps, 0.001, keep="last") for steps in (50, 10, 25))
@@ -297,7 +353,20 @@ def paper(ball: Ball) -> Profile:
 
 
 PROFILES: dict[str, Callable[[Ball], Profile]] = {
-    f.__name__: f for f in (quick, standard, certify, probabilistic, corruptions, rvcl, nppr, contrastive, paper)
+    f.__name__: f
+    for f in (
+        quick,
+        standard,
+        certify,
+        probabilistic,
+        corruptions,
+        feature_space,
+        downstream,
+        rvcl,
+        nppr,
+        contrastive,
+        paper,
+    )
 }
 
 
