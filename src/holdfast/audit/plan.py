@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import registry
+from holdfast.audit.series import Series
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes
 from holdfast.observations.training import Training
 
@@ -29,6 +30,7 @@ class Plan:
         device: where the encoder runs, as torch names it.
         skip_corrupt: leave out files that cannot be read, instead of stopping.
         profile: name of the profile that the measures come from, for the record.
+        series: which of the encoders are checkpoints of one training, in order.
     """
 
     encoders: tuple[str, ...]
@@ -44,6 +46,7 @@ class Plan:
     profile: str = "custom"
     train: str | None = None
     train_images: int | None = None
+    series: tuple[Series, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("images", "attacked", "train_images"):
@@ -54,6 +57,9 @@ class Plan:
             raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
         if self.train_images is not None and self.train is None:
             raise HoldfastError("train_images: expected training images of which to take so many; give train as well")
+        for one in self.series:
+            if strange := [spec for spec in one.encoders if spec not in self.encoders]:
+                raise HoldfastError(f"series {one.name!r}: expected encoders of the plan, got {', '.join(strange)}")
         if not self.measures:
             raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
 

@@ -41,6 +41,7 @@ def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
         "measures": [registry.spec(measure) for measure in plan.measures],
         "checks": [registry.spec(check) for check in plan.checks],
         "skip_corrupt": plan.skip_corrupt,
+        "series": [asdict(one) for one in plan.series],
     }
 
 

@@ -15,6 +15,7 @@ from holdfast.audit.listener import Listener, Silent
 from holdfast.audit.one_encoder import EncoderAudit
 from holdfast.audit.plan import Plan, named, pairs
 from holdfast.audit.relations import relations
+from holdfast.audit.series import series_entries
 from holdfast.audit.store import Store
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
 from holdfast.data import ImageSet, open_images
@@ -89,6 +90,7 @@ def run_audit(
         "encoders": rows,
         "comparison": {name: compare(measures[name], pair, unfit) for name, pair in found.items() if len(pair) > 1},
         "relations": relations(rows, unfit),
+        "series": series_entries(plan.series, dict(zip(plan.encoders, names, strict=True)), found),
         "environment": entries.environment(),
         "failures": failures,
         "run": {

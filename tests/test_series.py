@@ -1,0 +1,113 @@
+"""`series:FOLDER` on the way to a plan: order, names, options; and where checkpoints stand on an axis."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.audit.plan import Plan
+from holdfast.audit.plan_file import make_plan, read_plan
+from holdfast.audit.series import Series, expand, natural
+from holdfast.core import HoldfastError
+from holdfast.measures.corruption_drift import CorruptionDrift
+from holdfast.report.series_plots import places
+from holdfast.spec_string import parse
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "moco"
+    (folder / "late").mkdir(parents=True)
+    for name in ("epoch10", "epoch2", "epoch1", "best & last", "late/epoch20"):
+        (folder / f"{name}.safetensors").write_text("")
+    (folder / "epoch3.onnx").write_text("")
+    (folder / "notes.txt").write_text("")
+    return folder
+
+
+def labels(specs: tuple[str, ...]) -> list[str]:
+    return [parse(spec)[2]["label"] for spec in specs]
+
+
+def test_checkpoints_stand_in_natural_order_and_are_called_as_their_files(folder: Path) -> None:
+    specs, (series,) = expand(["zoo:a", f"series:{folder}?pattern=epoch*.safetensors", "zoo:b"])
+    assert (specs[0], specs[-1]) == ("zoo:a", "zoo:b")
+    assert specs[1:-1] == series.encoders
+    assert labels(series.encoders) == ["epoch1", "epoch2", "epoch10"]
+    assert [parse(spec)[:2] for spec in series.encoders] == [
+        ("file", f"{folder}/{name}.safetensors") for name in ("epoch1", "epoch2", "epoch10")
+    ]
+    assert series.name == "moco"
+
+
+def test_options_are_passed_on_and_names_survive(folder: Path) -> None:
+    _, (series,) = expand([f"series:{folder}?mean=0.5,0.4,0.3&std=1&arch=a%26b&label=MoCo"])
+    assert series.name == "MoCo"
+    assert labels(series.encoders) == ["MoCo/best & last", "MoCo/epoch1", "MoCo/epoch2", "MoCo/epoch10"]
+    for spec in series.encoders:
+        _, _, options = parse(spec)
+        assert {key: options[key] for key in ("mean", "std", "arch")} == {
+            "mean": "0.5,0.4,0.3",
+            "std": "1",
+            "arch": "a&b",
+        }
+
+
+def test_checkpoints_may_lie_deeper_and_be_of_other_kinds(folder: Path) -> None:
+    _, (series,) = expand([f"series:{folder}?pattern=**/epoch*[03]*"])
+    assert labels(series.encoders) == ["epoch3", "epoch10", "late/epoch20"]
+    assert [parse(spec)[0] for spec in series.encoders] == ["onnx", "file", "file"]
+
+
+def test_plans_know_their_series(folder: Path, tmp_path: Path) -> None:
+    spec = f"series:{folder}?pattern=e*.safetensors"
+    plan = make_plan([spec], "digits")
+    assert plan.encoders == plan.series[0].encoders
+    (tmp_path / "plan.toml").write_text(f'encoders = ["{spec}"]\ndata = "digits"')
+    assert read_plan(tmp_path / "plan.toml") == plan
+    assert make_plan(["zoo:digits-simclr"], "digits").series == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("series:no/such", "expected a folder of checkpoints, got 'no/such'"),
+        ("series:{}?pattern=best*", "two checkpoints or more that fit 'best\\*', got 1"),
+        ("series:{}?pattern=none*", "got 0"),
+        ("series:{}?pattern=*.*", "expected files that end in .safetensors or .onnx, got 'notes.txt'"),
+        ("series:{}?pattern=/x", "expected a pattern of files"),
+        ("series:{}?pattern=", "expected options as key=value|expected a pattern"),
+    ],
+)
+def test_what_is_no_series_is_refused(folder: Path, text: str, said: str) -> None:
+    with pytest.raises(HoldfastError, match=said):
+        expand([text.format(folder)])
+
+
+def test_series_are_of_encoders_of_the_plan() -> None:
+    with pytest.raises(HoldfastError, match="series 'a': expected two different checkpoints or more, got zoo:x"):
+        Series("a", ("zoo:x",))
+    with pytest.raises(HoldfastError, match="expected two different"):
+        Series("a", ("zoo:x", "zoo:x"))
+    with pytest.raises(HoldfastError, match="series 'a': expected encoders of the plan, got zoo:y"):
+        Plan(("zoo:x",), "digits", (CorruptionDrift(),), series=(Series("a", ("zoo:x", "zoo:y")),))
+
+
+def test_numbers_in_names_are_ordered_as_numbers() -> None:
+    names = ["b1", "a10", "a9", "a09b", "a", "10", "a2-11", "a2-3"]
+    assert sorted(names, key=natural) == ["10", "a", "a2-3", "a2-11", "a9", "a09b", "a10", "b1"]
+
+
+@pytest.mark.parametrize(
+    ("names", "at", "label", "shown"),
+    [
+        (["epoch1", "epoch2", "epoch10"], [1, 2, 10], "epoch", []),
+        (["MoCo v2/step-100", "MoCo v2/step-200"], [100, 200], "step", []),
+        (["0005", "0010"], [5, 10], "checkpoint", []),
+        (["1-1", "2-3"], [1, 2], "checkpoint", ["1-1", "2-3"]),  # two numbers change
+        (["1", "01"], [1, 2], "checkpoint", ["1", "01"]),
+        (["first", "the_very_last"], [1, 2], "checkpoint", ["first", "…very_last"]),
+    ],
+)
+def test_checkpoints_stand_at_their_number(names: list[str], at: list[int], label: str, shown: list[str]) -> None:
+    found = places(names)
+    assert (found.at, found.label, found.names) == (at, label, shown)
