@@ -15,6 +15,7 @@ from holdfast.data.arrays import Arrays
 from holdfast.data.digits import Digits
 from holdfast.data.folder import Folder
 from holdfast.data.huggingface import HuggingFace
+from holdfast.data.long_tail import LongTail
 from holdfast.data.torchvision import Torchvision
 from holdfast.data.webdataset import WebDataset
 from holdfast.errors import HoldfastError, unknown
@@ -45,7 +46,8 @@ def open_images(
 
     Args:
         spec: "digits", a path, "source:name?key=value&...", an array [N, ...], or a source. Every spec string takes
-            size=H or size=HxW and channels=1|3 (see `Conversion`), and skip_corrupt=true.
+            size=H or size=HxW and channels=1|3 (see `Conversion`), skip_corrupt=true, and balance=long_tail|uniform
+            with ratio=100 and balance_seed=0 (see `LongTail`).
         geometry: how pictures become pixels, from the encoder.
         size: how many images; all where None.
         seed: which images.
@@ -75,6 +77,7 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
     prefix, name, options = parse(spec)
     asked = Conversion(take(options, "size", _size, None), take(options, "channels", _channels, None))
     skip_corrupt = take(options, "skip_corrupt", boolean, False)
+    balanced = _balance(options)
     whole = spec.strip().partition("?")[0]
     if prefix is None or (prefix not in SOURCES and Path(whole).exists()):
         source = _named(whole, options)
@@ -82,7 +85,16 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
         source = _prefixed(prefix, name, options)
     else:
         raise unknown("data source", prefix, SOURCES)
-    return source, asked, skip_corrupt
+    return balanced(source), asked, skip_corrupt
+
+
+def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
+    """Return what the options make of a source: its long tail, the balanced twin, or the source as it is."""
+    kind = take(options, "balance", one_of("long_tail", "uniform"), None)
+    if kind is None:
+        return lambda source: source
+    ratio, seed = take(options, "ratio", float, 100.0), take(options, "balance_seed", int, 0)
+    return partial(LongTail, ratio=ratio, seed=seed, uniform=kind == "uniform")
 
 
 def _named(name: str, options: Options) -> ImageSource:
