@@ -1,5 +1,6 @@
 """Fine-tuning in whole audits: against a plain training loop, against known answers, and what must not change."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from holdfast.observations import fine_tuned
 from holdfast.observations._copy import filled
 from holdfast.observations.clean import Clean
 from holdfast.observations.fine_tuned import FineTuned
+from holdfast.observations.represented import Represented
 from holdfast.observations.tuned import Tuned
 from holdfast.probes.linear import Linear
 from holdfast.threats.gaussian import Gaussian
@@ -67,13 +69,15 @@ def few(seed: int = 0) -> tuple[Tensor, Tensor]:
     return torch.rand(30, 1, 8, 8, generator=random), torch.randint(3, (30,), generator=random) + 4
 
 
+def subject_of(folder: Path, encoder: Encoder, batch_size: int = 8) -> AuditSubject:
+    """Thirty images, of which the first six are attacked."""
+    images = ImageSet(Arrays(*few()), seed=3)
+    return AuditSubject(encoder, images, attacked=6, seed=3, batch_size=batch_size, device="cpu", store=Store(folder))
+
+
 def observed(folder: Path, encoder: Encoder, tuning: FineTuned, batch_size: int = 8) -> dict[str, Tensor]:
     """Fine-tune on images that are not attacked, the last 24 of 30."""
-    x, labels = few()
-    images = ImageSet(Arrays(x, labels), seed=3)
-    subject = AuditSubject(
-        encoder, images, attacked=6, seed=3, batch_size=batch_size, device="cpu", store=Store(folder)
-    )
+    subject = subject_of(folder, encoder, batch_size)
     subject.observe(Clean())
     subject.observe(tuning)
     return subject.read(tuning)
@@ -160,6 +164,7 @@ def test_images_are_read_in_blocks_each_once_an_epoch_with_its_own_label(monkeyp
         assert torch.equal(torch.cat([images[:, 0, 0, 0] for images, _ in parts]), places / 37)
         assert places.sort().values.tolist() == list(range(37))
         orders.append(places.tolist())
+        assert sum(b == a + 1 for a, b in pairwise(orders[-1])) < 12  # by chance one in each block
     assert orders[0] != orders[1]
     assert all(len(block) <= 10 and (block.diff() == 1).all() for block in asked)
     assert len(asked) in (7, 8)  # seven where an epoch begins with the last one's last block
@@ -175,6 +180,22 @@ def test_a_single_block_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ImageSet, "batch", lambda self, a, b: asked.append(b - a) or before(self, a, b))
     observed(tmp_path, pixels(), FineTuned(epochs=5))
     assert asked.count(24) == 1
+
+
+def test_a_noise_disturbs_tested_images_as_it_does_for_probes(tmp_path: Path) -> None:
+    subject, tuning = subject_of(tmp_path, pixels(), batch_size=4), FineTuned(epochs=1)
+    looks = Tuned(tuning, Gaussian(0.1)), Represented(Gaussian(0.1))
+    for observation in (Clean(), tuning, *looks):
+        subject.observe(observation)
+    learned, (logits, reps) = subject.read(tuning), (next(iter(subject.read(look).values())) for look in looks)
+    assert torch.allclose(logits, reps @ learned["weights"].T + learned["bias"], atol=1e-6)
+
+
+def test_images_are_found_by_their_places(tmp_path: Path) -> None:
+    subject = subject_of(tmp_path, pixels())
+    places = torch.tensor([4, 5, 6, 2, 9, 8, 8, 0])
+    assert torch.equal(subject._all.at(places), subject.images.batch(0, 30)[places])
+    assert torch.equal(subject._training.at(places), subject.images.batch(6, 30)[places])
 
 
 def test_pixels_learn_what_a_linear_probe_learns(tmp_path: Path) -> None:
