@@ -12,7 +12,7 @@ from holdfast.audit import record as entries
 from holdfast.audit.attention import write_attention
 from holdfast.audit.listener import Listener
 from holdfast.audit.noises import write_noises
-from holdfast.audit.pictures import write_extremes, write_gallery
+from holdfast.audit.pictures import write_extremes, write_gallery, write_impersonations
 from holdfast.audit.plan import Plan, batch_size_for, merge, named, total_passes
 from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
@@ -54,7 +54,7 @@ class EncoderAudit:
         self._listener.begin(self._name, self._plan.predict(len(images), len(train) if train else None).work)
         entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
         entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": [], "extremes": {}}
-        entry |= {"noises": [], "attention": {}}
+        entry |= {"impersonations": [], "noises": [], "attention": {}}
         try:
             subject = self._open(encoder, images, attacked, train)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
@@ -78,6 +78,7 @@ class EncoderAudit:
             entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
             entry["gallery"] = write_gallery(self._store, subject, self._slug)
             entry["extremes"] = self._extremes(subject)
+            entry["impersonations"] = write_impersonations(self._store, subject, self._slug)
         except StoreError:
             raise
         except Exception as error:

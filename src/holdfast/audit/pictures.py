@@ -1,4 +1,4 @@
-"""Pictures: images that an attack moved farthest with what they are near to; the least and the most robust ones."""
+"""Pictures: images that an attack moved farthest, with what they are near to; impersonators; least and most robust."""
 
 from typing import Any
 
@@ -15,6 +15,7 @@ from holdfast.divergences import divergence
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.attacked import Attacked
 from holdfast.observations.clean import Clean
+from holdfast.observations.impersonated import Impersonated
 
 WORST = 8
 NEIGHBOURS = 3
@@ -61,6 +62,34 @@ def write_gallery(store: Store, subject: AuditSubject, slug: str) -> list[dict[s
             {"id": ids[position], "drift": float(drift[position]), "quantile": float(quantiles[rank])} | files | near
         )
     return entries
+
+
+def write_impersonations(store: Store, subject: AuditSubject, slug: str) -> list[dict[str, Any]]:
+    """Write pictures of the first pairs of every attack that impersonates; return the record's entries for them.
+
+    An entry holds the attack's title, its classes, and for each class the pictures `clean` and `attacked` of its half
+    of every pair, in one order, with the class that the probe gives the attacked image.
+    """
+    attacks = [o for o in subject.costs if isinstance(o, Impersonated)]
+    return [_impersonation(store, subject, f"pictures/{slug}/pair-{i}", o) for i, o in enumerate(attacks)]
+
+
+def _impersonation(store: Store, subject: AuditSubject, name: str, observation: Impersonated) -> dict[str, Any]:
+    seen = subject.read(observation)
+    images = dict(zip(seen["gallery.position"].tolist(), seen["gallery.image"], strict=True))
+    labels, sides = subject.labels, []
+    assert labels is not None  # the observation needs them too
+    for own in observation.classes:
+        side = []
+        for position in sorted(images):  # the i-th of one class is paired with the i-th of the other
+            if labels[position] != own or int(seen["partner"][position]) not in images:
+                continue
+            files = {kind: f"{name}-{position}-{kind}.png" for kind in ("clean", "attacked")}
+            write_png(store, files["clean"], subject.images.batch(position, position + 1)[0])
+            write_png(store, files["attacked"], images[position])
+            side.append({"id": subject.ids[position], "said": int(seen["said"][position])} | files)
+        sides.append(side)
+    return {"title": observation.title, "classes": list(observation.classes), "sides": sides}
 
 
 def write_extremes(store: Store, subject: AuditSubject, slug: str, table: Table) -> dict[str, list[dict[str, Any]]]:

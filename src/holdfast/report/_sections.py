@@ -45,6 +45,15 @@ class Worst:
     after: list[Shot]
 
 
+@dataclass(frozen=True)
+class Impersonations:
+    """One attack that gives images the representations of another class: rows of pictures, a pair in each column."""
+
+    title: str
+    text: str
+    rows: dict[str, list[Shot]]
+
+
 def score_charts(record: Mapping[str, Any]) -> list[Chart]:
     """Return one chart per measure that was read out at two or more step counts."""
     charts = []
@@ -211,6 +220,26 @@ def extremes(encoder: Mapping[str, Any], folder: Path) -> dict[str, list[Shot]]:
         ]
         for side, title in (("least", "least robust"), ("most", "most robust"))
     }
+
+
+def impersonations(encoder: Mapping[str, Any], folder: Path) -> list[Impersonations]:
+    """Return the attacks of one encoder that impersonate, with pictures of some pairs, where there are any."""
+    found = encoder.get("impersonations") or []
+    return [_impersonations(entry, folder) for entry in found if any(entry["sides"])]
+
+
+def _impersonations(entry: Mapping[str, Any], folder: Path) -> Impersonations:
+    rows, taken, shown = {}, 0, 0
+    classes, sides = entry["classes"], entry["sides"]
+    for own, other, side in zip(classes, classes[::-1], sides, strict=True):
+        rows[f"class {own}"] = [_shot(folder, e["clean"], e["id"], f"{e['id']}, of class {own}") for e in side]
+        rows[f"class {own}, given the representation of class {other}"] = [
+            _shot(folder, e["attacked"], f"probe says {e['said']}", f"{e['id']} attacked: the probe says {e['said']}")
+            for e in side
+        ]
+        taken, shown = taken + sum(e["said"] == other for e in side), shown + len(side)
+    text = f"{taken} of these {plural(shown, 'image')} are taken for the other class."
+    return Impersonations(entry["title"], text, rows)
 
 
 def _short(radius: Any) -> str:
