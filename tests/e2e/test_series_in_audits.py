@@ -123,6 +123,9 @@ def test_the_report_has_curves_of_every_score(run) -> None:
     assert said[:3] == [["calm", "wild"], ["calm", "wild"], list(scores)[-12:]]
     assert html.count(f"{len(scores) - 12} more scores in the scorecard.") == 2
     assert html.count(">epoch<") == 6  # the axis of every chart
+    charts = re.findall(r"<svg viewBox.*?</svg>", html, re.DOTALL)
+    assert [chart.count("FillBetweenPolyCollection") for chart in charts] == [2, 2, 1, 1, 1, 1]
+    assert html.count("The band is that of top-1.") == 2
     last = record["encoders"][3]["measures"]["probe_accuracy"]["scores"]["top-1"]["value"]
     assert re.search(rf"top-1: [\d.]+ % \[.*?\] at calm/epoch0, {100 * last:.0f}[\d.]* % \[.*?\] at calm/epoch6", html)
     assert "4 checkpoints: calm/epoch0, calm/epoch1, calm/epoch2, calm/epoch6." in html

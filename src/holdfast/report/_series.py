@@ -96,6 +96,8 @@ def _panels(key: str, title: str, names: Sequence[str], found: Sequence[Mapping[
         )
         left = len(drawn) - len(shown)
         notes = [f"{plural(left, 'more score')} in the scorecard."] if left else []
+        if len(shown) > series_plots.BANDS:
+            notes.append(f"The band is that of {shown[-1]}.")
         alt = f"{title} over {plural(len(names), 'checkpoint')}. {_ends(shown[-1], names, found, unit)}"
         panels.append(Panel(Chart(title, svg, alt, notes), [(curves[name].series, name) for name in shown]))
     return panels

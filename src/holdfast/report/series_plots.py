@@ -13,6 +13,8 @@ from holdfast.report.plots import _STYLE, MARKERS, Curve, _axes, _colour, _finis
 WIDEST = 10
 """Characters of a checkpoint's name below its place, at most."""
 TICKS = 8
+BANDS = 8
+"""Curves that have a band each; of more, the last one alone, for so many bands are one grey."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def over_checkpoints(key: str, curves: Sequence[Curve], *, where: Places | None,
 
     Args:
         key: unique name of the chart on its page.
-        curves: of scores, or of series; NaN leaves a gap.
+        curves: of scores, or of series, the headline last; NaN leaves a gap.
         where: names of the places; None where curves have places of their own.
         axis: what the horizontal axis shows.
         unit: "share" is drawn in percent.
@@ -59,8 +61,9 @@ def over_checkpoints(key: str, curves: Sequence[Curve], *, where: Places | None,
     with mpl.rc_context({**_STYLE, "svg.hashsalt": key}):
         figure, axes = _axes()
         for c in curves:
-            colour = _colour(c.series)
-            axes.fill_between(c.x, c.low, c.high, color=colour, alpha=0.16 if len(curves) <= 4 else 0.07, linewidth=0)
+            colour, few = _colour(c.series), len(curves) <= 4 or len(curves) > BANDS
+            if len(curves) <= BANDS or c is curves[-1]:
+                axes.fill_between(c.x, c.low, c.high, color=colour, alpha=0.16 if few else 0.07, linewidth=0)
             axes.plot(
                 c.x, c.y, color=colour, marker=MARKERS[c.series % len(MARKERS)], markevery=max(1, len(c.x) // 12),
                 markersize=4.5, linewidth=1.6, markeredgewidth=0,
