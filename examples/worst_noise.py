@@ -30,8 +30,8 @@ from holdfast.attacks.carlini_wagner import CarliniWagner
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
-from holdfast.audit.plan import Plan
 from holdfast.audit.panel import validity_panel
+from holdfast.audit.plan import Plan
 from holdfast.audit.profiles import STRUCTURES
 from holdfast.audit.run import run_audit
 from holdfast.core import Ball, Encoder, Failure, ImageSource, Measure

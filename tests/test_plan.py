@@ -7,7 +7,7 @@ import pytest
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.pgd import Pgd
 from holdfast.audit.one_encoder import title
-from holdfast.audit.plan import batch_size_for, merge, named
+from holdfast.audit.plan import Plan, batch_size_for, merge, named
 from holdfast.audit.plan_file import make_plan, read_plan
 from holdfast.audit.profiles import PROFILES, profile
 from holdfast.audit.record import slugs
@@ -139,3 +139,14 @@ def test_a_star_means_the_measures_that_have_the_parameter() -> None:
     assert changed == (BreakawayRisk(Apgd()), CertifiedRadius(negatives=3))
     with pytest.raises(HoldfastError, match="unknown parameter"):
         set_parameters(both, ["*.no_such=1"])
+
+
+def test_probes_are_left_images_to_learn_from_unless_told_otherwise() -> None:
+    def plan(**asked) -> Plan:
+        return make_plan(["zoo:digits-simclr"], "digits", **{"profile_name": "contrastive", **asked})
+
+    assert plan().attacked_of(600) == 300
+    assert plan(train="digits?part=train").attacked_of(600) == 600
+    assert plan(attacked=600).attacked_of(600) == 600
+    assert plan(profile_name="corruptions").attacked_of(600) == 600  # reads no labels
+    assert plan(profile_name="rvcl").attacked_of(1000) == 100  # leaves enough as it is

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan, merge, named, pairs
+from holdfast.audit.plan import Plan, merge, named
 from holdfast.audit.profiles import profile
 from holdfast.audit.run import run_audit
 from holdfast.audit.store import StoreError
@@ -266,9 +266,14 @@ def test_the_papers_table_shares_most_passes() -> None:
 
 
 def test_pairs_are_even() -> None:
-    assert pairs(None, 7) == 6
-    assert pairs(5, 100) == 4
-    assert pairs(50, 9) == 8
+    def attacked(asked: int | None, population: int, **more) -> int:
+        return Plan(("it",), "digits", (BreakawayRisk(),), attacked=asked, **more).attacked_of(population)
+
+    assert attacked(None, 7) == 6
+    assert attacked(5, 100) == 4
+    assert attacked(50, 9) == 8
+    assert attacked(50, 9, spare=True) == attacked(None, 9, spare=True) == 4
+    assert attacked(2, 9, spare=True) == 2
 
 
 @pytest.mark.parametrize("options", [{"images": 1}, {"attacked": 0}, {"batch_size": 0}, {"measures": ()}])

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from holdfast import registry, statistics
 from holdfast.attacks.bim import Bim
 from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
 from holdfast.audit.panel import validity_panel
+from holdfast.audit.plan import Plan
 from holdfast.audit.profiles import PROFILES, STRUCTURES, profile
 from holdfast.audit.run import run_audit
 from holdfast.checks.noise_order import NoiseOrder, must_not_exceed

@@ -20,6 +20,7 @@ class Plan:
         data: data spec, see `holdfast.data`.
         train: data spec of the labelled images that probes learn from; None: the images that are not attacked.
         train_images: how many of them; None: all.
+        spare: attack at most half of the images, so that probes have others to learn from.
         measures: the questions.
         checks: the validity panel.
         images: size of the population, the images that are compared with each other; None: all.
@@ -46,6 +47,7 @@ class Plan:
     profile: str = "custom"
     train: str | None = None
     train_images: int | None = None
+    spare: bool = False
     series: tuple[Series, ...] = ()
 
     def __post_init__(self) -> None:
@@ -77,14 +79,14 @@ class Plan:
         """Return the names of the measures that read labels."""
         return tuple(name for name, measure in named(self.measures).items() if measure.needs_labels)
 
+    def attacked_of(self, population: int) -> int:
+        """Return how many of so many images are attacked: an even number, so that each has a partner."""
+        most = population // 2 if self.spare else population
+        return min(self.attacked or most, most) // 2 * 2
+
     def predict(self, population: int, train: int | None = None) -> Passes:
         """Return the encoder passes of all observations, for one encoder."""
-        return total_passes(self.observations(), population, pairs(self.attacked, population), train)
-
-
-def pairs(attacked: int | None, population: int) -> int:
-    """Return how many images are attacked: an even number, so that each has a partner."""
-    return min(attacked or population, population) // 2 * 2
+        return total_passes(self.observations(), population, self.attacked_of(population), train)
 
 
 def batch_size_for(shape: tuple[int, int, int], device: str) -> int:

@@ -69,6 +69,7 @@ def make_plan(
         asked = tuple(registry.build({"kind": "measures", **measure}) for measure in measures)
     asked = set_parameters(asked, settings)
     most = chosen.images if images is None else images
+    learns = any(measure.needs_labels for measure in asked) and run.get("train") is None
     return Plan(
         encoders,
         data,
@@ -77,6 +78,7 @@ def make_plan(
         images=most,
         attacked=min(chosen.attacked, most) if attacked is None else attacked,
         profile=profile_name,
+        spare=learns and attacked is None,
         series=series,
         **run,
     )

@@ -13,7 +13,7 @@ from holdfast.audit import record as entries
 from holdfast.audit.compare import compare
 from holdfast.audit.listener import Listener, Silent
 from holdfast.audit.one_encoder import EncoderAudit
-from holdfast.audit.plan import Plan, named, pairs
+from holdfast.audit.plan import Plan, named
 from holdfast.audit.relations import relations
 from holdfast.audit.series import series_entries
 from holdfast.audit.store import Store
@@ -57,7 +57,7 @@ def run_audit(
     _check_device(plan.device)
     images, store = _images(plan, source), Store(folder)
     train = _training_images(plan, images)
-    attacked = pairs(plan.attacked, len(images))
+    attacked = plan.attacked_of(len(images))
     asked = entries.plan_entry(plan, len(images), attacked)
     labels, facts = _labels(plan, images, train), _facts(train)
     _claim(store, asked, " ".join(filter(None, [images.fingerprint, labels, *facts.values()])), overwrite)
