@@ -20,6 +20,7 @@ from holdfast.measures.probe_accuracy import ProbeAccuracy
 from holdfast.measures.relative_drop import RelativeDrop
 from holdfast.probes.knn import Knn
 from holdfast.probes.linear import Linear
+from holdfast.registry import spec
 from holdfast.threats.gamma import Gamma
 from holdfast.threats.gaussian import Gaussian
 from holdfast.threats.global_shuffle import GlobalShuffle
@@ -93,7 +94,7 @@ def test_accuracy_is_that_of_scikit_learn(run) -> None:
         x, y = train["images"].reshape(600, -1), train["labels"]
         theirs = KNeighborsClassifier(10, metric="cosine", weights=lambda d: np.exp(-d / 0.1)).fit(x, y)
         right = theirs.score(test["images"].reshape(200, -1), test["labels"])
-    top = scores(record, "probe_accuracy", probe={"kind": "probes", "name": "knn", "k": 10, "temperature": 0.1})
+    top = scores(record, "probe_accuracy", probe=spec(Knn(10)))
     assert top["top-1"]["value"] == pytest.approx(right)
     assert top["top-1"]["value"] > 0.9
     assert top["top-5"]["value"] >= top["top-1"]["value"]

@@ -1,5 +1,7 @@
 """The kNN probe against scikit-learn, and on problems whose answer is known."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
@@ -63,3 +65,24 @@ def test_what_cannot_vote_is_refused() -> None:
     for wrong in ({"k": 0}, {"temperature": 0.0}, {"temperature": float("nan")}):
         with pytest.raises(HoldfastError, match="expected k >= 1 and temperature > 0"):
             Knn(**wrong)
+    with pytest.raises(HoldfastError, match="unknown index of knn 'hnsw'; known: exact, faiss"):
+        Knn(index="hnsw")
+
+
+def test_faiss_finds_the_same_neighbours() -> None:
+    pytest.importorskip("faiss", reason="faiss is an extra: pip install 'holdfast[faiss]'")
+    (bank, labels), (queries, _) = blobs(300), blobs(50, seed=1)
+    for k in (1, 20, 300):
+        parts = Bank(labels, lambda: iter(bank.split(37)))
+        ours, theirs = Knn(k).learn(parts).scores(queries), Knn(k, index="faiss").learn(parts).scores(queries)
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-7)
+    with pytest.raises(HoldfastError, match="finite"):
+        Knn(index="faiss").fit(torch.full((4, 3), torch.nan), torch.arange(4)).scores(torch.randn(2, 3))
+
+
+def test_without_faiss_the_extra_is_named() -> None:
+    if find_spec("faiss"):
+        pytest.skip("faiss is installed")
+    (bank, labels), (queries, _) = blobs(30), blobs(5, seed=1)
+    with pytest.raises(HoldfastError, match=r"knn with index=faiss needs the package 'faiss-cpu'.*holdfast\[faiss\]"):
+        Knn(index="faiss").fit(bank, labels).scores(queries)

@@ -17,6 +17,7 @@ _PACKAGES = {  # module -> (distribution, extra)
     "open_clip": ("open_clip_torch", "openclip"),
     "onnx2torch": ("onnx2torch", "onnx"),
     "datasets": ("datasets", "datasets"),
+    "faiss": ("faiss-cpu", "faiss"),
 }
 
 

@@ -9,6 +9,10 @@ from torch import Tensor
 
 from holdfast.core import Classifier, Reps
 from holdfast.nearest_in_chunks import top
+from holdfast.probes import _faiss
+
+INDICES = {"exact": top, "faiss": _faiss.top}
+"""How the nearest training images are found; both compare every one of them."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Vote(Classifier):
         chunks: their representations, see `Bank`.
         k: how many vote.
         temperature: how much more the nearest ones count.
+        index: a key of `INDICES`.
     """
 
     classes: Int[Tensor, "classes"]
@@ -28,9 +33,10 @@ class Vote(Classifier):
     chunks: Callable[[], Iterator[Reps]]
     k: int
     temperature: float
+    index: str = "exact"
 
     def scores(self, reps: Reps) -> Float[Tensor, "batch classes"]:
         """Return the votes of the k most similar training images for every class."""
-        cosines, places = top(reps, self.chunks(), self.k)
+        cosines, places = INDICES[self.index](reps, self.chunks(), self.k)
         votes = torch.zeros(len(reps), len(self.classes), dtype=torch.float64)
         return votes.scatter_add_(1, self.targets[places], ((cosines.double() - 1) / self.temperature).exp())

@@ -6,8 +6,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Bank, Classifier, HoldfastError, Probe, Reps
+from holdfast.errors import unknown
 from holdfast.probes._training import classes_of
-from holdfast.probes._vote import Vote
+from holdfast.probes._vote import INDICES, Vote
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,20 @@ class Knn(Probe):
     Attributes:
         k: how many neighbours vote.
         temperature: T; how much more the nearest ones count. k 200, T .1: MoCo's; k 20, T .07: solo-learn's.
+        index: "exact", ours; or "faiss", its exact search, which gives the same neighbours and needs the extra faiss.
 
     Source: Wu et al. (2018), "Unsupervised feature learning via non-parametric instance discrimination", section 3.4.
     """
 
     k: int = 200
     temperature: float = 0.1
+    index: str = "exact"
 
     def __post_init__(self) -> None:
         if self.k < 1 or not 0 < self.temperature < float("inf"):
             raise HoldfastError(f"knn: expected k >= 1 and temperature > 0, got {self}")
+        if self.index not in INDICES:
+            raise unknown("index of knn", self.index, INDICES)
 
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Classifier:
         """Return the vote of some representations."""
@@ -42,4 +47,4 @@ class Knn(Probe):
             HoldfastError: one class only.
         """
         classes, targets = classes_of(bank.labels)
-        return Vote(classes, targets, bank.chunks, min(self.k, len(targets)), self.temperature)
+        return Vote(classes, targets, bank.chunks, min(self.k, len(targets)), self.temperature, self.index)
