@@ -150,3 +150,8 @@ def test_probes_are_left_images_to_learn_from_unless_told_otherwise() -> None:
     assert plan(attacked=600).attacked_of(600) == 600
     assert plan(profile_name="corruptions").attacked_of(600) == 600  # reads no labels
     assert plan(profile_name="rvcl").attacked_of(1000) == 100  # leaves enough as it is
+
+
+def test_what_is_true_or_not_is_said_in_words() -> None:
+    assert title("relative_drop[consistent=False]") == "Relative drop (not consistent)"
+    assert title("relative_drop[probe=knn,consistent=True]") == "Relative drop (probe knn, consistent)"

@@ -1,5 +1,6 @@
 """The audit of one encoder: its observations, its scores, its checks, its entry in the record."""
 
+import re
 import time
 import traceback
 from dataclasses import asdict, fields
@@ -274,6 +275,7 @@ def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
 def title(name: str) -> str:
     """Return a part's name for people: "overlap_risk[radius=0.1]" is "Overlap risk (radius 0.1)"."""
     words, bracket, details = name.replace("_", " ").partition("[")
+    details = re.sub(r"([\w.]+)=(True|False)", lambda m: ("" if m[2] == "True" else "not ") + m[1], details)
     words = words.replace("nearest neighbour", "nearest-neighbour").capitalize()
     return f"{words} ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket else words
 
