@@ -17,9 +17,12 @@ from holdfast.checks.steps_converged import StepsConverged
 from holdfast.core import HoldfastError, Passes
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.certified_radius import CertifiedRadius
+from holdfast.measures.corruption_drift import CorruptionDrift
 from holdfast.measures.overlap_risk import OverlapRisk
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.observations.attacked import Attacked
+from holdfast.threats.common import Common
+from holdfast.threats.gamma import Gamma
 from holdfast.threats.l2 import L2
 from holdfast.threats.linf import Linf
 
@@ -155,3 +158,13 @@ def test_probes_are_left_images_to_learn_from_unless_told_otherwise() -> None:
 def test_what_is_true_or_not_is_said_in_words() -> None:
     assert title("relative_drop[consistent=False]") == "Relative drop (not consistent)"
     assert title("relative_drop[probe=knn,consistent=True]") == "Relative drop (probe knn, consistent)"
+
+
+def test_twins_that_differ_in_lists_are_called_by_their_first_members() -> None:
+    long = tuple(Common(name, 3) for name in ("fog", "snow", "frost"))
+    twins = (CorruptionDrift((Gamma(0.5),)), CorruptionDrift(long), CorruptionDrift((*long[:2], Common("frost", 4))))
+    assert list(named(twins)) == [
+        "corruption_drift[threats=gamma]",
+        "corruption_drift[threats=common+common+1 more]",
+        "corruption_drift[threats=common+common+1 more no. 2]",
+    ]

@@ -169,18 +169,32 @@ def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]
             for i in group:
                 by_value.setdefault(flats[i].get(key), []).append(i)
             split += by_value.values()
+            words = _words(by_value)
             if len(by_value) > 1:
                 for i in group:
                     if key in flats[i]:
-                        said[i].append(f"{end if ends.count(end) == 1 else key}={flats[i][key]}")
+                        said[i].append(f"{end if ends.count(end) == 1 else key}={words[flats[i][key]]}")
         groups = split
     return said
 
 
+def _words(values: Iterable[Any]) -> dict[Any, str]:
+    """Return what each value of a parameter is called: lists by their first members, numbered where these are alike."""
+    words: dict[Any, str] = {}
+    for value in values:
+        text = str(value)
+        if isinstance(value, tuple):
+            names = [item.partition("-")[0] for item in value]
+            text = "+".join(names[:2]) + (f"+{len(names) - 2} more" if len(names) > 2 else "")
+        same = sum(other.partition(" no. ")[0] == text for other in words.values())
+        words[value] = f"{text} no. {same + 1}" if same else text
+    return words
+
+
 def flatten(data: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested specs as dotted parameters: {"attack.steps": 50, ...}; the kinds of parts are left out."""
+    """Return nested specs as dotted parameters: {"attack.steps": 50, ...}; kinds are left out, a list is a tuple of texts."""
     if isinstance(data, list):
-        return {prefix: "+".join("-".join(map(str, flatten(item).values())) for item in data)}
+        return {prefix: tuple("-".join(map(str, flatten(item).values())) for item in data)}
     if not isinstance(data, Mapping):
         return {prefix: data}
     flat: dict[str, Any] = {}
