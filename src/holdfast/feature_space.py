@@ -96,7 +96,7 @@ def class_distances(reps: Reps, labels: Labels) -> Float[Tensor, "classes classe
     reps, number, sizes, means, squares = _moments(reps, labels)
     between = squares[:, None] + squares - 2 * means @ means.T
     spread = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, number, (reps - means[number]).square().sum(1))
-    return between.diagonal_scatter(2 * spread / (sizes - 1).where(sizes > 1, torch.nan))
+    return between.diagonal_scatter(2 * spread / (sizes - 1))  # 0 / 0 for a class of one image
 
 
 def within(reps: Reps, labels: Labels) -> Contributions:

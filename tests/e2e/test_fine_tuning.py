@@ -252,6 +252,8 @@ def test_without_training_images_it_learns_from_what_is_not_attacked(tmp_path: P
         tmp_path, pixels(), FineTunedAccuracy(FineTuned(epochs=2, rate=0.1, batch_size=4)), train=False, attacked=40
     )
     assert scores(record)[0]["no corruption"] > 0.2
+    titles = {o["title"] for o in record["encoders"][0]["observations"]}
+    assert {"fine-tuning, 2 epochs, sgd 0.1", "fine-tuning, 2 epochs, sgd 0.1; tested"} < titles
     cost = {o["part"]["name"]: o["passes"] for o in record["encoders"][0]["observations"]}
     assert cost["fine_tuned"]["backward"] == 2 * (TEST - 40)
     assert cost["tuned"]["forward"] == 40

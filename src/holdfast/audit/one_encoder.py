@@ -27,6 +27,7 @@ from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
+from holdfast.observations.fine_tuned import FineTuned
 from holdfast.observations.smoothed import Smoothed
 from holdfast.observations.training import Training
 from holdfast.observations.worst_noise import WorstNoise
@@ -282,7 +283,7 @@ def title(name: str) -> str:
 
 def describe(observation: Observation) -> str:
     """Return an observation in a few words."""
-    if isinstance(observation, (Some, Training, WorstNoise)):
+    if isinstance(observation, (Some, Training, WorstNoise, FineTuned)):
         return observation.title
     if isinstance(observation, Smoothed):
         readers = " and ".join(dict.fromkeys(map(registry.part_name, observation.certificates))).replace("_", " ")

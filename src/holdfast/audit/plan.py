@@ -192,7 +192,7 @@ def _words(values: Iterable[Any]) -> dict[Any, str]:
 
 
 def flatten(data: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested specs as dotted parameters: {"attack.steps": 50, ...}; kinds are left out, a list is a tuple of texts."""
+    """Return nested specs as dotted parameters: {"attack.steps": 50, ...}; kinds are left out, lists are tuples."""
     if isinstance(data, list):
         return {prefix: tuple("-".join(map(str, flatten(item).values())) for item in data)}
     if not isinstance(data, Mapping):

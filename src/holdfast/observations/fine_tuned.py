@@ -73,7 +73,8 @@ class FineTuned(Observation):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"fine-tuning, {self.optimiser}" + ("" if self.threat is None else f": {title_of(self.threat)}")
+        how = f"{self.epochs} epochs, {self.optimiser} {self._rate:g}"
+        return f"fine-tuning, {how}" + ("" if self.threat is None else f": {title_of(self.threat)}")
 
     def key(self) -> Observation:
         """Everything about it decides what is learned."""
