@@ -39,6 +39,14 @@ def test_the_usual_long_tail_of_ten_classes() -> None:
     assert list(images.counts) != list(range(10))  # classes are ranked by the seed
 
 
+def test_rounding_takes_no_image_away() -> None:
+    """64 · 32^(-2/5) is 16, and 2 / 27^-1 is 54, whatever floating point makes of them."""
+    assert list(LongTail(source(*[64] * 6), 32).counts.values()) == [64, 32, 16, 8, 4, 2]
+    ranks = list(LongTail(source(54, 54, 54, 54), 27).counts)
+    sizes = dict(zip(ranks, [54, 18, 6, 2], strict=True))
+    assert len(LongTail(source(*[sizes[label] for label in range(4)]), 27)) == 80
+
+
 def test_its_twin_has_as_many_images() -> None:
     whole = source(*[500] * 10)
     tail, twin = LongTail(whole), LongTail(whole, uniform=True)

@@ -29,7 +29,7 @@ def effective_rank(reps: Reps, centred: bool = True) -> Contributions:
     """Return what each image contributes to the effective rank: directions in use, from 1 to D.
 
     exp(H) with H = -Σ p_k log p_k and p = σ / Σσ: D equal singular values give D. An image's influence is that of its
-    weight in the covariance matrix, -½ exp(H) Σ_k p_k (log p_k + H) (N U_ik² - 1) with U the left singular vectors, so
+    weight in the covariance matrix, -½ exp(H) Σ_k p_k (log p_k + H) N U_ik² with U the left singular vectors, so
     the interval takes no second decomposition. It is about the spread of the estimate; the estimate itself is too low
     where images are few, since random vectors are never quite orthogonal: by about (D+1) / (8N) of itself where all
     directions are alike. NaN where all representations are equal.
@@ -54,8 +54,7 @@ def participation_ratio(reps: Reps, centred: bool = True) -> Contributions:
     """Return what each image contributes to the participation ratio (Σλ)² / Σλ² of the covariance's eigenvalues.
 
     Like `effective_rank`, but ruled by the largest directions. An image's influence is
-    2 PR Σ_k (λ_k / Σλ - λ_k² / Σλ²) (N U_ik² - 1). Too low by about (PR+1) / N of itself for N
-    images.
+    2 PR Σ_k (λ_k / Σλ - λ_k² / Σλ²) N U_ik². Too low by about (PR+1) / N of itself for N images.
 
     Args:
         reps: representations, [N, D].
@@ -74,7 +73,7 @@ def participation_ratio(reps: Reps, centred: bool = True) -> Contributions:
 
 
 def _decomposed(reps: Reps, centred: bool) -> tuple[Float[Tensor, "values"], Float[Tensor, "images values"]]:
-    """Return singular values, largest first, and N U² - 1: how much more than its share an image has of each."""
+    """Return singular values, largest first, and N U²: how many times its share each image has of them."""
     n, dim = reps.shape
     if n < 2:
         raise HoldfastError(f"spectrum: expected at least 2 representations, got {n}")
@@ -92,5 +91,5 @@ def _decomposed(reps: Reps, centred: bool) -> tuple[Float[Tensor, "values"], Flo
     squares = vectors.square()
     if dim <= n:
         squares = (matrix @ vectors).square() / eigenvalues
-    weights = (n * squares - 1).where(real, 0.0)
+    weights = (n * squares).where(real, 0.0)
     return size * eigenvalues.where(real, 0.0).sqrt(), weights

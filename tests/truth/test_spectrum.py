@@ -46,9 +46,9 @@ def test_known_ranks(measure) -> None:
 @pytest.mark.parametrize("measure", [spectrum.effective_rank, spectrum.participation_ratio])
 def test_collapse_is_undefined(measure) -> None:
     for constant in (0.0, 0.1):
-        score = statistics.mean(measure(torch.full((10, 3), constant)))
+        score = statistics.mean(measure(torch.full((11, 3), constant, dtype=torch.float64)))
         assert (score.value, score.low) == (None, None)
-        assert "10 of 10 rows are undefined" in score.note
+        assert "11 of 11 rows are undefined" in score.note
 
 
 @pytest.mark.parametrize("measure", [spectrum.effective_rank, spectrum.participation_ratio])
