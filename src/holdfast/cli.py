@@ -168,7 +168,7 @@ def _catalogue() -> dict[str, dict[str, str]]:
     known = {"encoders": lines(encoders.SOURCES) | {f"zoo:{name}": line for name, line in zoo.items()}}
     known["encoders"]["all take"] = "?label= layer= pool= weights=default|random|FILE seed= mean= std= size="
     known["data"] = lines(data.SOURCES)
-    known["data"]["all take"] = "?size=H|HxW channels=1|3 skip_corrupt=true"
+    known["data"]["all take"] = "?size=H|HxW channels=1|3 skip_corrupt=true balance=long_tail|uniform ratio= balance_seed="
     for kind in registry.KINDS:
         known[kind] = {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
     known["profiles"] = {name: profile(name).description for name in PROFILES}
