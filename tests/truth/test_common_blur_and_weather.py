@@ -313,12 +313,17 @@ def test_frost_pastes_pieces_of_photographs(tmp_path: Path) -> None:
         assert torch.equal(image[0] - image[0, :1], torch.arange(64).int()[:, None].expand(64, 64))
         assert torch.equal(image[1] - image[1, :, :1], torch.arange(64).int().expand(64, 64))
     assert set(ice[:, 2, 0, 0].tolist()) == {0, 50}
+    down, right = (ice[ice[:, 2, 0, 0] == 0][:, channel, 0, 0] for channel in (0, 1))
+    assert down.max() <= 6
+    assert right.max() <= 26
+    assert (down.double() / 7 - right.double() / 27).abs().max() > 0.3  # drawn apart
     assert len({tuple(image[:, 0, 0].tolist()) for image in ice}) > 4
     assert torch.equal(_common_weather.frost(x[2:3], rng(x).at(["c"]), (1, 1, 1), folder), ice[2:3] / 255)
     small = _common_weather.frost(x, rng(x), (1, 1, 2), folder)  # photographs twice as large: half a row per pixel
     assert torch.allclose((small[:, 0, 41] - small[:, 0, 21]) * 255, torch.tensor(10.0), atol=0.01)
     wide = _common_weather.frost(torch.zeros(1, 3, 140, 30), rng(x).at(["a"]), (1, 0.5, 1), folder)  # enlarged to fit
     assert torch.allclose((wide[0, 0, 121, 0] - wide[0, 0, 21, 0]) * 255, torch.tensor(25.0), atol=3)
+    assert torch.allclose((wide[0, 1, 0, 22] - wide[0, 1, 0, 2]) * 255, torch.tensor(5.0), atol=0.6)
 
 
 def test_frost_that_is_drawn_is_like_the_photographs() -> None:

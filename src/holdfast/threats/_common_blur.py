@@ -163,7 +163,7 @@ def _enlarge(side: int, factor: float) -> sparse.csr_array:
     """Return the matrix that enlarges the middle of a side bilinearly, first pixel to first and last to last."""
     kept = math.ceil(side / factor)
     made = round(kept * factor)
-    places = (np.arange(side) + (made - side) // 2) * ((kept - 1) / max(made - 1, 1))
+    places = np.arange(side) * ((kept - 1) / (made - 1))  # of at most one pixel more, which is left out
     below = np.minimum(places.astype(int), kept - 2)
     shares = places - below
     entries = np.concatenate([1 - shares, shares])

@@ -68,28 +68,23 @@ def crops(x: Images, rng: Rng, folder: str, scale: float) -> Images:
     Raises:
         HoldfastError: a folder without pictures.
     """
-    photographs = _photographs(folder, scale, *x.shape[2:])
-    u = rng.child("piece").uniform(3).tolist()
+    paths = sorted(path for path in Path(folder).glob("*") if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
+    if not paths:
+        raise HoldfastError(
+            f"textures of frost: expected a folder with .png or .jpg photographs, found none in {folder}"
+        )
     pieces = []
-    for which, down, right in u:
-        photograph = photographs[int(len(photographs) * which)]
+    for which, down, right in rng.child("piece").uniform(3).tolist():
+        photograph = _photograph(paths[int(len(paths) * which)], scale, *x.shape[2:])
         top = int((photograph.shape[1] - x.shape[2] + 1) * down)
         left = int((photograph.shape[2] - x.shape[3] + 1) * right)
         pieces.append(photograph[:, top : top + x.shape[2], left : left + x.shape[3]])
     return torch.stack(pieces).to(x)
 
 
-@lru_cache(4)
-def _photographs(folder: str, scale: float, height: int, width: int) -> list[Float[Tensor, "3 rows columns"]]:
-    paths = sorted(path for path in Path(folder).glob("*") if path.suffix.lower() in (".png", ".jpg", ".jpeg"))
-    if not paths:
-        raise HoldfastError(
-            f"textures of frost: expected a folder with .png or .jpg photographs, found none in {folder}"
-        )
-    return [_scaled(path, scale, height, width) for path in paths]
-
-
-def _scaled(path: Path, scale: float, height: int, width: int) -> Float[Tensor, "3 rows columns"]:
+@lru_cache(16)
+def _photograph(path: Path, scale: float, height: int, width: int) -> Float[Tensor, "3 rows columns"]:
+    """Return a photograph at a scale, or as much larger as it takes to be no smaller than so many rows and columns."""
     levels = torch.from_numpy(np.array(PIL.Image.open(path).convert("RGB"))).permute(2, 0, 1)
     rows, columns = levels.shape[1:]
     scale = max(scale, height / rows, width / columns)
