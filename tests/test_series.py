@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from holdfast.audit.plan import Plan
 from holdfast.audit.plan_file import make_plan, read_plan
-from holdfast.audit.series import Series, expand, natural
-from holdfast.core import HoldfastError
+from holdfast.audit.series import Series, expand, natural, series_entries
+from holdfast.core import HoldfastError, Score
 from holdfast.measures.corruption_drift import CorruptionDrift
 from holdfast.report.series_plots import places
 from holdfast.spec_string import parse
@@ -90,6 +91,20 @@ def test_series_are_of_encoders_of_the_plan() -> None:
         Series("a", ("zoo:x", "zoo:x"))
     with pytest.raises(HoldfastError, match="series 'a': expected encoders of the plan, got zoo:y"):
         Plan(("zoo:x",), "digits", (CorruptionDrift(),), series=(Series("a", ("zoo:x", "zoo:y")),))
+
+
+def test_only_measures_that_say_which_images_are_right_have_a_fluctuation() -> None:
+    labels, score = torch.tensor([4, 4, 7]), Score(None, None, None, 0, "")
+    tables = [{"label": labels, "right": torch.tensor(right)} for right in ([1.0, 1, 0], [0.0, 1, 1])]
+    found = {
+        "accuracy": {name: (table, score) for name, table in zip("ab", tables, strict=True)},
+        "uniformity": {name: ({"label": labels, "own": torch.ones(3)}, score) for name in "ab"},
+    }
+    (entry,) = series_entries([Series("s", ("x:a", "x:b"))], {"x:a": "a", "x:b": "b"}, found)
+    assert (entry["name"], entry["encoders"]) == ("s", ["a", "b"])
+    assert list(entry["fluctuation"]) == ["accuracy"]
+    assert entry["fluctuation"]["accuracy"]["classes"] == {"class 4": 0.5, "class 7": 1.0}
+    assert entry["fluctuation"]["accuracy"]["mean"]["value"] == 0.75
 
 
 def test_numbers_in_names_are_ordered_as_numbers() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from holdfast.attention import attention
@@ -19,6 +20,7 @@ from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
 from holdfast.measures.corruption_drift import CorruptionDrift
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.probes.linear import Linear
+from holdfast.probes.trained import Trained
 from holdfast.report.html import write_report
 from holdfast.threats.gamma import Gamma
 from holdfast.threats.gaussian import Gaussian
@@ -105,6 +107,22 @@ def test_agreement_is_the_correlation_with_the_moved_map(run) -> None:
         wanted = [np.corrcoef(a, b)[0, 1] for a, b in pairs]
         np.testing.assert_allclose(strip["agreement"]["representation"], wanted, atol=1e-4)
         assert max(strip["agreement"]["class"]) <= 1
+
+
+def test_the_last_row_is_about_the_class_of_each_image(tmp_path: Path) -> None:
+    images, encoder = open_images("digits", size=150, seed=5), open_encoder(ENCODER)
+    images = images.with_geometry(encoder.geometry)
+    weights = torch.randn(10, 64, generator=torch.Generator().manual_seed(0)) + 0.5  # what all logits share is no class
+    save_file({"weight": weights}, tmp_path / "head.safetensors")
+    probe = Trained(str(tmp_path / "head.safetensors"))
+    record = audit(tmp_path, CorruptedAccuracy(probe, threats=THREATS[:1]))
+    x, labels = images.batch(0, 8), torch.tensor(images.labels[:8])
+    maps = attention(encoder, x, (weights - weights.mean(0))[labels]).enlarged(8, 8)
+    picture = pixels(tmp_path, record["encoders"][0]["attention"]["strips"][0]["picture"])
+    for i in range(8):
+        share = 0.8 * maps[i] / maps[i].max().clamp_min(1e-9)  # nothing speaks for some of these classes
+        tile = picture[136:200, i * 68 : i * 68 + 64, 0][4::8, 4::8]
+        np.testing.assert_allclose(tile, ((1 - share) * x[i, 0] + share).numpy(), atol=0.004)
 
 
 def test_without_labels_there_is_one_kind_of_map(tmp_path: Path) -> None:
