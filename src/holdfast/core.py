@@ -83,6 +83,9 @@ class ImageSource(ABC):
 class Shard:
     """Some images of an audit, as an observation sees them.
 
+    Observations `of_training` are given training images, without what is known of the population; those that are
+    `whole` as well the first image alone, the ids and the labels of all, and the way to the others.
+
     Attributes:
         encoder: the encoder under audit.
         x: the images, [B, C, H, W].

@@ -26,7 +26,7 @@ class Passes:
 
     Attributes:
         forward: passes forward.
-        backward: passes backward to the pixels.
+        backward: passes backward to the pixels; in fine-tuning to the weights.
         bounds: bound propagations of certifiers, counted in images × radii; they make no encoder pass.
     """
 
