@@ -116,6 +116,7 @@ def test_the_last_row_is_about_the_class_of_each_image(tmp_path: Path) -> None:
     save_file({"weight": weights}, tmp_path / "head.safetensors")
     probe = Trained(str(tmp_path / "head.safetensors"))
     record = audit(tmp_path, CorruptedAccuracy(probe, threats=THREATS[:1]))
+    assert images.labels is not None
     x, labels = images.batch(0, 8), torch.tensor(images.labels[:8])
     maps = attention(encoder, x, (weights - weights.mean(0))[labels]).enlarged(8, 8)
     picture = pixels(tmp_path, record["encoders"][0]["attention"]["strips"][0]["picture"])
