@@ -166,6 +166,7 @@ def _catalogue() -> dict[str, dict[str, str]]:
 
     zoo = SHIPPED | {name: network.about for name, network in NETWORKS.items()}
     known = {"encoders": lines(encoders.SOURCES) | {f"zoo:{name}": line for name, line in zoo.items()}}
+    known["encoders"]["series:"] = "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label="
     known["encoders"]["all take"] = "?label= layer= pool= weights=default|random|FILE seed= mean= std= size="
     known["data"] = lines(data.SOURCES)
     known["data"]["all take"] = "?size=H|HxW channels=1|3 skip_corrupt=true balance=long_tail|uniform ratio= balance_seed="
