@@ -169,7 +169,8 @@ def _catalogue() -> dict[str, dict[str, str]]:
     known["encoders"]["series:"] = "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label="
     known["encoders"]["all take"] = "?label= layer= pool= weights=default|random|FILE seed= mean= std= size="
     known["data"] = lines(data.SOURCES)
-    known["data"]["all take"] = "?size=H|HxW channels=1|3 skip_corrupt=true balance=long_tail|uniform ratio= balance_seed="
+    shaped = "balance=long_tail|uniform ratio= balance_seed="
+    known["data"]["all take"] = f"?size=H|HxW channels=1|3 skip_corrupt=true {shaped}"
     for kind in registry.KINDS:
         known[kind] = {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
     known["profiles"] = {name: profile(name).description for name in PROFILES}
