@@ -30,7 +30,7 @@ def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
     Source: Fisher (1921).
     """
     a, b, note = _known(a, b)
-    kind = "Fisher's transformation, encoders as a sample"
+    kind = "Fisher's transformation, points as a sample"
     value, why = _correlation(a, b)
     if value is None or len(a) < 4:
         return _bare(value, len(a), kind, confidence, note, why)
@@ -56,7 +56,7 @@ def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
     correlations".
     """
     a, b, note = _known(a, b)
-    kind = "Fisher's transformation with Bonett and Wright's variance, encoders as a sample"
+    kind = "Fisher's transformation with Bonett and Wright's variance, points as a sample"
     n = len(a)
     value, why = _correlation(*(torch.from_numpy(stats.rankdata(column.numpy())) for column in (a, b)))
     if value is None or n < 4:
@@ -72,7 +72,7 @@ def _known(a: Values, b: Values) -> tuple[Tensor, Tensor, str]:
     known = a.isfinite() & b.isfinite()
     left_out = int((~known).sum())
     note = (
-        f"{left_out} of {len(a)} encoders are left out: one of their two numbers is undefined or infinite"
+        f"{left_out} of {len(a)} points are left out: one of their two numbers is undefined or infinite"
         if left_out
         else ""
     )
@@ -83,10 +83,10 @@ def _correlation(a: Values, b: Values) -> tuple[float | None, str]:
     """Return the correlation, or why there is none, and why it has no interval where points are few."""
     for column in (a, b):
         if len(column) < 2 or bool((column - column.mean()).norm() <= 1e-12 * column.norm()):
-            return None, "undefined: needs two encoders that differ in both numbers"
+            return None, "undefined: needs two points that differ in both numbers"
     a, b = a - a.mean(), b - b.mean()
     value = float((a / a.norm()) @ (b / b.norm()))
-    few = f"{len(a)} encoders are too few for an interval: it takes 4" if len(a) < 4 else ""
+    few = f"{len(a)} points are too few for an interval: it takes 4" if len(a) < 4 else ""
     return max(-1.0, min(1.0, value)), few
 
 

@@ -52,7 +52,7 @@ class Classifier(ABC):
             HoldfastError: a label that is not among the classes.
         """
         own, scores = self.numbers(labels), self.scores(reps).cpu()
-        return (scores >= scores.gather(1, own[:, None])).sum(1) - 1
+        return (~(scores < scores.gather(1, own[:, None]))).sum(1) - 1  # NaN is no answer
 
     def numbers(self, labels: Int[Tensor, "batch"]) -> Int[Tensor, "batch"]:
         """Return which logit each label is.

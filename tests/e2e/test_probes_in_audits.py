@@ -6,13 +6,15 @@ import numpy as np
 import PIL.Image
 import pyarrow.parquet as pq
 import pytest
+import torch
 from torch import nn
 
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
-from holdfast.core import Encoder, HoldfastError, Measure
+from holdfast.core import Encoder, Head, HoldfastError, Measure
 from holdfast.data import ImageSet, open_images
 from holdfast.data.arrays import Arrays
+from holdfast.data.digits import Digits
 from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
 from holdfast.measures.corruption_drift import CorruptionDrift
 from holdfast.measures.neighbour_consistency import NeighbourConsistency
@@ -176,7 +178,7 @@ def test_classes_are_told_by_their_names(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="got all of them again"):
+    with pytest.raises(HoldfastError, match="got 200 of 200 that are among them"):
         audit(tmp_path, ProbeAccuracy(), train=str(tmp_path / "heldout.npz"))
     bare = tmp_path / "bare.npz"
     np.savez(bare, images=np.random.default_rng(0).random((20, 8, 8)).astype(np.float32))
@@ -192,6 +194,55 @@ def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
         ProbeAccuracy(consistent=True)
     with pytest.raises(HoldfastError, match="expected at least 1 neighbour"):
         NeighbourConsistency(k=0)
+
+
+def test_images_of_the_audit_are_no_training_images(tmp_path: Path) -> None:
+    """Half of what is given to learn from is what is tested: it is left out, and the record says so."""
+    known = open_images(saved(tmp_path, "heldout", 200))
+    mixed = np.concatenate([known.batch(0, 200).numpy()[:, 0], np.load(saved(tmp_path, "train", 150))["images"]])
+    labels = np.concatenate([np.array(known.labels), np.load(tmp_path / "train.npz")["labels"]])
+    np.savez(tmp_path / "mixed.npz", images=mixed, labels=labels)
+    leaky = audit(tmp_path, ProbeAccuracy(Knn(1)), train=str(tmp_path / "mixed.npz"))
+    clean = audit(tmp_path, ProbeAccuracy(Knn(1)), train=str(tmp_path / "train.npz"))
+    assert leaky["data"]["train"]["images"] == clean["data"]["train"]["images"] == 150
+    assert (leaky["data"]["train"]["left_out"], clean["data"]["train"]["left_out"]) == (200, 0)
+    assert scores(leaky, "probe_accuracy") == scores(clean, "probe_accuracy")
+
+
+class Broken(nn.Module):
+    """Pixels, but NaN for images that are dark throughout."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.amax((1, 2, 3), keepdim=True) < 0.02, torch.nan, x).flatten(1)
+
+
+def test_representations_that_are_no_numbers_are_no_answers(tmp_path: Path) -> None:
+    asked = Plan(("it",), saved(tmp_path, "heldout", 60), (CorruptionDrift((Gamma(200.0),)), ProbeAccuracy(Knn(3))))
+    faint = Arrays(ImageSet(Digits()).batch(0, 60) * 0.97, ImageSet(Digits()).labels[:60])
+    record = run_audit(asked, tmp_path / "out", encoders={"it": Encoder(Broken(), mean=0, std=1)}, source=faint)
+    (entry,) = record["encoders"]
+    assert "60 disturbed images is NaN or infinite (first: " in entry["measures"]["corruption_drift"]["error"]
+
+
+def test_a_score_that_is_no_number_is_no_right_answer() -> None:
+    head = Head(torch.full((3, 2), torch.nan), torch.zeros(3), torch.arange(3))
+    assert head.ranks(torch.ones(1, 2), torch.tensor([1])).tolist() == [2]
+
+
+def test_names_of_classes_that_cannot_tell_them_apart_are_refused(tmp_path: Path) -> None:
+    images = np.random.default_rng(0).random((30, 8, 8)).astype(np.float32)
+    labels = np.arange(30) % 3
+    train = {"images": 1 - images, "labels": labels, "classes": np.array(["crane", "bee", "crane"])}
+    np.savez(tmp_path / "train.npz", **train)
+    for classes, wrong, match in (
+        (["bee", "crane", "ape"], labels.clip(0, 1), "several are called crane"),
+        (["bee", "crane"], labels, r"expected labels from 0 to 1.*got \[2\]"),
+        (["bee", "crane"], labels - 1, r"expected labels from 0 to 1.*got \[-1\]"),
+    ):
+        np.savez(tmp_path / "test.npz", images=images, labels=wrong, classes=np.array(classes))
+        asked = Plan(("it",), str(tmp_path / "test.npz"), (ProbeAccuracy(),), train=str(tmp_path / "train.npz"))
+        with pytest.raises(HoldfastError, match=match):
+            run_audit(asked, tmp_path / "out", encoders={"it": pixels()}, overwrite=True)
 
 
 def test_what_does_not_fit_the_images_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def apart(better: str, robust: dict, fragile: dict) -> bool:
     return robust["high"] < fragile["low"] if better == "lower" else robust["low"] > fragile["high"]
 
 
+@pytest.mark.slow
 def test_rvcl_mnist_encoders_rank_by_their_training(shared: Path, tmp_path: Path) -> None:
     """Wang and Liu's CNN-A trained with ε .2 is more robust than the one trained with ε 0."""
     files = [shared / "data" / "encoders" / f"mnist_cnn_a_eps{eps}.safetensors" for eps in ("0", "0.2")]

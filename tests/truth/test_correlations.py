@@ -88,7 +88,7 @@ def test_points_on_a_line_have_no_interval() -> None:
 def test_few_encoders(correlate) -> None:
     three = correlate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0]))
     assert (three.value, three.low, three.high) == (pytest.approx(0.5), None, None)
-    assert "3 encoders are too few" in three.note
+    assert "3 points are too few" in three.note
     one = correlate(torch.tensor([1.0]), torch.tensor([2.0]))
     assert one.value is None
     assert correlate(torch.empty(0), torch.empty(0)).value is None
@@ -109,4 +109,4 @@ def test_undefined_numbers_are_left_out_and_counted(correlate) -> None:
     found = correlate(a, b)
     assert (found.value, found.low, found.high) == pytest.approx((whole.value, whole.low, whole.high))
     assert found.n == 6
-    assert "2 of 8 encoders are left out" in found.note
+    assert "2 of 8 points are left out" in found.note

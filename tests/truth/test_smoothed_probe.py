@@ -4,16 +4,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
-from holdfast.audit.plan import Plan
+from holdfast.audit.plan import Plan, merge
 from holdfast.audit.run import run_audit
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder, HoldfastError, Rng
 from holdfast.measures.smoothed_accuracy import SmoothedAccuracy
 from holdfast.measures.smoothed_probe_accuracy import SmoothedProbeAccuracy
 from holdfast.measures.smoothed_radius import SmoothedRadius
+from holdfast.observations.smoothed import Smoothed
+from holdfast.observations.training import Training
 from holdfast.probes.linear import Linear
 from holdfast.smoothing.classifier import Classifier
+from holdfast.threats.gaussian import Gaussian
 
 SIGMA = 0.1
 
@@ -58,6 +62,33 @@ def test_radii_are_at_most_the_distance_to_the_plane_and_near_it(found) -> None:
     assert scores["average radius"]["value"] == pytest.approx(np.mean(np.array(table["radius"]) * table["found"]))
     right = np.array(table["radius"])[np.array(table["found"]) == 1]
     assert scores["average radius of those found"]["value"] == pytest.approx(right.mean())
+
+
+def test_the_head_learns_from_the_noise_that_certificates_draw(tmp_path: Path) -> None:
+    """Pixels that leave [0, 1]: what is clamped for training images is not clamped for the draws."""
+    seen: list[float] = []
+
+    class Watching(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(float(x.min()))
+            return x.flatten(1)
+
+    for name, size, seed in (("test", 10, 1), ("train", 40, 2)):
+        images, labels = planes(size, seed)
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=labels)
+    encoder = Encoder(Watching(), mean=0, std=1)
+    plan = Plan(("it",), str(tmp_path / "test.npz"), (SmoothedProbeAccuracy(0.5),), train=str(tmp_path / "train.npz"))
+    assert Training(Gaussian(0.5, clamped=False)) in plan.observations()
+    x = torch.zeros(1, 1, 2, 2)
+    assert float(Gaussian(0.5, clamped=False).sample(x, Rng(0, ids=("a",))).min()) < 0
+    assert float(Gaussian(0.5).sample(x, Rng(0, ids=("a",))).min()) == 0
+    run_audit(plan, tmp_path / "out", encoders={"it": encoder})
+    assert min(seen) < 0
+
+
+def test_without_a_probe_s_images_label_free_smoothing_still_has_its_draws() -> None:
+    both = merge([("a", SmoothedProbeAccuracy(0.1).observations()), ("b", SmoothedAccuracy(0.1).observations())])
+    assert sum(isinstance(observation, Smoothed) for observation in both) == 2
 
 
 def test_each_kind_of_class_has_its_measure() -> None:

@@ -23,6 +23,7 @@ from holdfast.encoders import open_encoder
 from holdfast.errors import NotCertified, first_line
 from holdfast.measures._corrupted import CorruptedMeasure
 from holdfast.measures._disturbed import DisturbedMeasure
+from holdfast.measures._fine_tuned import FineTunedMeasure
 from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
@@ -31,6 +32,9 @@ from holdfast.observations.fine_tuned import FineTuned
 from holdfast.observations.smoothed import Smoothed
 from holdfast.observations.training import Training
 from holdfast.observations.worst_noise import WorstNoise
+
+UNDER_CORRUPTIONS = (DisturbedMeasure, CorruptedMeasure, FineTunedMeasure)
+"""Measures with a score for each of several corruptions."""
 
 
 class EncoderAudit:
@@ -182,7 +186,7 @@ class EncoderAudit:
             "unit": measure.unit,
             "reference": measure.reference,
             "needs_labels": measure.needs_labels,
-            "corruptions": list(measure.titles) if isinstance(measure, (DisturbedMeasure, CorruptedMeasure)) else [],
+            "corruptions": list(measure.titles) if isinstance(measure, UNDER_CORRUPTIONS) else [],
             "passes_alone": entries.passes_entry(_alone(measure, subject)),
             "scores": {},
             "headline": None,

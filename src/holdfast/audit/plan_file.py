@@ -13,6 +13,7 @@ from holdfast.audit.series import expand
 from holdfast.audit.settings import set_parameters
 from holdfast.core import Ball, HoldfastError
 from holdfast.errors import unknown
+from holdfast.measures._shape import ShapeMeasure
 
 KEYS: dict[str, tuple[type, ...]] = {
     "encoders": (list, str), "data": (str,), "profile": (str,), "norm": (str,), "eps": (float, int), "set": (list, str),
@@ -69,7 +70,7 @@ def make_plan(
         asked = tuple(registry.build({"kind": "measures", **measure}) for measure in measures)
     asked = set_parameters(asked, settings)
     most = chosen.images if images is None else images
-    learns = any(measure.needs_labels for measure in asked) and run.get("train") is None
+    learns = any(measure.needs_labels and not isinstance(measure, ShapeMeasure) for measure in asked)
     return Plan(
         encoders,
         data,
@@ -78,7 +79,7 @@ def make_plan(
         images=most,
         attacked=min(chosen.attacked, most) if attacked is None else attacked,
         profile=profile_name,
-        spare=learns and attacked is None,
+        spare=learns and attacked is None and run.get("train") is None,
         series=series,
         **run,
     )

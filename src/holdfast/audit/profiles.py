@@ -266,8 +266,9 @@ def contrastive(ball: Ball) -> Profile:
         (
             ProbeAccuracy(Knn()),
             ProbeAccuracy(Linear()),
-            RelativeDrop(threats=SIX + COMMON),
+            RelativeDrop(),
             RelativeDrop(consistent=True),
+            RelativeDrop(threats=COMMON),
             CorruptedAccuracy(threats=COMMON),
             CorruptionDrift(SIX + COMMON),
             NeighbourConsistency(SIX + COMMON),

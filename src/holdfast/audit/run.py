@@ -56,7 +56,7 @@ def run_audit(
         raise HoldfastError("two encoders have one name; give one of them another with ?label=")
     _check_device(plan.device)
     images, store = _images(plan, source), Store(folder)
-    train = _training_images(plan, images)
+    train, known = _training_images(plan, images)
     attacked = plan.attacked_of(len(images))
     asked = entries.plan_entry(plan, len(images), attacked)
     labels, facts = _labels(plan, images, train), _facts(train)
@@ -84,7 +84,7 @@ def run_audit(
             "attacked": attacked,
             "fingerprint": images.fingerprint,
             "labels": labels,
-            "train": {"spec": plan.train, "images": len(train), **facts} if train else None,
+            "train": {"spec": plan.train, "images": len(train), "left_out": known, **facts} if train else None,
             "skipped": [list(item) for item in images.skipped],
         },
         "encoders": rows,
@@ -140,18 +140,22 @@ def _facts(train: ImageSet | None) -> dict[str, str]:
     return {"fingerprint": train.fingerprint, "labels": train.labels_fingerprint or ""}
 
 
-def _training_images(plan: Plan, images: ImageSet) -> ImageSet | None:
-    """Open the images that probes learn from; the tested images take over the numbers of their classes, by name."""
+def _training_images(plan: Plan, images: ImageSet) -> tuple[ImageSet | None, int]:
+    """Open the images that probes learn from, without those of the audit; return how many these were as well.
+
+    The tested images take over the numbers of their classes, by name.
+    """
     if plan.train is None:
-        return None
+        return None, 0
     train = open_images(plan.train, size=plan.train_images, seed=plan.seed, skip_corrupt=plan.skip_corrupt)
-    if images.shared_with(train) == len(images):
+    given = len(train)
+    if (known := train.leave_out(images)) and len(train) < 2:
         raise HoldfastError(
-            f"train {plan.train}: expected other images than those that are tested, got all of them again; give a "
-            "training split, or leave it out: probes then learn from the images that are not attacked"
+            f"train {plan.train}: expected other images than those of the audit, got {known} of {given} that are among "
+            "them; give a training split, or leave it out: probes then learn from the images that are not attacked"
         )
     images.number_classes_as(train)
-    return train
+    return train, known
 
 
 def label(spec: str) -> str:

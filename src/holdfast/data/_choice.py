@@ -72,13 +72,25 @@ class Choice:
         """
         if not classes or not self.classes or classes == self.classes:
             return
-        names = {self.classes[label] for label in set(self.labels or [])}
+        used = set(self.labels or [])
+        if beyond := sorted(label for label in used if not 0 <= label < len(self.classes)):
+            raise HoldfastError(
+                f"{self.source}: expected labels from 0 to {len(self.classes) - 1}, one for each of its named classes, "
+                f"got {beyond[:5]}"
+            )
+        names = {self.classes[label] for label in used}
+        twice = sorted(name for known in (self.classes, classes) for name in names if known.count(name) > 1)
+        if twice:
+            raise HoldfastError(
+                f"{self.source}: classes are matched with those of {where} by their names, and several are called "
+                f"{', '.join(dict.fromkeys(twice))}; give them different names, or the same list of classes to both"
+            )
         if strange := sorted(names - set(classes)):
             raise HoldfastError(
                 f"{self.source}: expected classes that {where} has too, {', '.join(classes[:10])}; got "
                 f"{', '.join(strange[:5])}; name the classes alike in both"
             )
-        self._number = {i: classes.index(name) for i, name in enumerate(self.classes) if name in classes}
+        self._number = {i: classes.index(name) for i, name in enumerate(self.classes) if name in names}
         self.classes = classes
         del self.labels
 
@@ -86,6 +98,16 @@ class Choice:
     def skipped(self) -> list[tuple[str, str]]:
         """The (id, reason) of every image that was replaced."""
         return self._survey[2] if self._skip_corrupt else []
+
+    def leave_out(self, digests: set[str]) -> int:
+        """Leave out the images of these contents; return how many they were. Fewer than two images may remain."""
+        rows, mine, skipped = self._survey
+        kept = [place for place, digest in enumerate(mine) if digest not in digests]
+        for name in ("ids", "labels", "fingerprint", "rows", "_survey"):
+            self.__dict__.pop(name, None)  # cached
+        self._survey = [rows[place] for place in kept], [mine[place] for place in kept], skipped
+        self.rows = self._survey[0]
+        return len(mine) - len(kept)
 
     @property
     def digests(self) -> list[str]:

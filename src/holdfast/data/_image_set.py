@@ -108,10 +108,12 @@ class ImageSet:
         """
         return self._choice.fingerprint
 
-    def shared_with(self, other: "ImageSet") -> int:
-        """Return how many of these images are among others, by their decoded content; reads all of both once."""
-        theirs = set(other._choice.digests)
-        return sum(digest in theirs for digest in self._choice.digests)
+    def leave_out(self, other: "ImageSet") -> int:
+        """Leave out the images that are among others, by their decoded content; return how many they were.
+
+        Reads all images of both once. Fewer than two may remain.
+        """
+        return self._choice.leave_out(set(other._choice.digests))
 
     @property
     def skipped(self) -> list[tuple[str, str]]:

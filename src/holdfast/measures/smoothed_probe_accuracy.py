@@ -46,7 +46,7 @@ class SmoothedProbeAccuracy(SmoothedShare):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, training images under the noise, and draws."""
-        return Clean(), Training(Gaussian(self.sigma)), self.draws
+        return Clean(), Training(Gaussian(self.sigma, clamped=False)), self.draws
 
     def observe(self, subject: Subject) -> Table:
         """Return what is certified of every image."""

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Corruption, Draws, Event, Failure, HoldfastError, Noise, Shard, Threat
+from holdfast.core import Corruption, Draws, Event, Failure, HoldfastError, Images, Noise, Reps, Shard, Threat
 from holdfast.estimators._draws import FIRST
 from holdfast.observations._some import Some
 from holdfast.observations.smoothed import block_size
@@ -61,6 +61,23 @@ def title_of(noise: Threat | WorstNoise) -> str:
         return noise.title
     ball = noise.ball if isinstance(noise, Noise) else None
     return part_name(noise) + (f", {part_name(ball)} {ball.radius:g}" if ball is not None else "")
+
+
+def represented(shard: Shard, x: Images) -> Reps:
+    """Return the representations of disturbed images of a shard, in its order.
+
+    Raises:
+        HoldfastError: representations that are not finite; the error names the first image.
+    """
+    with torch.no_grad():
+        reps = shard.encoder(x).float()
+    bad = (~reps.isfinite().all(1)).nonzero().flatten().tolist()
+    if bad:
+        raise HoldfastError(
+            f"encoder {shard.encoder.name!r}: the representation of {len(bad)} disturbed images is NaN or infinite "
+            f"(first: {shard.rng.ids[bad[0]]}); such images have no answer that could be counted"
+        )
+    return reps
 
 
 def spans(shard: Shard, rows: list[int], start: int, stop: int) -> Iterator[tuple[Int[Tensor, "rows"], int, int]]:

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from holdfast.core import Passes, Shard, Threat
-from holdfast.observations._noisy import title_of
+from holdfast.observations._noisy import represented, title_of
 from holdfast.observations._some import Some
 from holdfast.threats.gamma import Gamma
 
@@ -35,8 +34,6 @@ class Represented(Some):
         """Disturb and represent one shard.
 
         Raises:
-            HoldfastError: a threat that these images do not fit.
+            HoldfastError: a threat that these images do not fit, or a representation that is not finite.
         """
-        with torch.no_grad():
-            reps = shard.encoder(self.threat.sample(shard.x, shard.rng.child("represented")))
-        return {"reps": reps.float()}
+        return {"reps": represented(shard, self.threat.sample(shard.x, shard.rng.child("represented")))}

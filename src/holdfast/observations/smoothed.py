@@ -55,8 +55,12 @@ class Smoothed(Observation):
         return any(certificate.probe is not None for certificate in self.certificates)
 
     def key(self) -> Observation:
-        """Certificates and images do not change an image's draws."""
-        return replace(self, certificates=(), first=None)
+        """Certificates and images do not change an image's draws.
+
+        One that reads a head is apart from the others: where nothing can be learned, these still have their draws.
+        """
+        apart = tuple(certificate for certificate in self.certificates if certificate.probe is not None)
+        return replace(self, certificates=apart, first=None)
 
     def join(self, other: Observation) -> Observation:
         """Let all certificates of both read one stream, on as many images as the larger one needs."""
@@ -97,12 +101,12 @@ class Smoothed(Observation):
         }
 
     def _head(self, shard: Shard, probe: LinearProbe | None) -> Head | None:
-        """Return what a probe learns from training images under this noise (clamped to [0, 1], as images are)."""
+        """Return what a probe learns from training images under the very noise that certificates draw."""
         if probe is None:
             return None
         if shard.head is None:
             raise no_labels("certificates of a probe", "the source of images")
-        return shard.head(probe, Gaussian(self.sigma))
+        return shard.head(probe, Gaussian(self.sigma, clamped=False))
 
     def _sample(
         self, encoder: Encoder, x: Tensor, anchors: Mapping[Certificate, Anchor], rng: Rng, block: int

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from holdfast.core import Observation, Passes, Shard, Threat
-from holdfast.observations._noisy import title_of
+from holdfast.observations._noisy import represented, title_of
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ class Training(Observation):
         """Represent one shard.
 
         Raises:
-            HoldfastError: a threat that these images do not fit.
+            HoldfastError: a threat that these images do not fit, or a representation that is not finite.
         """
         x = shard.x if self.threat is None else self.threat.sample(shard.x, shard.rng.child("training"))
-        with torch.no_grad():
-            return {"reps": shard.encoder(x).float()}
+        return {"reps": represented(shard, x)}

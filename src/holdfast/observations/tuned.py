@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import Passes, Shard, Threat
+from holdfast.core import HoldfastError, Passes, Shard, Threat
 from holdfast.observations._noisy import title_of
 from holdfast.observations._some import Some
 from holdfast.observations.fine_tuned import FineTuned
@@ -45,5 +45,7 @@ class Tuned(Some):
         x = shard.x if self.threat is None else self.threat.sample(shard.x, shard.rng.child("represented"))
         with torch.no_grad():
             logits = head.scores(encoder(x))
+        if not bool(logits.isfinite().all()):
+            raise HoldfastError(f"fine-tuned {shard.encoder.name!r}: logits of test images are NaN or infinite")
         shard.encoder.count(Passes(forward=len(x)))
         return {"logits": logits.float()}

@@ -108,6 +108,11 @@ def _failures(record: Mapping[str, Any]) -> list[Sentence]:
                 broken.setdefault(m["title"], []).append(encoder["name"])
     lines += [Sentence(f"{title} failed for {listing(names)}.", "bad") for title, names in broken.items()]
     lines += [Sentence(line, "warn") for line in uncertified(record["encoders"])]
+    if known := (record["data"].get("train") or {}).get("left_out"):
+        were = "was" if known == 1 else "were"
+        lines.append(
+            Sentence(f"{plural(known, 'training image')} {were} left out, because the audit has the same.", "warn")
+        )
     if skipped := record["data"].get("skipped"):
         lines.append(
             Sentence(f"{plural(len(skipped), 'file')} could not be read and {_were(skipped)} left out.", "warn")

@@ -135,6 +135,8 @@ def _problems(record: Mapping[str, Any]) -> list[str]:
         if m.get("error")
     ]
     failures += [line for error, line in lines if not any(error in text for text in failures)]
+    if known := (record["data"].get("train") or {}).get("left_out"):
+        failures.append(f"{plural(known, 'training image')} left out: the audit has the same")
     if skipped := record["data"].get("skipped"):
         failures.append(f"left out {plural(len(skipped), 'file')}: {listing([name for name, _ in skipped], 4)}")
     return failures

@@ -70,13 +70,16 @@ class Common(Corruption):
 
     The published generators end by cutting to 8 bits (not rounding), and so does this; what lies less than a thousandth
     of a level below a level is on it. Random numbers belong to the image's id and the corruption, and are the same at
-    all severities. Grey images are corrupted as they are; see `COLOURED` for corruptions that add colours.
+    all severities. Grey images are corrupted as they are; those that add colours (snow, frost, spatter)
+    see them as three equal channels and give their luminance back.
 
     Severities were published as an order of harm and not of pixels: mean |x' - x| falls somewhere from one to the next
     for elastic_transform, saturate, glass_blur, snow and frost, and for spatter with CIFAR's constants.
 
     Attributes:
-        corruption: its name, one of `CORRUPTIONS` or `EXTRA`.
+        corruption: gaussian_noise, shot_noise, impulse_noise, defocus_blur, glass_blur, motion_blur, zoom_blur, snow,
+            frost, fog, brightness, contrast, elastic_transform, pixelate, jpeg_compression (the fifteen);
+            speckle_noise, gaussian_blur, spatter, saturate (the four others).
         severity: 1 (mild) to 5.
         constants: what a severity means: "imagenet" (images of about 224 pixels), "cifar" (about 32), or "auto":
             CIFAR's where the shorter side is below √(32 · 224) = 84.7 pixels.

@@ -16,19 +16,22 @@ class Gaussian(Threat):
 
     Attributes:
         sigma: σ in pixels of a [0, 1] image, positive.
+        clamped: whether pixels are brought back to [0, 1]; certificates by smoothing need noise that is not.
 
     Source: Cohen et al. (2019) for its use in certificates.
     """
 
     sigma: float = 0.25
+    clamped: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.sigma < float("inf"):
             raise HoldfastError(f"gaussian sigma: expected a positive number of pixels, got {self.sigma}")
 
     def sample(self, x: Images, rng: Rng) -> Images:
-        """Draw one noisy version of every image, clamped to [0, 1]."""
-        return (x + self.sigma * rng.normal(*x.shape[1:]).to(x)).clamp_(0, 1)
+        """Draw one noisy version of every image."""
+        noisy = x + self.sigma * rng.normal(*x.shape[1:]).to(x)
+        return noisy.clamp_(0, 1) if self.clamped else noisy
 
     def draws(self, x: Float[Tensor, "channel height width"], rng: Rng, block: int) -> Iterator[Images]:
         """Yield noisy versions of one image without end, `block` at a time, *not* clamped to [0, 1].
