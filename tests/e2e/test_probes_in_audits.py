@@ -196,6 +196,15 @@ def test_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
         NeighbourConsistency(k=0)
 
 
+def test_fewer_training_images_than_votes_are_said(tmp_path: Path) -> None:
+    asked = (ProbeAccuracy(Knn(120)), ProbeAccuracy(Knn(100)), CorruptedAccuracy(Knn(120), threats=THREATS))
+    record = audit(tmp_path, *asked, train=saved(tmp_path, "train", 110))
+    few = scores(record, "probe_accuracy", probe=spec(Knn(120)))["top-1"]["note"]
+    assert few == "all 110 training images vote, fewer than k = 120"
+    assert scores(record, "probe_accuracy", probe=spec(Knn(100)))["top-1"]["note"] == ""
+    assert "all 110 training images vote" in scores(record, "corrupted_accuracy")["average"]["note"]
+
+
 def test_images_of_the_audit_are_no_training_images(tmp_path: Path) -> None:
     """Half of what is given to learn from is what is tested: it is left out, and the record says so."""
     known = open_images(saved(tmp_path, "heldout", 200))

@@ -14,7 +14,8 @@ from holdfast.measures._tested import TestedMeasure
 class CorruptedMeasure(TestedMeasure):
     """A measure that reads whether a probe is right on clean images and under each of several threats.
 
-    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean.
+    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean;
+    `taught`, how many images the probe learned from.
 
     Attributes:
         threats: the corruptions, one after the other; of a noise, one draw for each image.
@@ -40,7 +41,8 @@ class CorruptedMeasure(TestedMeasure):
         titles = titled(self, self.threats)
         under = {f"right@{t}": (self.ranks(subject, threat) == 0).double() for t, threat in titles.items()}
         average = torch.stack(list(under.values())).mean(0)
-        return {"right": (self.ranks(subject, None) == 0).double(), **under, AVERAGE: average}
+        right = (self.ranks(subject, None) == 0).double()
+        return {"right": right, **under, AVERAGE: average, "taught": torch.full_like(right, self.taught(subject))}
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -49,10 +51,10 @@ class CorruptedMeasure(TestedMeasure):
 
     def clean(self, table: Table) -> Score:
         """Return the accuracy without a corruption."""
-        return statistics.share(table["right"], given=self.given)
+        return self.noted(statistics.share(table["right"], given=self.given), table)
 
     def average(self, table: Table) -> Score:
         """Return the mean accuracy over the corruptions; the corruptions of one image are a cluster."""
         rows = torch.cat([table[f"right@{title}"] for title in self.titles])
         units = torch.arange(len(table["right"])).repeat(len(self.titles))
-        return statistics.share(rows, units, given=self.given)
+        return self.noted(statistics.share(rows, units, given=self.given), table)

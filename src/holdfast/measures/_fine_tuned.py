@@ -20,7 +20,8 @@ from holdfast.registry import part_name
 class FineTunedMeasure(Measure):
     """A measure that reads whether a fine-tuned encoder is right on clean images and under each of some threats.
 
-    Table, one row per image: `right`, without a threat; `right@TITLE`, under each; `average`, their mean.
+    Table, one row per image: `right`, without a threat; `right@TITLE`, under each; `average`, their mean; `loss`, the
+    training loss of the last epoch (without a threat), the same for all.
 
     Attributes:
         fine_tuned: how the encoder is fine-tuned.
@@ -69,7 +70,8 @@ class FineTunedMeasure(Measure):
         right = {"right": (self.ranks(subject, None) == 0).double()}
         under = {f"right@{title}": (self.ranks(subject, t) == 0).double() for title, t in self.titles.items()}
         average = {AVERAGE: torch.stack(list(under.values())).mean(0)} if under else {}
-        return right | under | average
+        loss = subject.read(self.looks(None)[0])["loss"][-1]
+        return right | under | average | {"loss": loss.expand(len(right["right"])).clone()}
 
     def ranks(self, subject: Subject, threat: Threat | None) -> Int[Tensor, "images"]:
         """Return how many classes come before each image's own under a threat, or of clean images."""
@@ -79,8 +81,9 @@ class FineTunedMeasure(Measure):
         return Head(torch.eye(count), torch.zeros(count), classes).ranks(logits, labels_of(subject)[: len(logits)])
 
     def clean(self, table: Table) -> Score:
-        """Return the accuracy without a threat."""
-        return statistics.share(table["right"], given=self.given)
+        """Return the accuracy without a threat, and how far the training came."""
+        accuracy, loss = statistics.share(table["right"], given=self.given), float(table["loss"][0])
+        return replace(accuracy, note=f"training loss {loss:.3g} in the last epoch; more epochs where it still falls")
 
     def average(self, table: Table) -> Score:
         """Return the mean accuracy over the threats; the threats of one image are a cluster."""

@@ -1,11 +1,11 @@
 """What the measures that test a probe on images have in common."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Classifier, Measure, Observation, Probe, Reps, Subject, Threat
+from holdfast.core import Classifier, Measure, Observation, Probe, Reps, Score, Subject, Table, Threat
 from holdfast.measures._probe import labels_of
 from holdfast.observations.clean import Clean
 from holdfast.observations.represented import Represented
@@ -51,6 +51,18 @@ class TestedMeasure(Measure):
     def _reps(self, subject: Subject, threat: Threat | None) -> Reps:
         seen = Clean() if threat is None else Represented(threat=threat, first=self.first)
         return subject.read(seen)["reps"]
+
+    def taught(self, subject: Subject) -> int:
+        """Return how many images the probe learned from; 0 for one that learns nothing."""
+        return len(subject.bank().labels) if self.probe.trains else 0
+
+    def noted(self, score: Score, table: Table) -> Score:
+        """Return a score that says so where fewer training images vote than were asked for."""
+        size = int(table["taught"][0])
+        if not isinstance(self.probe, Knn) or size >= self.probe.k:
+            return score
+        words = f"all {size} training images vote, fewer than k = {self.probe.k}"
+        return replace(score, note="; ".join(filter(None, [score.note, words])))
 
     @property
     def given(self) -> str:

@@ -18,7 +18,8 @@ class CorruptedAccuracy(CorruptedMeasure):
     With the common corruptions and a probe that learned from clean images this is the transfer accuracy of CIFAR-10-C
     and ImageNet-C; 1 minus it is their corruption error without a reference classifier's.
 
-    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean.
+    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean;
+    `taught`, how many images the probe learned from.
     """
 
     better = "higher"

@@ -25,7 +25,7 @@ class ProbeAccuracy(TestedMeasure):
     Also for each class and, where classes differ in it, for those with few, some and many training images.
 
     Table, one row per image: `right`, 1 or 0; `rank`, how many classes come before its own; `label`; `shots`, training
-    images of its class.
+    images of its class; `taught`, how many images the probe learned from.
 
     Attributes:
         threat: what befalls the tested images; None: nothing.
@@ -66,7 +66,8 @@ class ProbeAccuracy(TestedMeasure):
         if self.probe.trains:
             classes, sizes = subject.bank().labels.unique(return_counts=True)
             counts = sizes[torch.searchsorted(classes, labels)]  # every class is there: the probe has learned it
-        return {"right": (ranks == 0).double(), "rank": ranks, "label": labels, "shots": counts}
+        taught = torch.full_like(labels, self.taught(subject))
+        return {"right": (ranks == 0).double(), "rank": ranks, "label": labels, "shots": counts, "taught": taught}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the shares of each class, by shots, of the lowest class, within the first five, and right."""
@@ -85,7 +86,7 @@ class ProbeAccuracy(TestedMeasure):
         scores |= each if len(classes) <= SHOWN else {f"lowest: {lowest}": each[lowest]}
         if len(classes) > 5:
             scores["top-5"] = self._share((rank < 5).double())
-        return scores | {"top-1": self._share(right)}
+        return scores | {"top-1": self.noted(self._share(right), table)}
 
     def _share(self, hits: Float[Tensor, "images"]) -> Score:
         return statistics.share(hits, given=self.given)

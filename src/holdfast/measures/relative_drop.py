@@ -19,7 +19,8 @@ class RelativeDrop(CorruptedMeasure):
     With `consistent` the training images are corrupted in the same way, and the probe learns anew for each corruption:
     what is lost is what the representation no longer holds. Else the probe has only seen clean images.
 
-    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean.
+    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean;
+    `taught`, how many images the probe learned from.
     """
 
     better = "lower"
