@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast import statistics
 from holdfast.core import Score, Table
 from holdfast.measures._corrupted import CorruptedMeasure
-from holdfast.measures._disturbed import AVERAGE, CONTRASTIVE
-from holdfast.ratios import influence_of_ratio, relative_drop
+from holdfast.measures._disturbed import CONTRASTIVE
+from holdfast.measures._drop import drops, influence_on_drop
 
 
 @dataclass(frozen=True)
@@ -34,16 +33,8 @@ class RelativeDrop(CorruptedMeasure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the relative drop of each corruption, and their average."""
-        clean, right = self.clean(table), table["right"]
-
-        def dropped(under: Float[Tensor, "images"], score: Score) -> Score:
-            rho = statistics.correlation(statistics.influence_of_mean(under), statistics.influence_of_mean(right))
-            return relative_drop(score, clean, rho)
-
-        columns = {title: table[f"right@{title}"] for title in self.titles}
-        each = {title: dropped(rows, statistics.share(rows, given=self.given)) for title, rows in columns.items()}
-        return each | {AVERAGE: dropped(table[AVERAGE], self.average(table))}
+        return drops(self, table)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the ratio of the two accuracies, up to a factor."""
-        return -influence_of_ratio(table[AVERAGE], table["right"])
+        return influence_on_drop(table)
