@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite and the audits that it starts run in parallel processes
+
 import pytest
 import torch
 from jaxtyping import install_import_hook

@@ -74,10 +74,8 @@ class TestL2:
     ("name", "norm"),
     [
         pytest.param("padded", "l2", marks=pytest.mark.slow),
-        ("dense", "l2"),
         pytest.param("dilated", "linf", marks=pytest.mark.slow),
-        *(pytest.param(n, b, marks=pytest.mark.slow) for n in ("residual", "relu6") for b in ("linf", "l2")),
-        pytest.param("dense", "linf", marks=pytest.mark.slow),
+        *(pytest.param(n, b, marks=pytest.mark.slow) for n in ("dense", "residual", "relu6") for b in ("linf", "l2")),
     ],
 )
 def test_each_method_is_at_least_as_tight_as_the_one_before(name: str, norm: str) -> None:
@@ -94,7 +92,6 @@ def test_each_method_is_at_least_as_tight_as_the_one_before(name: str, norm: str
 @pytest.mark.parametrize(
     ("name", "norm", "seed"),
     [
-        ("dense", "linf", 0),
         pytest.param("deep_conv", "linf", 0, marks=pytest.mark.slow),
         pytest.param("dilated", "l2", 1, marks=pytest.mark.slow),
         *(pytest.param(n, b, s, marks=pytest.mark.slow) for n in RELU_NETWORKS for b, s in (("linf", 1), ("l2", 0))),
