@@ -3,6 +3,7 @@
 import re
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -80,29 +81,33 @@ class EncoderAudit:
             entry["measures"][name] = self._measure(name, measure, subject, f"tables/{self._slug}/{file}.parquet")
         for name, check in named(self._plan.checks).items():
             entry["checks"][name] = self._check(check, subject)
-        try:
-            entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
-            entry["gallery"] = write_gallery(self._store, subject, self._slug)
-            entry["extremes"] = self._extremes(subject)
-            entry["impersonations"] = write_impersonations(self._store, subject, self._slug)
-        except StoreError:
-            raise
-        except Exception as error:
-            self._fail(f"{self._name}, pictures", error)
-        try:
-            entry["noises"] = write_noises(self._store, subject, self._slug, dict(self._readers(subject)))
-        except StoreError:
-            raise
-        except Exception as error:
-            self._fail(f"{self._name}, pictures of noise", error)
-        try:
-            entry["attention"] = write_attention(self._store, subject, self._slug, self._plan.measures)
-        except StoreError:
-            raise
-        except Exception as error:
-            self._fail(f"{self._name}, attention maps", error)
+        readers = dict(self._readers(subject))
+        self._draw("pictures", lambda: self._pictures(subject, entry))
+        self._draw(
+            "pictures of noise",
+            lambda: entry.update(noises=write_noises(self._store, subject, self._slug, readers)),
+        )
+        self._draw(
+            "attention maps",
+            lambda: entry.update(attention=write_attention(self._store, subject, self._slug, self._plan.measures)),
+        )
         self.resumed = sum(cost.stored for cost in subject.costs.values())
         return entry
+
+    def _pictures(self, subject: AuditSubject, entry: dict[str, Any]) -> None:
+        entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
+        entry["gallery"] = write_gallery(self._store, subject, self._slug)
+        entry["extremes"] = self._extremes(subject)
+        entry["impersonations"] = write_impersonations(self._store, subject, self._slug)
+
+    def _draw(self, what: str, draw: Callable[[], None]) -> None:
+        """Draw something; what fails is noted, and the audit goes on."""
+        try:
+            draw()
+        except StoreError:
+            raise
+        except Exception as error:
+            self._fail(f"{self._name}, {what}", error)
 
     def _open(self, encoder: Encoder | str, images: ImageSet, attacked: int, train: ImageSet | None) -> AuditSubject:
         self._listener.stage("opening the encoder")

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Observation, Passes, Shard, Threat
+from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Passes, Shard, Threat
 from holdfast.encoders._weights import seeded
 from holdfast.errors import no_labels, unknown
 from holdfast.observations._copy import filled, state_of, trainable
 from holdfast.observations._noisy import title_of
+from holdfast.observations._taught import OfTraining
 from holdfast.probes._training import classes_of
 from holdfast.registry import part_name
 
@@ -28,7 +29,7 @@ BLOCK = 2**25
 
 
 @dataclass(frozen=True)
-class FineTuned(Observation):
+class FineTuned(OfTraining):
     """min over θ, W, b of 1/N Σ_i -log softmax(W f_θ(x_i) + b)_{y_i}, from the encoder's own θ, W = 0 and b = 0.
 
     By SGD with momentum 0.9 or AdamW, the learning rate falling to 0 as a cosine. A copy of the network is trained, in
@@ -60,7 +61,6 @@ class FineTuned(Observation):
 
     needs_labels = True
     whole = True
-    of_training = True
 
     def __post_init__(self) -> None:
         if self.optimiser not in RATES:
@@ -75,18 +75,6 @@ class FineTuned(Observation):
         """What it observes, in a few words."""
         how = f"{self.epochs} epochs, {self.optimiser} {self._rate:g}"
         return f"fine-tuning, {how}" + ("" if self.threat is None else f": {title_of(self.threat)}")
-
-    def key(self) -> Observation:
-        """Everything about it decides what is learned."""
-        return self
-
-    def join(self, other: Observation) -> Observation:
-        """Equal keys are equal."""
-        return self
-
-    def images(self, population: int, attacked: int) -> int:
-        """All training images."""
-        return population
 
     @property
     def passes(self) -> Passes:

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from holdfast.core import Observation, Passes, Shard, Threat
+from holdfast.core import Passes, Shard, Threat
 from holdfast.observations._noisy import represented, title_of
+from holdfast.observations._taught import OfTraining
 
 
 @dataclass(frozen=True)
-class Training(Observation):
+class Training(OfTraining):
     """f(x), or f(threat(x)), of every training image, as `reps` [T, D]: made once for all probes that learn from them.
 
     Attributes:
@@ -18,24 +19,10 @@ class Training(Observation):
 
     threat: Threat | None = None
 
-    of_training = True
-
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
         return "training images" + ("" if self.threat is None else f": {title_of(self.threat)}")
-
-    def key(self) -> Observation:
-        """Every probe learns from the same images."""
-        return self
-
-    def join(self, other: Observation) -> Observation:
-        """Every probe learns from the same images."""
-        return self
-
-    def images(self, population: int, attacked: int) -> int:
-        """All training images."""
-        return population
 
     @property
     def passes(self) -> Passes:

@@ -1,12 +1,15 @@
 """Images as grids of cells, and the one permutation that a shuffle applies to all of them."""
 
 import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Images, Rng
+from holdfast.core import Corruption, HoldfastError, Images, Rng
 
 Cells = Float[Tensor, "batch channel cells pixels"]
 
@@ -51,20 +54,59 @@ def permutation(rng: Rng, size: int) -> Int[Tensor, "size"]:
     return order
 
 
-def checked(grid: int, cell: int) -> None:
-    """Refuse numbers of cells, and sizes of cells, that no image can have.
+@dataclass(frozen=True)
+class Shuffle(Corruption):
+    """A shuffle on a grid of cells, the same for all images and channels.
 
-    Raises:
-        HoldfastError: a grid that is not a whole number from 1 on, or a cell that is not one from 0 on.
+    The permutation is drawn from `seed` and not from the seed of an audit: it is what the corruption *is*, so training
+    images, test images and other audits meet the same.
+
+    Attributes:
+        grid: cells along each side; it must divide the height and the width.
+        cell: side of a cell in pixels, instead of a grid: as many cells as the image has room for; 0: a grid.
+        seed: names the permutation.
     """
-    if not isinstance(grid, int) or not isinstance(cell, int) or grid < 1 or cell < 0:
-        raise HoldfastError(
-            "shuffle: expected a whole number of cells along each side (grid), or of pixels along a cell's (cell), at "
-            f"least 1; got grid={grid}, cell={cell}"
-        )
 
+    grid: int = 4
+    cell: int = 0
+    seed: int = 0
 
-def named(letter: str, grid: int, cell: int, seed: int) -> str:
-    """Return what a shuffle is called."""
-    size = f"{letter}, cells of {cell} px" if cell else f"{letter}{grid}x{grid}"
-    return size + (f" ({seed})" if seed else "")
+    letter: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        grid, cell = self.grid, self.cell
+        if not isinstance(grid, int) or not isinstance(cell, int) or grid < 1 or cell < 0:
+            raise HoldfastError(
+                "shuffle: expected a whole number of cells along each side (grid), or of pixels along a cell's (cell), "
+                f"at least 1; got grid={grid}, cell={cell}"
+            )
+
+    @property
+    def title(self) -> str:
+        """For example "G4x4"."""
+        size = f", cells of {self.cell} px" if self.cell else f"{self.grid}x{self.grid}"
+        return f"{self.letter}{size}" + (f" ({self.seed})" if self.seed else "")
+
+    @abstractmethod
+    def order(self, height: int, width: int) -> Int[Tensor, "things"]:
+        """Return the permutation for images of this size: which thing each place shows, row by row."""
+
+    @abstractmethod
+    def moved(self, parts: Cells, order: Int[Tensor, "things"]) -> Cells:
+        """Return cells whose things stand in another order."""
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Return the shuffled images; nothing is drawn.
+
+        Raises:
+            HoldfastError: a grid that does not divide both sides.
+        """
+        return self._shuffled(x, self.order(*x.shape[2:]))
+
+    def undo(self, x: Images) -> Images:
+        """Return the images that `sample` gives these for."""
+        return self._shuffled(x, self.order(*x.shape[2:]).argsort())
+
+    def _shuffled(self, x: Images, order: Int[Tensor, "things"]) -> Images:
+        grid = layout(x, self.grid, self.cell)
+        return whole(self.moved(cells(x, grid), order), grid, x.shape[3])

@@ -1,0 +1,24 @@
+"""Observations of the images that probes learn from."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Observation
+
+
+@dataclass(frozen=True)
+class OfTraining(Observation):
+    """An observation of all training images, of which every parameter decides what is seen."""
+
+    of_training = True
+
+    def key(self) -> Observation:
+        """It shares a run with its equals only."""
+        return self
+
+    def join(self, other: Observation) -> Observation:
+        """Equal keys are equal."""
+        return self
+
+    def images(self, population: int, attacked: int) -> int:
+        """All training images."""
+        return population
