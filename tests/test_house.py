@@ -17,8 +17,14 @@ LAYERS: list[set[str]] = [
     {"worst_case"},
     {"labels"},
     {"core"},
-    {"registry", "divergences", "statistics", "confidence", "negatives", "ratios", "correlations", "contributions"},
-    {"neighbours", "nearest_in_chunks", "feature_space", "spectrum", "fluctuation", "crossed", "margins"},
+    {
+        "registry", "divergences", "statistics", "confidence", "negatives", "ratios", "correlations", "contributions",
+        "nearest_shift",
+    },
+    {
+        "neighbours", "nearest_in_chunks", "feature_space", "spectrum", "fluctuation", "crossed", "margins",
+        "robust_bayes", "synbench",
+    },
     {"encoders", "data", "threats", "objectives"},
     {"attacks", "certify", "smoothing", "probes", "estimators", "learners", "attention"},
     {"failures"},
@@ -28,7 +34,7 @@ LAYERS: list[set[str]] = [
     {"audit"},
     {"report", "progress"},
     {"cli"},
-]
+]  # fmt: skip
 """Left never imports right; members of one layer never import each other."""
 
 

@@ -84,7 +84,8 @@ class Shard:
     """Some images of an audit, as an observation sees them.
 
     Observations `of_training` are given training images, without what is known of the population; those that are
-    `whole` as well the first image alone, the ids and the labels of all, and the way to the others.
+    `whole` as well the first image alone, the ids and the labels of all, and the way to the others. Those that are
+    `synthetic` are given the first image of the population and, as positions, which of their rows to make.
 
     Attributes:
         encoder: the encoder under audit.
@@ -147,11 +148,13 @@ class Observation(ABC):
         needs_labels: whether it reads labels.
         whole: whether it sees all its images at once, to learn from, and returns no row per image.
         of_training: whether it sees the images that probes learn from, instead of the population.
+        synthetic: whether it makes images of its own, of the shape of the population's; its rows are then no images.
     """
 
     needs_labels: bool = False
     whole: bool = False
     of_training: bool = False
+    synthetic: bool = False
 
     @abstractmethod
     def key(self) -> "Observation":
@@ -165,7 +168,8 @@ class Observation(ABC):
     def images(self, population: int, attacked: int) -> int:
         """Return how many images it covers: the first ones of the population, or (`whole`) the last ones.
 
-        An observation `of_training` is given the number of training images, twice.
+        An observation `of_training` is given the number of training images, twice. One that is `synthetic` returns how
+        many rows it makes.
         """
 
     @property
@@ -300,6 +304,10 @@ class Measure(ABC):
     @abstractmethod
     def score(self, table: Table) -> dict[str, Score]:
         """Reduce: named scores of a table; the last one is the headline."""
+
+    def rows(self, table: Table) -> list[str] | None:
+        """Return what the rows of a table are called; None where they are the first images of the population."""
+        return None
 
     @abstractmethod
     def influence(self, table: Table) -> Float[Tensor, "units"]:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -35,8 +36,14 @@ class Rng:
 
     def generator(self, image: str = "") -> torch.Generator:
         """Return the CPU generator of one image (or, without a name, of the stream itself)."""
-        digest = hashlib.sha256(repr((self.seed, self.path, image)).encode()).digest()
-        return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big", signed=True))
+        return torch.Generator().manual_seed(int.from_bytes(self._digest(image)[:8], "big", signed=True))
+
+    def _digest(self, image: str) -> bytes:
+        return hashlib.sha256(repr((self.seed, self.path, image)).encode()).digest()
+
+    def numpy(self) -> np.random.Generator:
+        """Return NumPy's fastest generator of the stream: for whole images of noise."""
+        return np.random.Generator(np.random.SFC64(int.from_bytes(self._digest("numpy"), "big")))
 
     def uniform(self, *shape: int) -> Float[Tensor, "batch ..."]:
         """Draw uniform numbers in [0, 1), of `shape` for every image: [len(ids), *shape]."""

@@ -208,7 +208,8 @@ class EncoderAudit:
         try:
             table = measure.observe(subject)
             scores = measure.score(table)
-            self._store.write_table(path, subject.images.ids[: len(next(iter(table.values())))], table)
+            rows = measure.rows(table) or subject.images.ids[: len(next(iter(table.values())))]
+            self._store.write_table(path, rows, table)
         except StoreError:
             raise
         except Exception as error:

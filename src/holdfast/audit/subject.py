@@ -232,6 +232,8 @@ class AuditSubject:
         """Return the first and the last (exclusive) image of every shard."""
         if observation.whole:
             return [(0, total) if observation.of_training else (self.population - total, self.population)]
+        if observation.synthetic:
+            return [(row, row + 1) for row in range(total)]
         size = self.batch_size * (TOGETHER if observation.of_training else 1)
         return [(start, min(start + size, total)) for start in range(0, total, size)]
 
@@ -283,6 +285,9 @@ class AuditSubject:
     def _shard(self, observation: Observation, start: int, stop: int) -> Shard:
         if observation.of_training and observation.whole:
             return self._whole_training(stop)
+        if observation.synthetic:
+            x, rows, others = self.batch(0, 1), torch.arange(start, stop), self._images_at
+            return Shard(self.encoder, x, rows, Rng(self.seed), None, others, read=self.read)
         images = self._training if observation.of_training else self._all
         x, rng = self._moved(images.batch(start, stop)), Rng(self.seed, ids=tuple(images.ids[start:stop]))
         clean, positions = self._seen.get(Clean(), {}).get("reps"), torch.arange(start, stop)
