@@ -132,6 +132,7 @@ from torch import nn
 from holdfast.encoder import Encoder
 def module(): return nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
 def encoder(): return Encoder(module(), mean=0.5, std=0.25, name="theirs", origin={"weights": "mine"})
+def sequence(): return nn.Sequential(nn.Conv1d(3, 4, 2), nn.Flatten())
 def number(): return 7
 def broken(): raise KeyError("no such thing")
 """
@@ -153,9 +154,23 @@ def test_python_factories(tmp_path, monkeypatch):
         "number": "expected an Encoder or an nn.Module, got int",
         "broken": "KeyError: 'no such thing'",
         "encoder?layer=0": "has its own layer",
+        "encoder?input=12": "has its own layer",
+        "sequence?input=3x0&mean=0&std=1": "expected positive numbers",
     }.items():
         with pytest.raises(HoldfastError, match=message):
             open_encoder(spec + name)
+
+
+def test_python_modules_whose_inputs_are_no_images(tmp_path, monkeypatch):
+    (tmp_path / "holdfast_test_shapes.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    spec, x = "py:holdfast_test_shapes:sequence?input=3x5&mean=0&std=1", torch.rand(2, 15, 1, 1)
+    encoder, first = open_encoder(spec), open_encoder(spec + "&layer=0&pool=flatten")
+    torch.testing.assert_close(encoder(x), encoder.module.network.network(x.view(2, 3, 5)))
+    torch.testing.assert_close(first(x), encoder(x))  # names of layers are the module's own
+    with pytest.raises(HoldfastError, match=r"expected inputs of shape 3x5, got \[16, 1, 1\].*gaussian\?shape=3x5"):
+        encoder(torch.rand(2, 16, 1, 1))
 
 
 # --- what is installed --------------------------------------------------------------------------

@@ -56,7 +56,9 @@ def demo(
 @app.command()
 def audit(
     encoders: Annotated[list[str], typer.Argument(help="Encoder specs (holdfast list encoders), or one plan.toml.")],
-    data: Annotated[str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data).")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data); synbench needs none.")
+    ] = None,
     train: Annotated[
         str | None, typer.Option(help="Labelled images that probes learn from; else images that are not attacked.")
     ] = None,
@@ -86,8 +88,6 @@ def audit(
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:
-        if data is None:
-            raise HoldfastError("no images: add --data FOLDER (or a file, or a spec; see holdfast list data)")
         given = {key: value for key, value in run.items() if value is not None}
         plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
     _run(plan, out_folder, json_output, overwrite)

@@ -75,6 +75,9 @@ class ImageSource(ABC):
     classes: Sequence[str] = ()
     """Names of the classes by their numbers; empty where the source does not know them."""
 
+    sized: bool = True
+    """Whether its images have a size of their own; else each encoder's geometry gives them one."""
+
 
 # --- observing and scoring ------------------------------------------------------------------------
 

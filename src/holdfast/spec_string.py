@@ -83,6 +83,14 @@ def boolean(value: str) -> bool:
     return words[value.lower()]
 
 
+def sides(value: str) -> tuple[int, ...]:
+    """Convert a shape such as 16 or 3x32x32; for `take`."""
+    parts = value.lower().split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError("expected positive numbers such as 16 or 3x32x32")
+    return tuple(map(int, parts))
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """Return a converter that accepts only these words; for `take`."""
 

@@ -39,12 +39,16 @@ DEFAULT_BALL = Linf(0.05)
 def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> tuple[Check, ...]:
     """Return the checks that belong to some measures: where these attack, they judge the attack that is relied on.
 
+    Where no measure reads the audit's images, what could be wrong with these is not examined.
+
     Args:
         measures: the questions of the audit.
         examined: images on which the checks that cost passes are made.
         queries: budget of the gradient-free attack.
     """
     measures = tuple(measures)
+    if all(seen.synthetic for measure in measures for seen in measure.observations()):
+        return Preprocessing(), Frozen(), BatchIndependence()
     pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
     classes = [measure for measure in measures if isinstance(measure, LinearRadius)]
     order = (RadiusOrder(pairs[0], classes[0]),) if pairs and classes else ()

@@ -22,10 +22,13 @@ KEYS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 """Keys of a plan file and their types; (list, x) is a list of x."""
 
+NO_DATA = "gaussian"
+"""Images of an audit that asks nothing about images: noise of the encoder's own size."""
+
 
 def make_plan(
     encoders: Iterable[str],
-    data: str,
+    data: str | None,
     *,
     profile_name: str = "standard",
     norm: str | None = None,
@@ -40,7 +43,7 @@ def make_plan(
 
     Args:
         encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
-        data: data spec.
+        data: data spec; None where the measures need none, `NO_DATA` then stands in for the panel's checks.
         profile_name: which profile.
         norm: the ball, "linf" or "l2"; the profile's where None.
         eps: its radius in pixels of a [0, 1] image; the profile's where None.
@@ -69,6 +72,14 @@ def make_plan(
     if measures:
         asked = tuple(registry.build({"kind": "measures", **measure}) for measure in measures)
     asked = set_parameters(asked, settings)
+    if data is None:
+        if readers := [m for m in asked if any(not seen.synthetic for seen in m.observations())]:
+            what = ", ".join(dict.fromkeys(map(registry.part_name, readers)))
+            raise HoldfastError(
+                f"no images for {what}: add --data FOLDER (or a file, or a spec; see holdfast list data); the profile "
+                "synbench needs none"
+            )
+        data = NO_DATA
     most = chosen.images if images is None else images
     learns = any(measure.needs_labels and not isinstance(measure, ShapeMeasure) for measure in asked)
     return Plan(
@@ -118,8 +129,8 @@ def read_plan(path: Path, **overrides: Any) -> Plan:
             wanted = " ".join(dict.fromkeys(names[kind] for kind in KEYS[key]))
             raise HoldfastError(f"{path.name}: {key}: expected a {wanted}, got {value!r}")
     values |= {key: value for key, value in overrides.items() if value is not None}
-    for key in ("encoders", "data"):
-        if key not in values:
-            raise HoldfastError(f"the plan {str(path)!r} has no {key!r}")
+    if "encoders" not in values:
+        raise HoldfastError(f"the plan {str(path)!r} has no 'encoders'")
     names = {"profile": "profile_name", "set": "settings"}
-    return make_plan(**{names.get(key, key): value for key, value in values.items()})
+    given = {names.get(key, key): value for key, value in values.items()}
+    return make_plan(**{"data": None, **given})

@@ -19,10 +19,11 @@ from holdfast.data.long_tail import LongTail
 from holdfast.data.torchvision import Torchvision
 from holdfast.data.webdataset import WebDataset
 from holdfast.errors import HoldfastError, unknown
-from holdfast.spec_string import Options, boolean, finish, one_of, parse, take
+from holdfast.spec_string import Options, boolean, finish, one_of, parse, sides, take
 
 SOURCES: dict[str, tuple[str, str | None]] = {
     "digits": ("scikit-learn's handwritten digits, the held-out 600; ?part=heldout|train|all", None),
+    "gaussian": ("two Gaussian classes, drawn; gaussian?shape=3x32x32&s=1&share=.5&scale=.1&count=64&draw=0", None),
     "folder": ("pictures below a folder, flat or one folder per class; the path alone will do", None),
     "arrays": (".npz and .npy files; ?key= layout=NHW|NHWC|NCHW; the path alone will do", None),
     "torchvision": ("torchvision.datasets, torchvision:CIFAR10?root=FOLDER&split=test&download=true", "torchvision"),
@@ -99,8 +100,8 @@ def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
 
 def _named(name: str, options: Options) -> ImageSource:
     path = Path(name).expanduser()
-    if name == "digits":
-        return _prefixed("digits", name, options)
+    if name in ("digits", "gaussian"):
+        return _prefixed(name, name, options)
     if path.exists() or path.suffix in (".npy", ".npz", ".tar") or os.sep in name:
         return _local(path, options)
     raise unknown("data source (nor is it a file or folder)", name, SOURCES)
@@ -132,6 +133,20 @@ def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
             make = partial(Folder, name)
         case "arrays":
             make = partial(Arrays.open, name, key=text("key"), layout=text("layout"))
+        case "gaussian":
+            if name != "gaussian":
+                raise HoldfastError(f"expected gaussian or gaussian?shape=3x32x32, got gaussian:{name}")
+            from holdfast.data.gaussian import Gaussian
+
+            make = partial(
+                Gaussian,
+                take(options, "shape", sides, None),
+                s=take(options, "s", float, 1.0),
+                share=take(options, "share", float, 0.5),
+                scale=take(options, "scale", float, 0.1),
+                count=take(options, "count", int, 64),
+                seed=take(options, "draw", int, 0),
+            )
         case "webdataset":
             make = partial(WebDataset, name, column=text("column"))
         case "hf":

@@ -1,5 +1,6 @@
 """Which part of a network is the representation: a layer, then a pooling to one vector per image."""
 
+import math
 from typing import Any
 
 from jaxtyping import Float, Shaped
@@ -15,6 +16,32 @@ POOLS = {
     "none": "[B, D] as it is",
 }
 """The poolings that `pool=` knows."""
+
+
+class Reshaped(nn.Module):
+    """Gives a network whose inputs are no images what it takes: [B, d, 1, 1] -> [B, *shape] with d numbers in each.
+
+    Args:
+        network: the network.
+        shape: of one input.
+
+    Raises:
+        HoldfastError: when run: inputs with another number of numbers.
+    """
+
+    def __init__(self, network: nn.Module, shape: tuple[int, ...]):
+        super().__init__()
+        self.network, self.shape = network, shape
+
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "..."]:
+        """Run the network on inputs of its own shape."""
+        if x[0].numel() != math.prod(self.shape):
+            times = "x".join(map(str, self.shape))
+            raise HoldfastError(
+                f"expected inputs of shape {times}, got {list(x.shape[1:])}; give such data, for example --data "
+                f"'gaussian?shape={times}'"
+            )
+        return self.network(x.reshape(len(x), *self.shape))
 
 
 class _Found(BaseException):

@@ -7,11 +7,11 @@ from pathlib import Path
 from torch import nn
 
 from holdfast.encoder import Encoder
-from holdfast.encoders._layer import Tap
+from holdfast.encoders._layer import Reshaped, Tap
 from holdfast.encoders._options import read
 from holdfast.encoders._weights import load, seeded
 from holdfast.errors import HoldfastError, first_line, unknown
-from holdfast.spec_string import Options
+from holdfast.spec_string import Options, sides, take
 
 
 def open(name: str, options: Options) -> Encoder:
@@ -19,11 +19,13 @@ def open(name: str, options: Options) -> Encoder:
 
     The factory returns an `Encoder` (whose own mean, std and geometry hold), or any `nn.Module` that maps
     normalised images to [B, D], and then `?mean=...&std=...` are required. It is called with torch's generator seeded
-    by `seed=`.
+    by `seed=`. `input=16` or `input=8x32` is the shape that a module takes whose inputs are no images; they come to it
+    as [B, 16, 1, 1] and are reshaped (mean and std are of the first axis, one number for all or one for each).
 
     Raises:
         HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous.
     """
+    shape = take(options, "input", sides, None)
     common = read(options)
     module_name, _, factory = name.partition(":")
     if not factory:
@@ -44,10 +46,10 @@ def open(name: str, options: Options) -> Encoder:
         load(made.module if isinstance(made, Encoder) else made, common.weights)
     origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
     if isinstance(made, Encoder):
-        if common.layer or common.pool or common.mean or common.size:
+        if common.layer or common.pool or common.mean or common.size or shape:
             raise HoldfastError(
                 f"{options.spec}: the factory returns an Encoder, which has its own layer, mean, std and size; "
-                "leave out layer, pool, mean, std and size, or return the bare module"
+                "leave out layer, pool, mean, std, size and input, or return the bare module"
             )
         made.name = common.name
         made.origin = {**origin, "normalisation": "the factory's Encoder", **made.origin}
@@ -57,6 +59,6 @@ def open(name: str, options: Options) -> Encoder:
     if common.mean is None or common.std is None:
         raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
     origin["normalisation"] = "given in the spec"
-    return Encoder(
-        Tap(made, common.layer, common.pool), mean=common.mean, std=common.std, name=common.name, origin=origin
-    )
+    network = made if shape is None else Reshaped(made, shape)
+    tap = Tap(network, common.layer, common.pool, root=made)
+    return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin)
