@@ -63,22 +63,23 @@ def nearest_shift(
     return z
 
 
-def nearest_shift_along(
+def weights_along(
     half: Float[Tensor, "k"],
     vectors: Float[Tensor, "dim k"],
     values: Float[Tensor, "k"],
     radius: PerRow,
     norm: float,
 ) -> Rows:
-    """Return Fᵀδ of the δ that minimises (μ̃ - Fᵀδ)ᵀ Λ⁻¹ (μ̃ - Fᵀδ) over ||δ||_p <= ε, for each ε.
+    """Return w = Λ⁻¹(μ̃ - Fᵀδ) for the δ that minimises (μ̃ - Fᵀδ)ᵀ Λ⁻¹ (μ̃ - Fᵀδ) over ||δ||_p <= ε, for each ε.
 
     The ball is that of the original space, where F has its columns; in the eigen-coordinates it is another body unless
     p = 2 or the columns are coordinate axes. Appendix C of the paper puts the p-ball on the eigen-coordinates, whose
     classifier is not optimal. Where F is not square, what is minimised is over all that reads Fᵀx only.
 
     ADMM: one step solves the quadratic in the eigenbasis, the other projects on the ball (`nearest_shift` of variance
-    1). It stops where the gap ε ||Fw||_q - wᵀFᵀδ, w = Λ⁻¹(μ̃ - Fᵀδ), shows that the robust margin of w is within 1e-10
-    of the largest one, or where that is below 1e-6 of the one without an adversary: then Fᵀδ = μ̃.
+    1). No w has a larger robust margin (wᵀμ̃ - ε ||Fw||_q) / ||w||_Λ than the minimum's root, and that of any δ is at
+    least as large; so it stops where the two differ by 1e-10 of themselves. Where the root is below 1e-6 of the one
+    without an adversary, δ reaches μ̃ and w is 0.
 
     Args:
         half: μ̃ = Fᵀμ.
@@ -88,37 +89,36 @@ def nearest_shift_along(
         norm: p >= 1; infinity too.
 
     Raises:
-        HoldfastError: as `nearest_shift`, or a gap above 1e-6 after 20,000 steps: variances too far apart.
+        HoldfastError: as `nearest_shift`, or margins that differ by more than 1e-6 after 20,000 steps.
     """
     check_norm(norm)
     dual, precision = dual_norm(norm), 1 / values
-    clean = (half.square() * precision).sum()
+    vectors = 1.5 * vectors - 0.5 * vectors @ (vectors.T @ vectors)  # columns rounded to float32 are orthonormal again
+    clean = (half.square() * precision).sum().sqrt()
     move = half.new_zeros(len(radius), len(vectors))
     price, weight = move, half.new_full((len(radius), 1), float(precision.log().mean().exp()))
     ones = torch.ones_like(move[:1])
-    gap, vain = torch.full_like(radius, math.inf), torch.zeros_like(radius, dtype=torch.bool)
-    for step in range(_STEPS):
+    for step in range(1, _STEPS + 1):
         wanted = move - price
-        inside = wanted @ vectors
-        best = wanted + ((half * precision + weight * inside) / (precision + weight) - inside) @ vectors.T
-        best = 1.6 * best - 0.6 * move  # over-relaxed
+        change = (half - wanted @ vectors) * precision / (precision + weight)
+        best = 1.6 * (wanted + change @ vectors.T) - 0.6 * move  # over-relaxed
         before, move = move, nearest_shift(best + price, ones, radius, norm)
         price = price + best - move
-        if step % 25 == 24:
-            weights = (half - move @ vectors) * precision
-            spread = (weights.square() * values).sum(1)
-            reach = radius * length(weights @ vectors.T, dual)
-            vain = spread <= 1e-12 * clean
-            gap = ((reach - (weights * (move @ vectors)).sum(1)) / spread).masked_fill(vain, 0.0)
-            if bool((gap <= _TOLERANCE).all()):
-                break
-            weight, price = _balanced(weight, price, best, before, move)
-    if not bool((gap <= _WORST).all()):
-        raise HoldfastError(
-            f"robust Bayes classifiers: expected a gap of {_WORST:g}, got {float(gap.max()):g} after {_STEPS:,} steps "
-            f"for norm {norm:g}; the variances are too far apart: use ledoit_wolf, a larger cutoff, or norm 2"
-        )
-    return torch.where(vain[:, None], half, move @ vectors)
+        if step % 25 and step < _STEPS:
+            continue
+        weights = weight * change  # Λ⁻¹(μ̃ - Fᵀδ) before over-relaxation, without its cancellation
+        spread = (weights.square() * values).sum(1)
+        margin = weights @ half - radius * length(weights @ vectors.T, dual)
+        most = ((half - move @ vectors).square() * precision).sum(1).sqrt()
+        vain = most <= 1e-6 * clean
+        gap = (1 - margin / (spread.sqrt() * most)).masked_fill(vain, 0.0)
+        if bool((gap <= _TOLERANCE).all()) or (step == _STEPS and bool((gap <= _WORST).all())):
+            return (weights * (margin / spread)[:, None]).masked_fill(vain[:, None], 0.0)
+        weight, price = _balanced(weight, price, best, before, move)
+    raise HoldfastError(
+        f"robust Bayes classifiers: expected the margin for norm {norm:g} to be known to {_WORST:g} of itself after "
+        f"{_STEPS:,} steps, got one that is not; the variances are too far apart: use ledoit_wolf, or norm 2"
+    )
 
 
 def length(rows: Float[Tensor, "*batch k"], norm: float) -> Float[Tensor, "*batch"]:
@@ -151,7 +151,8 @@ def _balanced(weight: Tensor, price: Tensor, best: Tensor, before: Tensor, move:
     primal, dual = size(best - move) / size(move), size(move - before) / size(price)
     change = (primal / dual).sqrt()
     change = torch.where((change > 3) | (change < 1 / 3), change.clamp(0.01, 100), 1.0)
-    return weight * change, price / change
+    after = (weight * change).clamp(1e-50, 1e50)  # a radius of 0 asks for ever more
+    return after, price * weight / after
 
 
 def _on_sphere(mu: Rows, values: Rows, radius: PerRow, norm: float) -> Rows:

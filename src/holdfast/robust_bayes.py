@@ -12,7 +12,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from holdfast.errors import HoldfastError, unknown
-from holdfast.nearest_shift import check_norm, dual_norm, length, nearest_shift, nearest_shift_along
+from holdfast.nearest_shift import check_norm, dual_norm, length, nearest_shift, weights_along
 
 Reps = Float[Tensor, "images dim"]
 Signs = Num[Tensor, "images"]
@@ -80,7 +80,7 @@ class Mixture:
             HoldfastError: p < 1, ε that is negative or NaN, or (p other than 2) variances too far apart.
 
         Source: "SynBench", Results 2.1, 2.4 and C.3; Bhagoji et al. (2019); Dan et al. (2020). For p other than 2 see
-        `nearest_shift_along`; for shares other than .5 the threshold is that of Result 2.1.
+        `weights_along`; for shares other than .5 the threshold is that of Result 2.1.
         """
         check_norm(norm)
         radii = epsilons.detach().cpu().double()
@@ -89,12 +89,12 @@ class Mixture:
         if len(self.half) == 0:
             return RobustBayes(self, 0 * radii if relative else radii, radii.new_zeros(len(radii), 0), norm)
         radii = radii * length(self._seen(self.half, norm), norm) if relative else radii
-        half = self.half.expand(len(radii), -1)
         if norm == 2 or self.vectors is None or bool(((self.vectors != 0).sum(0) == 1).all()):
-            shift = nearest_shift(half, self.values, radii, norm)
+            half = self.half.expand(len(radii), -1)
+            weights = (half - nearest_shift(half, self.values, radii, norm)) / self.values
         else:
-            shift = nearest_shift_along(self.half, self.vectors, self.values, radii, norm)
-        return RobustBayes(self, radii, (half - shift) / self.values, norm)
+            weights = weights_along(self.half, self.vectors, self.values, radii, norm)
+        return RobustBayes(self, radii, weights, norm)
 
     def _seen(self, rows: Float[Tensor, "*rows k"], norm: float) -> Float[Tensor, "*rows other"]:
         """Return rows of the same length as F applied to them: themselves for p = 2."""
