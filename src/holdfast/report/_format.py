@@ -67,8 +67,18 @@ def score(entry: Mapping[str, Any], unit: str) -> str:
     return " ".join(part for part in (value, interval(entry, unit)) if part)
 
 
+def choice(entry: Mapping[str, Any]) -> str:
+    """Return "0.2 [0, 0.3]" for a score that is one of some given values, which are written as they were given."""
+    value, *ends = (entry.get(key) for key in ("value", "low", "high"))
+    if not finite(value):
+        return UNDEFINED
+    return f"{value:g}" + (f" [{ends[0]:g}, {ends[1]:g}]" if all(map(finite, ends)) else "")
+
+
 SIDES = ("attack", "certificate")
 """The two scores of a measure that is answered from both sides."""
+BEST_BUDGET = "best ε"
+"""The score that is a choice among given values: shown below the headline wherever there is one."""
 
 
 def bracket(scores: Mapping[str, Any], unit: str) -> str:

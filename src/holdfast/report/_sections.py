@@ -116,6 +116,8 @@ def histograms(record: Mapping[str, Any], folder: Path) -> list[Chart]:
             m = encoder.get("measures", {}).get(key)
             if not m or m.get("error") or not m.get("column") or not m.get("table"):
                 continue
+            if m.get("part", {}).get("name") == "synbench":
+                continue  # its rows are no images
             label = f"{m['column']} per image"
             try:
                 column = read_column(folder, m["table"], m["column"])

@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from holdfast.errors import HoldfastError
-from holdfast.report import _attention, _chances, _corruptions, _format, _noises, _radii, _sections, _series
+from holdfast.report import _attention, _chances, _corruptions, _format, _noises, _radii, _sections, _series, _synbench
 from holdfast.report._folder import read_record
 from holdfast.report._scorecard import cards
 from holdfast.report._verdict import threats, verdict
@@ -76,6 +76,7 @@ def render(record: Mapping[str, Any], folder: Path) -> str:
         impersonations=[(i, e["name"], rows) for i, e in encoders if (rows := _sections.impersonations(e, folder))],
         noises=_noises.learned_noises(record, folder),
         attention=_attention.attention_maps(record, folder),
+        synbench=_synbench.synbench(record, folder),
         trainings=_series.trainings(record),
         checks={key: c["title"] for _, e in encoders for key, c in (e.get("checks") or {}).items()},
         style=Markup(_source(templates, "style.css")),

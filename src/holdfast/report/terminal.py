@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import BETTER, bracket, duration, interval, listing, number, plural
+from holdfast.report._format import BEST_BUDGET, BETTER, bracket, choice, duration, interval, listing, number, plural
 from holdfast.report._verdict import threats, titles, uncertified
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
@@ -62,6 +62,8 @@ def _side_by_side(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) 
         table.add_column(Text(encoder["name"]), justify="right", overflow="fold")  # paths differ at their end
     for key in titles(record):
         table.add_row(_title(record, key), *(_cell(record, encoder, key) for encoder in encoders))
+        if any(chosen := [_chosen(encoder, key) for encoder in encoders]):
+            table.add_row(Text(f"  {BEST_BUDGET}"), *chosen)
     return table
 
 
@@ -74,6 +76,8 @@ def _stacked(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) -> Ta
         table.add_row(_title(record, key), "")
         for encoder in encoders:
             table.add_row(Text("  " + encoder["name"]), _cell(record, encoder, key))
+            if chosen := _chosen(encoder, key):
+                table.add_row(Text(f"    {BEST_BUDGET}"), chosen)
     return table
 
 
@@ -97,6 +101,12 @@ def _cell(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Te
     both = bracket(m["scores"], m["unit"])
     shown = both or value, "" if both else interval(score, m["unit"])
     return Text.assemble((shown[0], style), " ", (shown[1], "dim"), (" *" if best else "  ", style))
+
+
+def _chosen(encoder: Mapping[str, Any], key: str) -> Text:
+    """Return which ε a measure found to be best for an encoder; empty where it is not asked for."""
+    found = (encoder["measures"].get(key) or {}).get("scores", {}).get(BEST_BUDGET)
+    return Text(f"{choice(found)}  " if found else "")
 
 
 def _validity(encoders: list[Mapping[str, Any]]) -> list[Text]:
