@@ -31,8 +31,8 @@ from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
 from holdfast.audit.panel import validity_panel
+from holdfast.audit.papers import STRUCTURES
 from holdfast.audit.plan import Plan
-from holdfast.audit.profiles import STRUCTURES
 from holdfast.audit.run import run_audit
 from holdfast.core import Ball, Encoder, Failure, ImageSource, Measure
 from holdfast.data.arrays import Arrays

@@ -169,7 +169,7 @@ def test_python_modules_whose_inputs_are_no_images(tmp_path, monkeypatch):
     encoder, first = open_encoder(spec), open_encoder(spec + "&layer=0&pool=flatten")
     torch.testing.assert_close(encoder(x), encoder.module.network.network(x.view(2, 3, 5)))
     torch.testing.assert_close(first(x), encoder(x))  # names of layers are the module's own
-    with pytest.raises(HoldfastError, match=r"expected inputs of shape 3x5, got \[16, 1, 1\].*gaussian\?shape=3x5"):
+    with pytest.raises(HoldfastError, match=r"inputs of shape \[3, 5\], got \[16, 1, 1\].*gaussian\?shape=15"):
         encoder(torch.rand(2, 16, 1, 1))
 
 

@@ -12,8 +12,9 @@ from holdfast import registry, statistics
 from holdfast.attacks.bim import Bim
 from holdfast.attacks.pgd import Pgd
 from holdfast.audit.panel import validity_panel
+from holdfast.audit.papers import STRUCTURES
 from holdfast.audit.plan import Plan
-from holdfast.audit.profiles import PROFILES, STRUCTURES, profile
+from holdfast.audit.profiles import PROFILES, profile
 from holdfast.audit.run import run_audit
 from holdfast.checks.noise_order import NoiseOrder, must_not_exceed
 from holdfast.core import Check, Encoder, HoldfastError, Measure

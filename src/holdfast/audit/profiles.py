@@ -1,18 +1,17 @@
-"""Ready-made plans: quick, standard, certify, probabilistic, and the published ones."""
+"""Ready-made plans: quick, standard, certify, probabilistic and more; those of the papers are in papers.py."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.carlini_wagner import CarliniWagner
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
 from holdfast.audit.panel import DEFAULT_BALL
+from holdfast.audit.papers import chances, contrastive, nppr, paper, rvcl, synbench
+from holdfast.audit.profile import COMMON, Profile
 from holdfast.certify.alpha_crown import AlphaCrown
-from holdfast.core import Attack, Ball, Failure, Measure, Threat
+from holdfast.core import Attack, Ball, Measure
 from holdfast.errors import unknown
-from holdfast.failures.misclassified import Misclassified
 from holdfast.failures.nearest import Nearest
 from holdfast.learners.worst_mixture import WorstMixture
 from holdfast.measures._disturbed import SIX
@@ -21,32 +20,26 @@ from holdfast.measures.adversarial_robustness import AdversarialRobustness
 from holdfast.measures.alignment import Alignment
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.center_smoothing import CenterSmoothing
-from holdfast.measures.certified_accuracy import CertifiedAccuracy
 from holdfast.measures.certified_breakaway_risk import CertifiedBreakawayRisk
 from holdfast.measures.certified_drift import CertifiedDrift
 from holdfast.measures.certified_nearest_neighbour_accuracy import CertifiedNearestNeighbourAccuracy
 from holdfast.measures.certified_overlap_risk import CertifiedOverlapRisk
 from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.measures.class_uniformity import ClassUniformity
-from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
 from holdfast.measures.corruption_drift import CorruptionDrift
 from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.measures.cosine_to_target import CosineToTarget
 from holdfast.measures.effective_rank import EffectiveRank
-from holdfast.measures.failure_probability import FailureProbability
 from holdfast.measures.feature_distance import FeatureDistance
 from holdfast.measures.few_shot_accuracy import FewShotAccuracy
 from holdfast.measures.impersonation_rate import ImpersonationRate
 from holdfast.measures.instance_accuracy import InstanceAccuracy
-from holdfast.measures.linear_radius import LinearRadius
 from holdfast.measures.margin_distribution import MarginDistribution
 from holdfast.measures.nearest_neighbour_accuracy import NearestNeighbourAccuracy
 from holdfast.measures.neighbour_consistency import NeighbourConsistency
 from holdfast.measures.overlap_risk import OverlapRisk
-from holdfast.measures.probabilistic_accuracy import ProbabilisticAccuracy
 from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.measures.probe_accuracy import ProbeAccuracy
-from holdfast.measures.relative_drop import RelativeDrop
 from holdfast.measures.relative_quantile import RelativeQuantile
 from holdfast.measures.robust_accuracy import RobustAccuracy
 from holdfast.measures.smoothed_accuracy import SmoothedAccuracy
@@ -59,31 +52,7 @@ from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
 from holdfast.objectives.cross_entropy import CrossEntropy
 from holdfast.probes.knn import Knn
 from holdfast.probes.linear import Linear
-from holdfast.threats.common import CORRUPTIONS, Common
-from holdfast.threats.laplace import Laplace
-from holdfast.threats.truncated_gaussian import TruncatedGaussian
 from holdfast.threats.uniform import Uniform
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What a profile fixes: the measures, how many images, and how thoroughly they are checked.
-
-    Attributes:
-        description: one line for the command line's help.
-        measures: the questions.
-        images: size of the population at most.
-        attacked: how many of them are attacked at most.
-        examined: images on which the checks that cost passes are made.
-        queries: budget of the gradient-free attack that looks for masked gradients.
-    """
-
-    description: str
-    measures: tuple[Measure, ...]
-    images: int
-    attacked: int
-    examined: int
-    queries: int
 
 
 def _all_measures(attack: Attack, risk: Attack, ball: Ball) -> tuple[Measure, ...]:
@@ -179,70 +148,17 @@ def certify(ball: Ball) -> Profile:
     )
 
 
-def rvcl(ball: Ball) -> Profile:
-    """The deterministic rows of RVCL: ACR_CL beside ACR_LE, instance accuracy beside accuracy; needs labels."""
-    attack = Apgd(50)
-    return Profile(
-        "RVCL's rows: radii and accuracies of pairs and of a linear head by CROWN; needs labels; 100 of 1,000 images",
-        (
-            CertifiedRadius(ball=ball, steps=100),
-            LinearRadius(ball=ball, steps=100),
-            InstanceAccuracy(ball=ball, attack=attack),
-            CertifiedAccuracy(ball=ball, attack=attack),
-            Tightness(ball=ball, attack=attack),
-        ),
-        images=1000,
-        attacked=100,
-        examined=8,
-        queries=200,
-    )
-
-
-STRUCTURES = ("independent", "label", "input", "joint")
-
-
 def probabilistic(ball: Ball) -> Profile:
     """How likely a failure is, from the worst point to a given noise, without labels."""
     return Profile(
         "how likely a failure is: attacks, noise learned as bad as it gets, given noises, rare failures; 100 of 600 "
         "images",
-        _probabilistic(Nearest(), WorstMixture(covariance="diagonal"), ball),
+        chances(Nearest(), WorstMixture(covariance="diagonal"), ball),
         images=600,
         attacked=100,
         examined=8,
         queries=200,
     )
-
-
-def nppr(ball: Ball) -> Profile:
-    """NPPR's tables for a linear head on the representation; needs labels."""
-    return Profile(
-        "NPPR's rows for a linear head: PGD-20 and C&W, the four learned noises, Gaussian and uniform noise; needs "
-        "labels; 500 of 2,000 images",
-        _probabilistic(Misclassified(), WorstMixture(components=7, side=4, groups="labels", loss="softplus"), ball),
-        images=2000,
-        attacked=500,
-        examined=8,
-        queries=200,
-    )
-
-
-def _probabilistic(failure: Failure, learner: WorstMixture, ball: Ball) -> tuple[Measure, ...]:
-    """Return AR by three attacks, NPPR for four structures, PR under three noises, Prob.Acc, and rare failures."""
-    attacks: tuple[Attack, ...] = (Pgd(20), CarliniWagner(), Ensemble((Apgd(50), Pgd(50), Square(200))))
-    learners = [replace(learner, structure=structure) for structure in STRUCTURES]
-    noises = (TruncatedGaussian(ball), Uniform(ball), Laplace(ball))
-    return (
-        *(AdversarialRobustness(failure, attack=attack, ball=ball) for attack in attacks),
-        *(WorstNoiseRobustness(failure, learner=learner, ball=ball) for learner in learners),
-        *(ProbabilisticRobustness(failure, noise=noise) for noise in noises),
-        ProbabilisticAccuracy(failure, noise=Uniform(ball)),
-        FailureProbability(failure, noise=Uniform(ball), first=20),
-    )
-
-
-COMMON: tuple[Threat, ...] = tuple(Common(name, 3) for name in CORRUPTIONS)
-"""The fifteen corruptions of ImageNet-C at their middle severity."""
 
 
 def corruptions(ball: Ball) -> Profile:
@@ -251,28 +167,6 @@ def corruptions(ball: Ball) -> Profile:
         "what corruptions do, without labels: drift and neighbours kept under gamma, shuffles and ImageNet-C's 15; "
         "1,000 images",
         (CorruptionDrift(SIX + COMMON), NeighbourConsistency(SIX + COMMON)),
-        images=1000,
-        attacked=1000,
-        examined=8,
-        queries=200,
-    )
-
-
-def contrastive(ball: Ball) -> Profile:
-    """The tests of "Is self-supervised contrastive learning more robust ...": drops beside their label-free twins."""
-    return Profile(
-        "probes under corruptions: relative drops with clean and with corrupted training images beside their twins "
-        "without labels; needs labels; 1,000 images, and training images where there are some",
-        (
-            ProbeAccuracy(Knn()),
-            ProbeAccuracy(Linear()),
-            RelativeDrop(),
-            RelativeDrop(consistent=True),
-            RelativeDrop(threats=COMMON),
-            CorruptedAccuracy(threats=COMMON),
-            CorruptionDrift(SIX + COMMON),
-            NeighbourConsistency(SIX + COMMON),
-        ),
         images=1000,
         attacked=1000,
         examined=8,
@@ -326,33 +220,6 @@ def downstream(ball: Ball) -> Profile:
     )
 
 
-def paper(ball: Ball) -> Profile:
-    """The label-free rows of Table 5: U-PGD with α .001 at both radii, ℓ2, ℓ∞ and cosine, the last iterate."""
-    long, short, middle = (Pgd(steps, 0.001, keep="last") for steps in (50, 10, 25))
-    twice = type(ball)(2 * ball.radius)  # pyright: ignore[reportCallIssue]
-    measures: list[Measure] = []
-    for where in (ball, twice):
-        for divergence in ("l2", "linf"):
-            measures.append(UniversalQuantile(long, where, divergence=divergence))
-            measures.append(RelativeQuantile(long, where, divergence=divergence))
-        measures.append(CosineToSelf(long, where))
-        measures.append(CosineToTarget(long, where))
-    measures += [
-        BreakawayRisk(middle, ball),
-        NearestNeighbourAccuracy(middle, ball),
-        OverlapRisk(short, ball),
-        AdversarialMargin(short, ball),
-    ]
-    return Profile(
-        "Table 5 of the paper: ε .05 and .10, α .001, 5/10/30/50 steps, 1,000 of 10,000 images attacked",
-        tuple(measures),
-        images=10_000,
-        attacked=1000,
-        examined=32,
-        queries=500,
-    )
-
-
 PROFILES: dict[str, Callable[[Ball], Profile]] = {
     f.__name__: f
     for f in (
@@ -366,6 +233,7 @@ PROFILES: dict[str, Callable[[Ball], Profile]] = {
         rvcl,
         nppr,
         contrastive,
+        synbench,
         paper,
     )
 }

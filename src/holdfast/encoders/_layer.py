@@ -36,10 +36,9 @@ class Reshaped(nn.Module):
     def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "..."]:
         """Run the network on inputs of its own shape."""
         if x[0].numel() != math.prod(self.shape):
-            times = "x".join(map(str, self.shape))
             raise HoldfastError(
-                f"expected inputs of shape {times}, got {list(x.shape[1:])}; give such data, for example --data "
-                f"'gaussian?shape={times}'"
+                f"expected inputs of shape {list(self.shape)}, got {list(x.shape[1:])}; give data of as many numbers, for "
+                f"example --data 'gaussian?shape={math.prod(self.shape)}'"
             )
         return self.network(x.reshape(len(x), *self.shape))
 
