@@ -2,9 +2,10 @@
 
     python -m benchmarks.synbench [--json]
 
-Five timm networks with random weights at 224 x 224. Drawing and representing are measured on 128 images and counted for
-the 4,096 of one s; fitting and testing, for 9 values of ε, at full size. Processor time, one thread. The convex problems
-of 49 s and 9 ε in 768 dimensions are solved by SCS (its default accuracy, set-up included) for one s, counted for all.
+Five timm networks with random weights at 224 x 224. Drawing and representing are measured on 128 images and counted
+for the 4,096 of one s; fitting and testing, for 9 values of ε, at full size. Processor time, one thread. The convex
+problems of 49 s and 9 ε in 768 dimensions are solved by SCS (its default accuracy, set-up included) for one s, counted
+for all.
 """
 
 import math

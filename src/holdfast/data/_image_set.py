@@ -166,8 +166,8 @@ class ImageSet:
         image = self._choice.read(self._choice.rows[place])
         if not self._choice.source.sized and self.geometry is None and self.asked.size is None:
             raise HoldfastError(
-                f"{self}: expected an encoder that says which images it takes, got one that does not; give their shape, "
-                "--data 'gaussian?shape=3x32x32', or images of your own"
+                f"{self}: expected an encoder that says which images it takes, got one that does not; give their "
+                "shape, --data 'gaussian?shape=3x32x32', or images of your own"
             )
         try:
             if isinstance(image, PIL.Image.Image):

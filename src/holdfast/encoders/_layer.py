@@ -37,8 +37,8 @@ class Reshaped(nn.Module):
         """Run the network on inputs of its own shape."""
         if x[0].numel() != math.prod(self.shape):
             raise HoldfastError(
-                f"expected inputs of shape {list(self.shape)}, got {list(x.shape[1:])}; give data of as many numbers, for "
-                f"example --data 'gaussian?shape={math.prod(self.shape)}'"
+                f"expected inputs of shape {list(self.shape)}, got {list(x.shape[1:])}; give data of as many numbers, "
+                f"for example --data 'gaussian?shape={math.prod(self.shape)}'"
             )
         return self.network(x.reshape(len(x), *self.shape))
 
