@@ -115,6 +115,9 @@ class Probe(ABC):
     trains: bool = True
     """Whether it reads the representations and labels it is given; a head from a file does not."""
 
+    through: bool = False
+    """Whether it learns through the encoder, from images: an observation does that, and `fit` refuses."""
+
     @abstractmethod
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Classifier:
         """Return a classifier for some representations, [N, D], and their labels, [N].

@@ -8,6 +8,8 @@ from typing import Any
 from holdfast import registry
 from holdfast.audit.series import Series
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes
+from holdfast.measures._probe import heads
+from holdfast.observations.robust_head import RobustHead
 from holdfast.observations.training import Training
 
 
@@ -68,12 +70,21 @@ class Plan:
     def observations(self) -> dict[Observation, tuple[str, ...]]:
         """Return what must be observed, each trajectory once, and the names of the measures and checks it serves.
 
-        Training images come first: what reads labels may need what a probe learned from them.
+        Training images come first, and before them what a probe that learns from them reads: what reads labels may need
+        what a probe learned.
         """
-        wanted = [(name, m.observations()) for name, m in named(self.measures).items()]
+        wanted = [(name, observations_of(m)) for name, m in named(self.measures).items()]
         wanted += [(name, (Training(),)) for name in self.labelled() if self.train is not None]
-        wanted += [(f"check {name}", c.observations()) for name, c in named(self.checks).items()]
-        return dict(sorted(merge(wanted).items(), key=lambda item: not item[0].of_training))  # stable
+        wanted += [(f"check {name}", observations_of(c)) for name, c in named(self.checks).items()]
+        merged = merge(wanted)
+        first = {read.key() for one in merged if isinstance(one, RobustHead) for read in one.reads}
+        turn = {one: (one.key() not in first, not one.of_training) for one in merged}
+        return dict(sorted(merged.items(), key=lambda item: turn[item[0]]))  # stable
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the measures read none of the images."""
+        return unread(self.measures)
 
     def labelled(self) -> tuple[str, ...]:
         """Return the names of the measures that read labels."""
@@ -127,6 +138,17 @@ def total_passes(
 ) -> Passes:
     """Return the encoder passes of some observations on so many images; see `extent`."""
     return sum((o.passes * extent(o, population, attacked, train) for o in observations), Passes())
+
+
+def unread(measures: Iterable[Measure]) -> bool:
+    """Whether some measures read none of an audit's images, but synthetic ones alone."""
+    return all(seen.synthetic for measure in measures for seen in observations_of(measure))
+
+
+def observations_of(part: Measure | Check) -> tuple[Observation, ...]:
+    """Return what a measure or a check reads, and what its probes need that learn through the encoder."""
+    own = part.observations()
+    return tuple(dict.fromkeys((*heads(part, own), *own)))
 
 
 def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:

@@ -312,6 +312,7 @@ class AuditSubject:
             self._seen.get(Clean(), {}).get("reps"),
             lambda positions: self._moved(images.at(positions)),
             None if labels is None else torch.tensor(labels[:count]),
+            read=self.read,
         )
 
     def _images_at(self, positions: Positions) -> Images:

@@ -1,11 +1,17 @@
 """What probes learn for an audit: from training images, or from images of the audit that it does not attack."""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Classifier, Head, HoldfastError, LinearProbe, Probe, Subject, Threat
+from holdfast.core import Classifier, Head, HoldfastError, LinearProbe, Observation, Probe, Subject, Threat
 from holdfast.errors import no_labels
 from holdfast.observations.clean import Clean
+from holdfast.observations.robust_head import RobustHead
+from holdfast.observations.training import Training
+from holdfast.probes.robust_linear import RobustLinear
 
 FEWEST = 2
 """Images that every class of the attacked images must have among those that are not attacked."""
@@ -55,4 +61,39 @@ def classifier_of(subject: Subject, probe: Probe, threat: Threat | None = None) 
                 f"these {len(bank.labels)} of {len(labels)}, got {count} of class {label}; give training images "
                 "(--train), attack fewer images, use more, or a head from a file"
             )
+    if probe.through:
+        seen = head_observation(probe, threat)
+        return seen.learned(subject.read(seen))
     return probe.learn(bank)
+
+
+def heads(part: object, observations: Iterable[Observation]) -> tuple[Observation, ...]:
+    """Return what must be observed for the probes of a part that learn through the encoder: what they read, then them.
+
+    Such a probe learns from training images as the part observes them: disturbed where it reads them disturbed.
+
+    Args:
+        part: a measure or a check, in which probes are looked for at any depth.
+        observations: its own.
+    """
+    threats = dict.fromkeys(one.threat for one in observations if isinstance(one, Training)) or {None: None}
+    probes = dict.fromkeys(probe for probe in _probes(part) if probe.through)
+    learned = [head_observation(probe, threat) for probe in probes for threat in threats]
+    return tuple(dict.fromkeys(one for head in learned for one in (*head.reads, head)))
+
+
+def head_observation(probe: Probe, threat: Threat | None = None) -> RobustHead:
+    """Return the observation in which a probe learns through the encoder."""
+    assert isinstance(probe, RobustLinear)  # the one that does
+    return RobustHead(probe, threat)
+
+
+def _probes(part: object) -> Iterator[Probe]:
+    """Yield all probes among the parameters of a part, and of these."""
+    if isinstance(part, Probe):
+        yield part
+    inner = part if isinstance(part, tuple) else ()
+    if is_dataclass(part):
+        inner = [getattr(part, field.name) for field in fields(part)]
+    for one in inner:
+        yield from _probes(one)

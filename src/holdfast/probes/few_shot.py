@@ -32,8 +32,10 @@ class FewShot(Probe):
     def __post_init__(self) -> None:
         if self.shots < 1:
             raise HoldfastError(f"few_shot: expected at least 1 shot, got {self.shots}")
-        if not self.probe.trains:
-            raise HoldfastError(f"few_shot: expected a probe that learns, got {part_name(self.probe)}")
+        if not self.probe.trains or self.probe.through:
+            raise HoldfastError(
+                f"few_shot: expected a probe that learns from representations, got {part_name(self.probe)}"
+            )
 
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Classifier:
         """Return the classifier of some of these representations."""
