@@ -287,7 +287,7 @@ def title(name: str) -> str:
     """Return a part's name for people: "overlap_risk[radius=0.1]" is "Overlap risk (radius 0.1)"."""
     words, bracket, details = name.replace("_", " ").partition("[")
     details = re.sub(r"([\w.]+)=(True|False)", lambda m: ("" if m[2] == "True" else "not ") + m[1], details)
-    words = words.replace("nearest neighbour", "nearest-neighbour").capitalize()
+    words = words.replace("nearest neighbour", "nearest-neighbour").capitalize().replace("Synbench", "SynBench")
     return f"{words} ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket else words
 
 

@@ -7,6 +7,7 @@ from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
+from holdfast.audit.plan import unread
 from holdfast.checks.batch_independence import BatchIndependence
 from holdfast.checks.collapse import Collapse
 from holdfast.checks.dimension_collapse import DimensionCollapse
@@ -47,7 +48,7 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         queries: budget of the gradient-free attack.
     """
     measures = tuple(measures)
-    if all(seen.synthetic for measure in measures for seen in measure.observations()):
+    if unread(measures):
         return Preprocessing(), Frozen(), BatchIndependence()
     pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
     classes = [measure for measure in measures if isinstance(measure, LinearRadius)]

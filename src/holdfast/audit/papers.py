@@ -32,12 +32,15 @@ from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.measures.probe_accuracy import ProbeAccuracy
 from holdfast.measures.relative_drop import RelativeDrop
 from holdfast.measures.relative_quantile import RelativeQuantile
+from holdfast.measures.robust_probe import RobustProbe
 from holdfast.measures.synbench import Synbench
 from holdfast.measures.tightness import Tightness
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.observations.mixtures import Mixtures
 from holdfast.probes.knn import Knn
 from holdfast.probes.linear import Linear
+from holdfast.probes.robust_linear import RobustLinear
 from holdfast.threats.laplace import Laplace
 from holdfast.threats.truncated_gaussian import TruncatedGaussian
 from holdfast.threats.uniform import Uniform
@@ -148,6 +151,19 @@ def synbench(ball: Ball) -> Profile:
         (Synbench(),),
         images=64,
         attacked=64,
+        examined=8,
+        queries=200,
+    )
+
+
+def robust_probing(ball: Ball) -> Profile:
+    """What SynBench is for: a linear probe trained on attacked images, at the ε that it recommends."""
+    return Profile(
+        "SynBench, and the linear probe that learns from attacked images at the ε it recommends, beside the standard "
+        "one, on clean, corrupted and attacked images; needs labels; 1,000 images",
+        (Synbench(), RobustProbe(robust=RobustLinear(chosen_by=Mixtures()), threats=COMMON, ball=ball)),
+        images=1000,
+        attacked=1000,
         examined=8,
         queries=200,
     )

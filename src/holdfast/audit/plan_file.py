@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast import registry
 from holdfast.audit.panel import DEFAULT_BALL, validity_panel
-from holdfast.audit.plan import Plan
+from holdfast.audit.plan import Plan, unread
 from holdfast.audit.profiles import profile
 from holdfast.audit.series import expand
 from holdfast.audit.settings import set_parameters
@@ -73,7 +73,7 @@ def make_plan(
         asked = tuple(registry.build({"kind": "measures", **measure}) for measure in measures)
     asked = set_parameters(asked, settings)
     if data is None:
-        if readers := [m for m in asked if any(not seen.synthetic for seen in m.observations())]:
+        if readers := [m for m in asked if not unread([m])]:
             what = ", ".join(dict.fromkeys(map(registry.part_name, readers)))
             raise HoldfastError(
                 f"no images for {what}: add --data FOLDER (or a file, or a spec; see holdfast list data); the profile "

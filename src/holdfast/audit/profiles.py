@@ -7,7 +7,7 @@ from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
 from holdfast.audit.panel import DEFAULT_BALL
-from holdfast.audit.papers import chances, contrastive, nppr, paper, rvcl, synbench
+from holdfast.audit.papers import chances, contrastive, nppr, paper, robust_probing, rvcl, synbench
 from holdfast.audit.profile import COMMON, Profile
 from holdfast.certify.alpha_crown import AlphaCrown
 from holdfast.core import Attack, Ball, Measure
@@ -234,6 +234,7 @@ PROFILES: dict[str, Callable[[Ball], Profile]] = {
         nppr,
         contrastive,
         synbench,
+        robust_probing,
         paper,
     )
 }

@@ -78,6 +78,7 @@ def run_audit(
         "plan": asked | {"command": command},
         "data": {
             "spec": plan.data,
+            "synthetic": plan.synthetic,
             "description": str(images),
             "available": images.available,
             "images": len(images),

@@ -46,7 +46,8 @@ class Synbench(Measure):
         "to its boundary; 0 that its accuracy never passes a_t. No data is asked for: the images are noise, unless "
         "clamped far outside [0, 1], so a low score need not mean a bad encoder of photographs. ε is how robust the "
         "classifier is made: a share of half the distance of the classes in representation space (budget relative) or "
-        "a length there (absolute), no radius in pixels. The best ε is a proposal for robust linear probing. The score "
+        "a length there (absolute: it depends on the representation's scale), no radius in pixels. Near a_t .5 weak "
+        "classifiers have large bounds and may pass the reference. The best ε is a proposal for robust linear probing. The score "
         "is that of classifiers fitted to so many images; with more it rises."
     )
     reference = 'Ko et al. (2022), "SynBench: task-agnostic benchmarking of pretrained representations", Eq. 3'
@@ -107,7 +108,7 @@ class Synbench(Measure):
         seen = {epsilon: self._seen(table, epsilon) for epsilon in self.mixtures.epsilons}
         scores = {
             _named(start, epsilon): synbench.score(one, start, self.over)
-            for start in self.starts
+            for start in sorted({*self.starts, self.start})
             for epsilon, one in seen.items()
         }
         scores.pop(self.headline, None)

@@ -36,6 +36,8 @@ def _scope(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> Sente
     data = record["data"]
     within = f" within {listing(threats(record))}" if threats(record) else ""
     where = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} of them attacked{within}"
+    if data.get("synthetic"):
+        where = "synthetic images alone"
     if not audited:
         return Sentence(f"No encoder could be audited on {where}.", "bad")
     who = audited[0]["name"] if len(audited) == 1 else plural(len(audited), "encoder")

@@ -45,6 +45,8 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | Non
     data, run = record["data"], record["run"]
     within = f" within {listing(threats(record))}" if threats(record) else ""
     summary = f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']} attacked{within}"
+    if data.get("synthetic"):
+        summary = "synthetic images alone"
     if encoders:
         console.print(Text(f"{summary}, {duration(run['seconds'])}", style="dim"))
     else:
