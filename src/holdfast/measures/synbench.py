@@ -47,8 +47,8 @@ class Synbench(Measure):
         "clamped far outside [0, 1], so a low score need not mean a bad encoder of photographs. ε is how robust the "
         "classifier is made: a share of half the distance of the classes in representation space (budget relative) or "
         "a length there (absolute: it depends on the representation's scale), no radius in pixels. Near a_t .5 weak "
-        "classifiers have large bounds and may pass the reference. The best ε is a proposal for robust linear probing. The score "
-        "is that of classifiers fitted to so many images; with more it rises."
+        "classifiers have large bounds and may pass the reference. The best ε is a proposal for robust linear probing. "
+        "The score is that of classifiers fitted to so many images; with more it rises."
     )
     reference = 'Ko et al. (2022), "SynBench: task-agnostic benchmarking of pretrained representations", Eq. 3'
 
