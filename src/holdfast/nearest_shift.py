@@ -114,7 +114,8 @@ def weights_along(
         gap = (1 - margin / (spread.sqrt() * most)).masked_fill(vain, 0.0)
         if bool((gap <= _TOLERANCE).all()) or (step == _STEPS and bool((gap <= _WORST).all())):
             return (weights * (margin / spread)[:, None]).masked_fill(vain[:, None], 0.0)
-        weight, price = _balanced(weight, price, best, before, move)
+        if (step // 25).bit_count() == 1:  # ever more rarely: otherwise it may never settle
+            weight, price = _balanced(weight, price, best, before, move)
     raise HoldfastError(
         f"robust Bayes classifiers: expected the margin for norm {norm:g} to be known to {_WORST:g} of itself after "
         f"{_STEPS:,} steps, got one that is not; the variances are too far apart: use ledoit_wolf, or norm 2"
