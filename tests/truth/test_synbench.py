@@ -366,6 +366,7 @@ def test_a_headline_of_its_own_is_last() -> None:
     assert list(measure.score(measure.observe(drawn()))) == [
         "a_t 0.6, ε 0",
         "a_t 0.6, ε 0.25",
+        "a_t 0.65, ε 0.25",
         "best ε",
         "a_t 0.65, ε 0",
     ]

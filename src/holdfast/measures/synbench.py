@@ -28,7 +28,7 @@ class Synbench(Measure):
 
     Attributes:
         mixtures: which images are drawn, and which ε.
-        starts: threshold accuracies a_t from which areas count, each in [.5, 1).
+        starts: threshold accuracies a_t from which areas count, each in [.5, 1), beside `start`.
         start: the a_t of the headline and of the best ε.
         over: what intervals allow to be drawn otherwise: "samples and s", or "samples" for this grid of s alone.
     """
