@@ -98,5 +98,5 @@ def test_a_wrong_spec_says_what_is_wrong(home, spec, says):
 
 
 def test_sources_are_described():
-    assert set(SOURCES) == {"digits", "folder", "arrays", "torchvision", "hf", "webdataset"}
+    assert set(SOURCES) == {"digits", "gaussian", "folder", "arrays", "torchvision", "hf", "webdataset"}
     assert all(text and "\n" not in text for text, _ in SOURCES.values())

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sparse
+import scs
 import torch
 from scipy.optimize import lsq_linear
 
@@ -23,7 +24,7 @@ def problems(count: int, spread: float, seed: int = 0, largest: int = 8):
 
 def by_solver(mu: torch.Tensor, values: torch.Tensor, radius: float, norm: float, eps: float = 1e-9) -> np.ndarray:
     """SCS on the quadratic over a second-order cone, or a box; in units in which the cost is of size 1."""
-    scs, k = pytest.importorskip("scs"), len(mu)
+    k = len(mu)
     precision = (values.min() / values).numpy()
     data = {"P": sparse.diags(precision, format="csc"), "c": -(precision * mu.numpy())}
     if norm == 2:

@@ -149,8 +149,8 @@ def synbench(ball: Ball) -> Profile:
         "SynBench: how much of the trade-off of two synthetic Gaussian classes is left in the representation; needs no "
         "images; 200,704 forward passes",
         (Synbench(),),
-        images=64,
-        attacked=64,
+        images=512,
+        attacked=512,
         examined=8,
         queries=200,
     )

@@ -128,7 +128,7 @@ class Gaussian(ImageSource):
     averages pixels, so s then holds for the picture only.
 
     Args:
-        shape: (channels, height, width), or (d,) for [d, 1, 1]; None for pictures.
+        shape: (channels, height, width), or (d,) for [1, d, 1]; None for pictures.
         s: half the distance of the classes in units of the noise; Φ(s) is the best accuracy.
         share: of class 1.
         scale: standard deviation of the noise in pixels of a [0, 1] image.
@@ -157,7 +157,7 @@ class Gaussian(ImageSource):
         if count < 1 or not 0 < share < 1:
             raise HoldfastError(f"gaussian: expected count >= 1 and 0 < share < 1, got {count} and {share}")
         self.sized = shape is not None
-        self._shape = (3, *_PICTURE) if shape is None else (*shape, 1, 1)[:3]
+        self._shape = (3, *_PICTURE) if shape is None else shape if len(shape) == 3 else (1, *shape, 1)
         pixels = math.prod(self._shape)
         self.model = ConditionalGaussian(self._shape, ones(pixels), s, isotropic(pixels), share, scale, clamp=True)
         self._count, self._rng = count, Rng(seed, ("gaussian", *map(str, self._shape)))

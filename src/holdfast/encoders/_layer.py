@@ -19,7 +19,7 @@ POOLS = {
 
 
 class Reshaped(nn.Module):
-    """Gives a network whose inputs are no images what it takes: [B, d, 1, 1] -> [B, *shape] with d numbers in each.
+    """Gives a network whose inputs are no images what it takes: [B, 1, d, 1] -> [B, *shape] with d numbers in each.
 
     Args:
         network: the network.

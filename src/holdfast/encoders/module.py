@@ -20,7 +20,7 @@ def open(name: str, options: Options) -> Encoder:
     The factory returns an `Encoder` (whose own mean, std and geometry hold), or any `nn.Module` that maps
     normalised images to [B, D], and then `?mean=...&std=...` are required. It is called with torch's generator seeded
     by `seed=`. `input=16` or `input=8x32` is the shape that a module takes whose inputs are no images; they come to it
-    as [B, 16, 1, 1] and are reshaped (mean and std are of the first axis, one number for all or one for each).
+    as [B, 1, 16, 1] and are reshaped, with one mean and one std.
 
     Raises:
         HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous.
