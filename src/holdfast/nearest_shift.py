@@ -93,7 +93,6 @@ def weights_along(
     """
     check_norm(norm)
     dual, precision = dual_norm(norm), 1 / values
-    vectors = 1.5 * vectors - 0.5 * vectors @ (vectors.T @ vectors)  # columns rounded to float32 are orthonormal again
     clean = (half.square() * precision).sum().sqrt()
     move = half.new_zeros(len(radius), len(vectors))
     price, weight = move, half.new_full((len(radius), 1), float(precision.log().mean().exp()))
