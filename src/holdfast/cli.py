@@ -192,11 +192,12 @@ def show(
     from holdfast import registry
     from holdfast.audit.profiles import PROFILES
 
+    found = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if name in PROFILES:
         _show_profile(name)
-        return
-    found = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
-    if not found:
+        if found:  # a measure may be called like its profile
+            out.print()
+    elif not found:
         raise unknown("part", name, {*PROFILES, *(part for kind in registry.KINDS for part in registry.names(kind))})
     for kind, part in found:
         out.print(f"[bold]{escape(name)}[/] ({kind.rstrip('s')}): {escape(_first_line(part))}\n")

@@ -256,3 +256,9 @@ def test_unwritable_folder(capsys, tmp_path: Path) -> None:
         capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", str(tmp_path / "file" / "run"), *TINY
     )
     assert "choose another --out" in line
+
+
+def test_a_name_of_a_profile_and_of_a_measure_shows_both(capsys) -> None:
+    _, out, _ = run(capsys, "show", "synbench")
+    assert "synbench (profile)" in out
+    assert "synbench (measure)" in out
