@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -213,6 +215,28 @@ def test_the_course_is_that_of_the_heads() -> None:
         mine += float((head.weights.double() * scale).square().sum()) / 2 / len(x)
         assert mine == pytest.approx(float(loss), rel=0.02)
     assert (seen["bound"] <= seen["loss"].min() + 1e-6).all()
+
+
+@dataclass(frozen=True)
+class Watched(Objective):
+    """Keeps what it is given."""
+
+    given: ClassVar[list[tuple[Tensor, Tensor]]] = []
+
+    def __call__(self, reps: Tensor, clean: Tensor, target: Tensor | None = None) -> Tensor:
+        assert target is not None
+        self.given.append((clean, target))
+        return -(target * reps).sum(1)
+
+
+def test_objectives_are_given_logits_of_clean_images_and_their_classes() -> None:
+    encoder, (x, labels) = network(), pictures()
+    learned(encoder, x, labels, RobustLinear(L2(0.5), Pgd(3), Watched(), epochs=2))
+    with torch.no_grad():
+        logits = standard(encoder, x, labels).scores(encoder(x))
+    for clean, target in Watched.given[:4]:  # the first attack
+        assert torch.allclose(clean, logits, atol=1e-5)
+        assert torch.equal(target, F.one_hot(labels - 4).float())
 
 
 def test_passes_are_those_predicted() -> None:
