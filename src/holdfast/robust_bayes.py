@@ -202,11 +202,11 @@ class RobustBayes:
         return torch.where(spread > 0, right, max(plus[0], minus[0]))
 
     def _excess(self, x: Reps) -> Float[Tensor, "radii images"]:
-        """Return (x - centre)ᵀFw - q/2; 0 where w is."""
+        """Return (x - centre)ᵀFw - q/2."""
         normals = self.mixture._spread(self.weights)
         offset = normals @ self.mixture.centre + self.mixture.threshold
         products = [normals @ part.detach().cpu().double().T for part in x.split(_CHUNK)]
-        return (torch.cat(products, 1) - offset[:, None]).where((self.weights != 0).any(1)[:, None], 0.0)
+        return torch.cat(products, 1) - offset[:, None]
 
 
 def directions(

@@ -152,16 +152,16 @@ def test_random_directions_vary_as_the_noise_does() -> None:
 
 
 def test_source_follows_its_model() -> None:
-    source = Gaussian((1, 2, 2), s=2.0, share=0.7, count=2000, seed=1)
-    assert (len(source), source.id(12), source.sized) == (2000, "gaussian-00012", True)
+    source = Gaussian((1, 2, 2), s=2.0, share=0.7, count=800, seed=1)
+    assert (len(source), source.id(12), source.sized) == (800, "gaussian-00012", True)
     x = torch.stack([source.load(index) for index in range(len(source))])
     labels = torch.tensor([source.label(index) for index in range(len(source))])
-    assert x.shape == (2000, 1, 2, 2)
+    assert x.shape == (800, 1, 2, 2)
     assert 0 <= float(x.min()) < float(x.max()) <= 1
-    assert abs(float(labels.double().mean()) - 0.7) < 4 * math.sqrt(0.21 / 2000)
+    assert abs(float(labels.double().mean()) - 0.7) < 4 * math.sqrt(0.21 / 800)
     found = source.model.mixture(pixels=True).classifiers(torch.zeros(1))
     right = (found.scaled(x.flatten(1), 2 * labels - 1) > 0).double().mean()
-    assert abs(float(right - found.accuracy())) < 4 * math.sqrt(0.03 / 2000)
+    assert abs(float(right - found.accuracy())) < 4 * math.sqrt(0.03 / 800)
     assert found.accuracy().item() > 0.97
     torch.testing.assert_close(source.load(7), Gaussian((1, 2, 2), s=2.0, share=0.7, count=9, seed=1).load(7))
     assert not torch.equal(source.load(7), Gaussian((1, 2, 2), s=2.0, share=0.7, seed=2).load(7))
