@@ -37,7 +37,8 @@ class Mixtures(Observation):
         epsilons: ε of the classifiers.
         samples: images in each half.
         separations: s, half the distance of the two means in units of Σ; the accuracy of the images themselves is Φ(s).
-        directions: how many u; the first is 1/√d, the others are drawn by the seed (as images are that follow Σ).
+        directions: how many u; the first is 1/√d, the others are drawn by the seed. Of images they are the principal
+            components, as along others a little robustness costs all accuracy, and nothing is left to compare with.
         covariance: "isotropic", Σ = I; or "images", Σ and the centre are those of the audit's images.
         shrinkage: of the covariance that is fitted: "none" or "ledoit_wolf", for more dimensions than images.
         budget: "relative", the radius in representation space is ε times half the distance of the fitted means, as in
@@ -139,7 +140,13 @@ class Mixtures(Observation):
         covariance, centre = isotropic(math.prod(shape)), None
         if self.domain is not None:
             covariance, centre = self.domain.learned(shard)
-        if number == 0:
+            if self.directions > len(covariance.values):
+                raise HoldfastError(
+                    f"mixtures: expected at most {len(covariance.values)} directions, in which these images vary, got "
+                    f"{self.directions}; give more images, or ask for fewer"
+                )
+            direction = covariance.vectors[:, number]
+        elif number == 0:
             direction = ones(math.prod(shape))
         else:
             direction = random_direction(covariance, shard.rng.child("mixtures", "direction", number).numpy())
