@@ -5,7 +5,11 @@ digits of the pictures are real. `make_run(folder)` writes three encoders with w
 failed, a score that is undefined, a check that warns, one that fails, a file left out.
 """
 
+import functools
+import inspect
 import json
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,10 @@ import numpy as np
 import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from sklearn.datasets import load_digits
+
+from holdfast.report import noise_plots, plots
 
 NAMES = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-hardened")
 NO_TARGETS = "all targets coincide with their image; give data with distinct images"
@@ -32,6 +39,29 @@ MEASURES: dict[str, tuple[str, str, str, str | None, float, float]] = {
 ATTACK = {"kind": "attacks", "name": "pgd", "steps": 50, "step": 0.01, "restarts": 1}
 BALL = {"kind": "threats", "name": "linf", "radius": 0.1}
 ATTACKING = {"attack": ATTACK, "ball": BALL, "objective": {"kind": "objectives", "name": "l2"}}
+
+
+CHARTS: dict[bytes, str] = {}
+"""Charts that were drawn, by the function and the numbers."""
+
+
+def draw_charts_once(patch: pytest.MonkeyPatch) -> None:
+    """Let charts of the same numbers be drawn once in all tests: they are 0.9 of the time that a report takes."""
+    for module in (plots, noise_plots):
+        for name, draw in inspect.getmembers(module, inspect.isfunction):
+            if draw.__module__ == module.__name__ and not name.startswith("_"):
+                patch.setattr(module, name, _remembered(draw))
+
+
+def _remembered(draw: Callable[..., str]) -> Callable[..., str]:
+    @functools.wraps(draw)
+    def remembered(*args: Any, **options: Any) -> str:
+        numbers = pickle.dumps((draw.__module__, draw.__name__, args, sorted(options.items())))
+        if numbers not in CHARTS:
+            CHARTS[numbers] = draw(*args, **options)
+        return CHARTS[numbers]
+
+    return remembered
 
 
 def make_run(folder: Path, encoders: int = 3, seed: int = 0) -> dict[str, Any]:
