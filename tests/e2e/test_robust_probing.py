@@ -167,3 +167,23 @@ def test_what_cannot_be_learned_is_said_once_for_each_measure(tmp_path: Path) ->
 def test_the_standard_probe_makes_no_pass_of_its_own(probe: Linear, tmp_path: Path) -> None:
     record = audit(tmp_path, ProbeAccuracy(probe, threat=Gaussian(0.1)))
     assert len(passes(record, "robust_head")) == (probe is PROBE)
+
+
+def test_what_a_probe_needs_is_counted_and_called_by_its_name(tmp_path: Path) -> None:
+    mixtures = Mixtures(epsilons=(0.0, 0.4), samples=64, separations=(2.0, 4.0), covariance="images")
+    record = audit(tmp_path, probing(robust=RobustLinear(attack=Pgd(4), epochs=2, chosen_by=mixtures, threshold=0.5)))
+    assert record["failures"] == []
+    encoder = record["encoders"][0]
+    titles = {one["part"]["name"]: one["title"] for one in encoder["observations"]}
+    assert titles["robust_head"].startswith("robust probing")
+    assert titles["mixtures"] == mixtures.title
+    assert [name for name, said in titles.items() if said == "clean representations"] == ["clean"]
+    head = next(one for one in encoder["observations"] if one["part"]["name"] == "robust_head")
+    assert encoder["measures"]["robust_probe"]["passes_alone"]["forward"] > head["passes"]["forward"]
+    assert encoder["passes"]["shared_fraction"] >= 0
+
+
+def test_a_measure_says_why_its_probe_could_not_be_learned(tmp_path: Path) -> None:
+    mixtures = Mixtures(samples=16, separations=(0.01,))
+    record = audit(tmp_path, ProbeAccuracy(RobustLinear(chosen_by=mixtures)))
+    assert "expected an ε with a SynBench score above 0" in record["encoders"][0]["measures"]["probe_accuracy"]["error"]

@@ -15,7 +15,7 @@ from holdfast.audit.attention import write_attention
 from holdfast.audit.listener import Listener
 from holdfast.audit.noises import write_noises
 from holdfast.audit.pictures import write_extremes, write_gallery, write_impersonations
-from holdfast.audit.plan import Plan, batch_size_for, merge, named, total_passes
+from holdfast.audit.plan import Plan, batch_size_for, merge, named, observations_of, total_passes
 from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
@@ -30,6 +30,9 @@ from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
 from holdfast.observations.fine_tuned import FineTuned
+from holdfast.observations.image_covariance import ImageCovariance
+from holdfast.observations.mixtures import Mixtures
+from holdfast.observations.robust_head import RobustHead
 from holdfast.observations.smoothed import Smoothed
 from holdfast.observations.training import Training
 from holdfast.observations.worst_noise import WorstNoise
@@ -202,7 +205,7 @@ class EncoderAudit:
             "not_certified": None,
         }
         began = time.perf_counter()
-        for observation in measure.observations():
+        for observation in observations_of(measure):
             if reason := self._reasons.get(observation.key()):
                 return entry | reason
         try:
@@ -230,7 +233,7 @@ class EncoderAudit:
     def _check(self, check: Check, subject: AuditSubject) -> dict[str, Any]:
         name = registry.part_name(check)
         self._listener.stage(f"checking {name}")
-        for observation in check.observations():
+        for observation in observations_of(check):
             if reason := self._reasons.get(observation.key()):
                 return {"title": title(name), **_skipped(next(iter(reason.values())))}
         before = subject.encoder.passes
@@ -265,7 +268,9 @@ def _skipped(reason: str) -> dict[str, Any]:
 
 def _alone(measure: Measure, subject: AuditSubject) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
-    return total_passes(merge([("", measure.observations())]), subject.population, subject.attacked, subject.train_size)
+    return total_passes(
+        merge([("", observations_of(measure))]), subject.population, subject.attacked, subject.train_size
+    )
 
 
 def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
@@ -293,7 +298,7 @@ def title(name: str) -> str:
 
 def describe(observation: Observation) -> str:
     """Return an observation in a few words."""
-    if isinstance(observation, (Some, Training, WorstNoise, FineTuned)):
+    if isinstance(observation, (Some, Training, WorstNoise, FineTuned, ImageCovariance, Mixtures, RobustHead)):
         return observation.title
     if isinstance(observation, Smoothed):
         readers = " and ".join(dict.fromkeys(map(registry.part_name, observation.certificates))).replace("_", " ")
