@@ -64,28 +64,28 @@ def test_bounds_have_one_number_per_row_and_no_attack_is_below(name, ball, tiny,
 
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny, edges) -> None:
-    certifier, margin = make(name), margins(12)
-    whole = certifier(tiny, margin, edges, ball).lower
-    assert torch.equal(whole, certifier(tiny, margin, edges, ball).lower)
-    order = [6, 1, 3]
-    part = certifier(tiny, some(margin, order), edges[order], ball).lower
+    certifier, margin, x = make(name), margins(12, count=4), edges[:4]
+    whole = certifier(tiny, margin, x, ball).lower
+    assert torch.equal(whole, certifier(tiny, margin, x, ball).lower)
+    order = [3, 1]
+    part = certifier(tiny, some(margin, order), x[order], ball).lower
     torch.testing.assert_close(part, whole[order], rtol=1e-4, atol=1e-4)
     for row in range(3):
         alone = Margin(margin.weights[:, [row]], margin.bias[:, [row]])
-        torch.testing.assert_close(certifier(tiny, alone, edges, ball).lower[:, 0], whole[:, row], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(certifier(tiny, alone, x, ball).lower[:, 0], whole[:, row], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "ball"), BOTH)
 def test_radii_of_images_replace_the_ball_s(name, ball, tiny, edges) -> None:
-    certifier, margin, other = make(name), margins(12), type(ball)(ball.radius / 2)
-    halves = torch.full((8,), ball.radius / 2)
-    halves[4:] = ball.radius
-    mixed = certifier(tiny, margin, edges, ball, halves).lower
-    torch.testing.assert_close(mixed[:4], certifier(tiny, margin, edges, other).lower[:4], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(mixed[4:], certifier(tiny, margin, edges, ball).lower[4:], rtol=1e-4, atol=1e-4)
-    point = certifier(tiny, margin, edges, ball, torch.zeros(8))
+    certifier, margin, other, x = make(name), margins(12, count=4), type(ball)(ball.radius / 2), edges[1:5]
+    halves = torch.full((4,), ball.radius / 2)
+    halves[2:] = ball.radius
+    mixed = certifier(tiny, margin, x, ball, halves).lower
+    torch.testing.assert_close(mixed[:2], certifier(tiny, margin, x, other).lower[:2], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(mixed[2:], certifier(tiny, margin, x, ball).lower[2:], rtol=1e-4, atol=1e-4)
+    point = certifier(tiny, margin, x, ball, torch.zeros(4))
     with torch.no_grad():
-        torch.testing.assert_close(point.lower.float(), margin(tiny(edges)), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(point.lower.float(), margin(tiny(x)), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -140,11 +140,16 @@ def attacks() -> list[Attack]:
     return [*(registry.find("attacks", name)(**small.get(name, {})) for name in names), Ensemble((Pgd(10), Square(20)))]
 
 
+LOWERS: dict[Ball, dict[str, Tensor]] = {}
+"""What every certifier says of one margin per image of `edges`, in every ball: computed once for all attacks."""
+
+
 @pytest.mark.parametrize("attack", attacks(), ids=lambda attack: type(attack).__name__)
 @pytest.mark.parametrize("ball", BALLS, ids=lambda b: type(b).__name__)
 def test_no_attack_beats_a_certificate(attack: Attack, ball: Ball, tiny: Encoder, edges: Tensor) -> None:
     margin = margins(12, rows=1)
-    lowers = {name: make(name)(tiny, margin, edges, ball).lower[:, 0] for name in NAMES}
+    if ball not in LOWERS:
+        LOWERS[ball] = {name: make(name)(tiny, margin, edges, ball).lower[:, 0] for name in NAMES}
 
     def goal(x: Tensor) -> tuple[Tensor, Tensor]:
         reps = tiny(x)
@@ -153,7 +158,7 @@ def test_no_attack_beats_a_certificate(attack: Attack, ball: Ball, tiny: Encoder
     found = attack(goal, edges, ball, Rng(0, ids=IDS))
     with torch.no_grad():
         reached = margin(tiny(found.images[attack.steps]))[:, 0]
-    for name, lower in lowers.items():
+    for name, lower in LOWERS[ball].items():
         assert bool((lower <= reached + 1e-5).all()), f"{name} is beaten by {(lower - reached).max()}"
 
 
@@ -277,15 +282,15 @@ def test_normalised_heads_are_certified_for_the_sign_of_cosine_margins(name: str
         def forward(self, x: Tensor) -> Tensor:
             return nn.functional.normalize(self.body(x), dim=1)
 
-    encoder, margin = Encoder(Normalised(), mean=0.5, std=0.5), margins(12)
-    cosine = Margin(margin.weights, torch.zeros(8, 3))
-    bound, inner = (make(name)(e, cosine, edges, Linf(0.004)) for e in (encoder, tiny))
+    encoder, margin, x = Encoder(Normalised(), mean=0.5, std=0.5), margins(12, count=4), edges[:4]
+    cosine = Margin(margin.weights, torch.zeros(4, 3))
+    bound, inner = (make(name)(e, cosine, x, Linf(0.004)) for e in (encoder, tiny))
     assert torch.equal(bound.lower > 0, inner.lower > 0)
     assert torch.equal(bound.vacuous, inner.lower <= 0)
     assert bool((bound.lower > 0).any())
-    reach = Pgd(8)(lambda z: (-cosine(encoder(z))[:, 0], encoder(z)), edges, Linf(0.004), Rng(0, ids=IDS)).reps[8]
+    reach = Pgd(8)(lambda z: (-cosine(encoder(z))[:, 0], encoder(z)), x, Linf(0.004), Rng(0, ids=IDS[:4])).reps[8]
     assert bool((bound.lower <= cosine(reach)).all())  # in the units of the margin, so no attack is below
-    tiny_bias = Margin(margin.weights, torch.full((8, 3), 1e-6))
-    assert torch.equal(make(name)(encoder, tiny_bias, edges, Linf(0.004)).lower, bound.lower)
+    tiny_bias = Margin(margin.weights, torch.full((4, 3), 1e-6))
+    assert torch.equal(make(name)(encoder, tiny_bias, x, Linf(0.004)).lower, bound.lower)
     with pytest.raises(HoldfastError, match="normalises"):
-        make(name)(encoder, margin, edges, BALLS[0])
+        make(name)(encoder, margin, x, BALLS[0])
