@@ -210,7 +210,7 @@ class RobustBayes:
 
 
 def directions(
-    centred: Reps, freedom: int, *, shrinkage: str = "none", cutoff: float = 1e-6, invisible: float = 0.0
+    centred: Reps, freedom: int, *, shrinkage: str = "none", cutoff: float = 1e-6
 ) -> tuple[Float[Tensor, "dim k"], Float[Tensor, "k"], float]:
     """Return V, v and r of the covariance V diag(v) Vᵀ + r I of centred data, through the smaller Gram matrix.
 
@@ -224,7 +224,6 @@ def directions(
         freedom: N less the number of means.
         shrinkage: "none" or "ledoit_wolf".
         cutoff: eigenvalues below this part of the largest are no directions.
-        invisible: standard deviations below this are rounding.
 
     Raises:
         HoldfastError: another shrinkage, or a cutoff outside [0, 1).
@@ -240,7 +239,7 @@ def directions(
     values, vectors = torch.linalg.eigh((centred @ centred.T if wide else centred.T @ centred) / freedom)
     values, vectors = values.flip(0).clamp_min(0.0), vectors.flip(1)
     total = float(values.sum())
-    least = max(float(values[0]) * max(cutoff, max(n, dim) * 2.0**-52), invisible**2)
+    least = float(values[0]) * max(cutoff, max(n, dim) * 2.0**-52)
     part, rest, keep = 0.0, 0.0, values > least
     if shrinkage == "ledoit_wolf" and bool(keep.any()):
         squares = float(values.square().sum()) * (freedom / n) ** 2
@@ -260,9 +259,10 @@ def directions(
 def fit(reps: Reps, signs: Signs, *, shrinkage: str = "none", cutoff: float = 1e-6, share: float = 0.5) -> Mixture:
     """Return the mixture that representations of two classes suggest: their means and their pooled covariance / (N-2).
 
-    What the means differ by in directions without variance within the classes is left out (by the paper's thin
-    decomposition); with shrinkage every direction has variance, and that part of the difference is one more column of
-    F. A representation that is constant, or differs by rounding only (8 · 2⁻²³ of the largest coordinate), has none.
+    What the means differ by outside the directions in which the classes vary is one more column of F. With shrinkage it
+    has the variance of the rest. Without, it has that of the cutoff where there are more representations than
+    dimensions: such classes are told apart for certain. Where there are not, it is chance and is left out, as the paper
+    does always (its thin decomposition). Coordinates that differ by rounding only, 8 · 2⁻²³ of their size, do not differ.
 
     Args:
         reps: representations, [N, D].
@@ -285,10 +285,15 @@ def fit(reps: Reps, signs: Signs, *, shrinkage: str = "none", cutoff: float = 1e
     if min(counts) < 2:
         raise HoldfastError(f"mixture: expected two representations of each class or more, got {counts}; draw more")
     means = reps[plus].mean(0), reps[~plus].mean(0)
+    rounding, half = _INVISIBLE * reps.abs().amax(0), (means[0] - means[1]) / 2
     centred = reps - torch.where(plus[:, None], *means)
-    invisible = _INVISIBLE * float(reps.abs().max())
-    covariance = directions(centred, len(reps) - 2, shrinkage=shrinkage, cutoff=cutoff, invisible=invisible)
-    return lumped(*covariance, (means[0] - means[1]) / 2, (means[0] + means[1]) / 2, share)
+    varies = centred.abs().amax(0) > rounding
+    centred, half = centred * varies, half * (varies | (half.abs() > rounding))
+    vectors, values, rest = directions(centred, len(reps) - 2, shrinkage=shrinkage, cutoff=cutoff)
+    if rest == 0 and reps.shape[1] < len(reps) - 2 and bool(half.any()):
+        least = float(rounding[half != 0].max()) ** 2 if len(values) == 0 else cutoff * float(values[0])
+        return lumped(vectors, values, rest, half, (means[0] + means[1]) / 2, share, outside=least)
+    return lumped(vectors, values, rest, half, (means[0] + means[1]) / 2, share)
 
 
 def lumped(
@@ -298,6 +303,7 @@ def lumped(
     half: Float[Tensor, "dim"],
     centre: Float[Tensor, "dim"],
     share: float = 0.5,
+    outside: float = 0.0,
 ) -> Mixture:
     """Return the mixture of a covariance V diag(v) Vᵀ + r I, with one more column for what is outside V.
 
@@ -307,18 +313,19 @@ def lumped(
     Args:
         vectors: V, orthonormal columns, [D, K].
         values: v, [K].
-        rest: r >= 0; where it is 0 what is outside is left out.
+        rest: r >= 0, the variance outside V and what every direction has in addition.
         half: half the difference of the means, [D].
         centre: the point between them, [D].
         share: p.
+        outside: the variance outside V where r is 0; where it is 0 too, what is outside is left out.
     """
     inside = half @ vectors
-    outside = half - vectors @ inside
-    outside = outside - vectors @ (outside @ vectors)  # again, as rounding may have left some
-    size, values = outside.norm(), values + rest
-    if rest > 0 and size > 1e-12 * half.norm():
-        vectors = torch.cat([vectors, (outside / size)[:, None]], 1)
-        values = torch.cat([values, values.new_tensor([rest])])
+    other = half - vectors @ inside
+    other = other - vectors @ (other @ vectors)  # again, as rounding may have left some
+    size, values = other.norm(), values + rest
+    if max(rest, outside) > 0 and size > 1e-12 * half.norm():
+        vectors = torch.cat([vectors, (other / size)[:, None]], 1)
+        values = torch.cat([values, values.new_tensor([max(rest, outside)])])
         inside = torch.cat([inside, size[None]])
     return Mixture(centre, vectors, values, inside, share)
 

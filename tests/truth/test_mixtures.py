@@ -178,6 +178,23 @@ def test_odd_representations() -> None:
     assert value(one, 0.6) > 0.9
 
 
+class Saturated(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.flatten(1).mean(1, keepdim=True) - 0.5
+        return torch.cat([mean.clamp(-0.3, 0.3), x.flatten(1)[:, :1], torch.full_like(mean, 1e7)], 1)
+
+
+def test_classes_without_spread_are_told_apart_for_certain() -> None:
+    seen = observe(replace(SMALL, separations=(1.0, 8.0, 9.0)), Encoder(Saturated(), mean=0.0, std=1.0))
+    assert seen["accuracy"][0, :, 0].max() < 0.95
+    assert seen["accuracy"][1:, :, 0].min() == 1  # with ε .4 the adversary reaches across the saturated feature
+    assert (seen["bound"][1:, :, 0] - 1).abs().max() < 0.02
+    wide = nn.Sequential(Saturated(), nn.Linear(3, 300))  # but with fewer images than dimensions it is chance
+    torch.nn.init.normal_(wide[1].weight[:, :2], generator=torch.Generator().manual_seed(0))
+    few = observe(replace(SMALL, samples=64, separations=(0.1, 0.2)), Encoder(wide, mean=0.0, std=1.0))
+    assert few["accuracy"].max() < 0.8
+
+
 @pytest.mark.parametrize(
     ("field", "wrong", "says"),
     [
