@@ -180,6 +180,11 @@ class Observation(ABC):
     def passes(self) -> Passes:
         """Encoder passes that one image costs."""
 
+    @property
+    def reads(self) -> "tuple[Observation, ...]":
+        """Other observations that must be made before, beside those among its fields."""
+        return ()
+
     @abstractmethod
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Observe one shard: named tensors whose first dimension is the image.

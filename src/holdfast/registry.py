@@ -5,6 +5,7 @@ Other packages join through entry points: group `holdfast.attacks`, name `pgd`, 
 
 import dataclasses
 import importlib
+import math
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
@@ -74,8 +75,10 @@ def _kind(part: object) -> str | None:
     return _name_of(type(part))[0] if dataclasses.is_dataclass(part) else None
 
 
-def _told_kind(value: Any, usual: object) -> Any:
-    """Return the spec of a part with the kind that its place implies: an attack stands where an attack stood."""
+def _told(value: Any, usual: object) -> Any:
+    """Return the spec of a part with the kind that its place implies, and "inf" as a number where a number stood."""
+    if isinstance(value, str) and value in ("inf", "-inf") and isinstance(usual, float):
+        return float(value)
     if isinstance(value, Mapping) and "kind" not in value and _kind(usual):
         return {"kind": _kind(usual), **value}
     return value
@@ -94,6 +97,8 @@ def spec(part: Any) -> Any:
         return {"kind": kind, "name": name, **fields}
     if isinstance(part, (tuple, list)):
         return [spec(item) for item in part]
+    if isinstance(part, float) and math.isinf(part):
+        return str(part)  # JSON has no word for it
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
     raise HoldfastError(f"{part!r} has no JSON form: parts hold numbers, names, other parts and tuples of them")
@@ -119,7 +124,7 @@ def configure(cls: type, values: Mapping[str, Any]) -> Any:
     for key in values:
         if key not in fields:
             raise unknown(f"parameter of {part_name(cls)}", key, fields)
-    built = {key: build(_told_kind(value, fields[key].default)) for key, value in values.items()}
+    built = {key: build(_told(value, fields[key].default)) for key, value in values.items()}
     for key, value in built.items():
         usual = fields[key].default
         if dataclasses.is_dataclass(usual) and _kind(value) != _kind(usual):  # an attack stays an attack

@@ -262,7 +262,8 @@ def fit(reps: Reps, signs: Signs, *, shrinkage: str = "none", cutoff: float = 1e
     What the means differ by outside the directions in which the classes vary is one more column of F. With shrinkage it
     has the variance of the rest. Without, it has that of the cutoff where there are more representations than
     dimensions: such classes are told apart for certain. Where there are not, it is chance and is left out, as the paper
-    does always (its thin decomposition). Coordinates that differ by rounding only, 8 · 2⁻²³ of their size, do not differ.
+    does always (its thin decomposition). Coordinates that differ by rounding only, 8 · 2⁻²³ of their size, do not
+    differ.
 
     Args:
         reps: representations, [N, D].

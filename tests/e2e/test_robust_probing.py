@@ -187,3 +187,24 @@ def test_a_measure_says_why_its_probe_could_not_be_learned(tmp_path: Path) -> No
     mixtures = Mixtures(samples=16, separations=(0.01,))
     record = audit(tmp_path, ProbeAccuracy(RobustLinear(chosen_by=mixtures)))
     assert "expected an ε with a SynBench score above 0" in record["encoders"][0]["measures"]["probe_accuracy"]["error"]
+
+
+def test_what_the_head_was_learned_at_is_said(tmp_path: Path) -> None:
+    for number, (radius, same) in enumerate(((0.1, False), (0.0, True))):
+        robust = RobustLinear(L2(0.1), Pgd(4), epochs=3, tolerance=0)
+        if same:  # nothing but 0 to choose from
+            robust = RobustLinear(L2(0.1), Pgd(4), epochs=3, chosen_by=Mixtures((0.0,), 64, (2.0,)), threshold=0.5)
+        record = audit(tmp_path / str(number), probing(robust=robust))
+        assert record["failures"] == []
+        (measure,) = record["encoders"][0]["measures"].values()
+        at, gain = measure["scores"]["ε of the robust head"], measure["scores"][measure["headline"]]
+        assert at["value"] == radius
+        assert ("the robust head is the standard one: ε is 0" in gain["note"]) == same
+        assert (gain["value"] == 0) or not same
+
+
+def test_more_than_memory_is_refused_before_any_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.observations.robust_head.KEPT", 10_000)
+    record = audit(tmp_path, probing())
+    assert any("give 4 training images" in failure for failure in record["failures"])
+    assert not [o for o in record["encoders"][0]["observations"] if o["part"]["name"] == "robust_head"]

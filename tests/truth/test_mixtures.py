@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast import synbench
+from holdfast import registry, synbench
 from holdfast.audit.plan_file import make_plan
 from holdfast.audit.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Rng, Shard
@@ -262,3 +262,23 @@ def test_measures_of_images_need_data() -> None:
     settings = ["synbench.mixtures.covariance=images"]
     with pytest.raises(HoldfastError, match="no images for synbench"):
         make_plan(["zoo:digits-simclr"], None, profile_name="synbench", settings=settings)
+
+
+def test_balls_of_the_largest_coordinate_in_an_audit(tmp_path: Path) -> None:
+    small = [
+        "synbench.mixtures.samples=64",
+        "synbench.mixtures.separations=[2.0]",
+        "synbench.mixtures.epsilons=[0, 0.4]",
+    ]
+    for number, infinity in enumerate(("inf", "Infinity")):
+        plan = make_plan(
+            ["zoo:digits-simclr"],
+            None,
+            profile_name="synbench",
+            settings=[*small, f"synbench.mixtures.norm={infinity}"],
+        )
+        record = run_audit(plan, tmp_path / str(number))
+        assert record["failures"] == []
+        (part,) = record["plan"]["measures"]
+        assert part["mixtures"]["norm"] == "inf"
+        assert registry.build(part) == plan.measures[0]

@@ -149,8 +149,9 @@ class EncoderAudit:
 
     def _missing(self, observation: Observation) -> dict[str, str] | None:
         """Return why an observation that this one reads could not be made; None where all were made."""
-        read = (getattr(observation, field.name) for field in fields(observation))  # pyright: ignore[reportArgumentType]
-        reasons = (self._reasons.get(other.key()) for other in read if isinstance(other, Observation))
+        among = (getattr(observation, field.name) for field in fields(observation))  # pyright: ignore[reportArgumentType]
+        read = (*observation.reads, *(other for other in among if isinstance(other, Observation)))
+        reasons = (self._reasons.get(other.key()) for other in read)
         return next(filter(None, reasons), None)
 
     def _readers(self, subject: AuditSubject) -> list[tuple[Observation, tuple[str, ...]]]:

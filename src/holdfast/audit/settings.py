@@ -1,6 +1,7 @@
 """Changing one parameter of a plan's measures: `--set breakaway_risk.ball.radius=0.1`."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -54,6 +55,8 @@ def _assign(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> 
     old = spec[last]
     if isinstance(old, Mapping) and isinstance(value, str):
         value = registry.spec(registry.configure(registry.find(old["kind"], value), {}))
+    elif value in ("inf", "Infinity") and isinstance(old, float):
+        value = math.inf
     elif isinstance(old, bool) != isinstance(value, bool) or isinstance(old, str) != isinstance(value, str):
         if old is not None:
             raise HoldfastError(f"--set: {setting!r}: expected a {type(old).__name__} like {old!r}")

@@ -1,6 +1,6 @@
 """Robust probe: what a linear head gains that was learned on attacked images, clean, corrupted and attacked."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from holdfast import statistics
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table, Threat
 from holdfast.measures._disturbed import SIX, titled
-from holdfast.measures._probe import head_of, labels_of
+from holdfast.measures._probe import head_observation, head_of, labels_of
 from holdfast.objectives.cross_entropy import CrossEntropy
 from holdfast.observations.clean import Clean
 from holdfast.observations.fooled import WRONG, Fooled
@@ -33,7 +33,7 @@ class RobustProbe(Measure):
     Table, one row per image and for each HEAD (standard, robust): `right@HEAD`, on the clean image; `TITLE@HEAD`, under
     each corruption, and `corrupted@HEAD`, their mean; `attacked@HEAD`, whether no attack turned it; `turned@HEAD`, 1 or
     0 where the head is right without attack, else NaN; `both@HEAD`, the mean of right and corrupted; `gain`, how much
-    more of it the robust head has.
+    more of it the robust head has; `radius`, at which that was learned, and `kept`, 1 where it is the standard head.
 
     Attributes:
         standard: how the head comes about that is compared with.
@@ -114,17 +114,29 @@ class RobustProbe(Measure):
             turned = (broken_by >= 0).double()
             turned[broken_by == WRONG] = torch.nan
             table |= {f"turned@{name}": turned, f"both@{name}": (right + corrupted) / 2}
+        seen = subject.read(head_observation(self.robust, None))
+        kept = not len(seen["loss"]) or int(seen["loss"].argmin()) == 0
+        table |= {"radius": torch.full((count,), float(seen["radius"]), dtype=torch.float64)}
+        table |= {"kept": torch.full_like(table["radius"], float(kept))}
         return table | {"gain": table["both@robust"] - table["both@standard"]}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return both heads' accuracies and the gain, clean, corrupted and attacked, and of clean and corrupted."""
-        scores: dict[str, Score] = {}
+        radius, note = float(table["radius"][0]), ""
+        if table["kept"][0] > 0:
+            same = "the robust head is the standard one"
+            note = f"{same}: ε is 0" if radius == 0 else f"{same}: no other lost less to the attacks on it"
+        at = Score(
+            radius, radius, radius, len(table["gain"]), "none: what the head was learned at", note=note, unit="pixels"
+        )
+        scores: dict[str, Score] = {"ε of the robust head": at}
         copies = {"right": "clean", "corrupted": "corrupted", "attacked": "attacked", "turned": "turned by attacks"}
         for column, said in (copies | {"both": "clean and corrupted"}).items():
             both = {name: self._share(table, column, name) for name in HEADS}
             moves = [statistics.influence_of_mean(table[f"{column}@{name}"]) for name in HEADS]
             gain = statistics.difference(both["robust"], both["standard"], statistics.correlation(*moves))
             scores |= {f"{said}, {name}": score for name, score in both.items()}
+            gain = replace(gain, note="; ".join(filter(None, [note, gain.note])))
             scores[f"{said}, {'change' if column == 'turned' else 'gain'}"] = gain
         return scores
 

@@ -77,8 +77,7 @@ class Synbench(Measure):
 
     def observations(self) -> tuple[Observation, ...]:
         """Classifiers of synthetic images, tested; before them what the images are to be like, where that is asked."""
-        domain = self.mixtures.domain
-        return (self.mixtures,) if domain is None else (domain, self.mixtures)
+        return *self.mixtures.reads, self.mixtures
 
     def observe(self, subject: Subject) -> Table:
         """Return what became of every classifier; both halves of a direction and an s follow each other."""

@@ -43,7 +43,8 @@ class Mixtures(Observation):
         shrinkage: of the covariance that is fitted: "none" or "ledoit_wolf", for more dimensions than images.
         budget: "relative", the radius in representation space is ε times half the distance of the fitted means, as in
             the authors' code; or "absolute", it is ε.
-        norm: p of the ball in representation space, >= 1 (infinity too).
+        norm: p of the ball in representation space, >= 1 (infinity too); others than 2 cost up to seconds for each
+            classifier, as the ball is that of the representation's own coordinates.
         clamp: whether pixels are clamped to [0, 1]; the paper's reach far beyond. The reference is that without.
         scale: pixels for one unit of the model; the paper's is 1. It changes no reference.
         estimated_from: images of the audit from which Σ is taken, at most.
@@ -78,7 +79,8 @@ class Mixtures(Observation):
             if not fine or list(values) != sorted(set(values)):
                 raise HoldfastError(f"mixtures: {name}: expected numbers from {least:g} on, increasing, got {values}")
         if self.samples < 8 or self.directions < 1 or self.estimated_from < 2:
-            raise HoldfastError(f"mixtures: expected samples >= 8, directions >= 1 and estimated_from >= 2, got {self}")
+            got = f"{self.samples}, {self.directions} and {self.estimated_from}"
+            raise HoldfastError(f"mixtures: expected samples >= 8, directions >= 1 and estimated_from >= 2, got {got}")
         if not self.norm >= 1 or not 0 < self.scale < math.inf:
             raise HoldfastError(f"mixtures: expected norm >= 1 and a positive scale, got {self.norm} and {self.scale}")
 
@@ -92,6 +94,11 @@ class Mixtures(Observation):
     def domain(self) -> ImageCovariance | None:
         """What is known of the audit's images; None where nothing is asked."""
         return ImageCovariance(self.estimated_from) if self.covariance == "images" else None
+
+    @property
+    def reads(self) -> tuple[Observation, ...]:
+        """What is known of the images, where that is asked."""
+        return () if self.domain is None else (self.domain,)
 
     def key(self) -> Observation:
         """Everything about it decides what is drawn or fitted."""

@@ -18,6 +18,9 @@ from holdfast.registry import part_name
 BLOCK = 2**25
 """Pixel values of training images that are kept in memory, about (128 MiB); of more, each batch is read anew."""
 
+KEPT = 2**34
+"""Bytes that representations under attack may take, 16 GiB."""
+
 
 @dataclass(frozen=True)
 class RobustHead(OfTraining):
@@ -51,8 +54,7 @@ class RobustHead(OfTraining):
     def reads(self) -> tuple[Observation, ...]:
         """What must be observed first, in this order."""
         mixtures = self.probe.chosen_by
-        domain = mixtures.domain if isinstance(mixtures, Mixtures) else None
-        return tuple(one for one in (domain, mixtures) if one is not None)
+        return () if mixtures is None else (*mixtures.reads, mixtures)
 
     @property
     def title(self) -> str:
@@ -75,7 +77,9 @@ class RobustHead(OfTraining):
         """
         if shard.labels is None or shard.others is None:
             raise no_labels("robust probing", "the training images")
-        radius, images, count = self._radius(shard), self._images(shard), len(shard.labels)
+        radius, count = self._radius(shard), len(shard.labels)
+        self._check_memory(shard, count, radius)
+        images = self._images(shard)
         with torch.no_grad():
             parts = torch.arange(count).split(together(shard.x))
             reps = torch.cat([shard.encoder(images(some)).float().cpu() for some in parts])
@@ -86,6 +90,18 @@ class RobustHead(OfTraining):
     def learned(self, seen: dict[str, Tensor]) -> Head:
         """Return the head from what was observed."""
         return Head(seen["weights"], seen["bias"], seen["classes"])
+
+    def _check_memory(self, shard: Shard, count: int, radius: float) -> None:
+        """Refuse what could not be kept, before an encoder pass is made."""
+        dim = 0 if shard.clean is None else shard.clean.shape[1]
+        need = 8 * count * (self.probe.epochs + 1) * (dim + 1)
+        if radius > 0 and need > KEPT:
+            most = KEPT // (8 * (self.probe.epochs + 1) * (dim + 1))
+            raise HoldfastError(
+                f"robust probing keeps the representations of every attack: {count:,} images of {dim} dimensions and "
+                f"{self.probe.epochs} epochs take {need / 2**30:.0f} GiB, expected at most {KEPT / 2**30:.0f}; give "
+                f"{most:,} training images (--train-images) or fewer epochs"
+            )
 
     def _radius(self, shard: Shard) -> float:
         """Return the radius of the ball, in pixels.
