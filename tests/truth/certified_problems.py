@@ -43,7 +43,7 @@ def budgeted(name: str) -> Certifier:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Some images of a tiny network, with three random margins and a radius each."""
+    """Some images of a tiny network, with two or three random margins and a radius each."""
 
     encoder: Encoder
     margin: Margin
@@ -52,11 +52,12 @@ class Setting:
     radii: Tensor
 
     @classmethod
-    def draw(cls, name: str, norm: str, seed: int) -> "Setting":
-        radii = torch.tensor(RADII[norm][seed % 2]).repeat_interleave(COPIES[norm])
-        margin = Margin(*rows(len(radii), ROWS, 3, seed=seed + 100))
+    def draw(cls, name: str, norm: str, seed: int, few: bool = False) -> "Setting":
+        """Draw a setting; a few are one image for each radius, with two margins."""
+        radii = torch.tensor(RADII[norm][seed % 2]).repeat_interleave(1 if few else COPIES[norm])
+        margin = Margin(*rows(len(radii), 2 if few else ROWS, 3, seed=seed + 100))
         x = images(len(radii), SHAPES[name], seed=seed)
-        return cls(make(name, BUILDERS[name], seed), margin, x, BALLS[norm], radii)
+        return cls(_encoder(name, seed), margin, x, BALLS[norm], radii)
 
     def certified(self, certifier: Certifier) -> Bound:
         return certifier(self.encoder, self.margin, self.x, self.ball, self.radii)
@@ -76,7 +77,8 @@ class Setting:
 
     def attacked(self, steps: int = 20) -> Tensor:
         """Return the smallest margins that an attack on every row of every image finds, [B, R]."""
-        found = torch.empty(len(self.x), ROWS, *self.x.shape[1:])
+        count = self.margin.bias.shape[1]
+        found = torch.empty(len(self.x), count, *self.x.shape[1:])
         for radius in self.radii.unique():
             some = self.radii == radius
             weights, bias = self.margin.weights[some].flatten(0, 1), self.margin.bias[some].flatten()
@@ -85,17 +87,17 @@ class Setting:
                 reps = self.encoder(x)
                 return -((weights * reps).sum(1) + bias), reps
 
-            x = self.x[some].repeat_interleave(ROWS, 0)
+            x = self.x[some].repeat_interleave(count, 0)
             rng = Rng(0, ids=tuple(str(i) for i in range(len(x))))
             moved = Apgd(steps)(goal, x, replace(self.ball, radius=float(radius)), rng).images[steps]
-            found[some] = moved.unflatten(0, (-1, ROWS))
+            found[some] = moved.unflatten(0, (-1, count))
         return self.margins(found)
 
     def sampled(self, points: int) -> Tensor:
         """Return the smallest margins among random images of the balls, half of them on corners or the sphere."""
         generator = torch.Generator().manual_seed(0)
         kind = {"generator": generator, "dtype": torch.float64}
-        least = torch.full((len(self.x), ROWS), torch.inf, dtype=torch.float64)
+        least = torch.full(self.margin.bias.shape, torch.inf, dtype=torch.float64)
         double = copy.deepcopy(self.encoder).double()
         for i, radius in enumerate(self.radii.double()):
             step = torch.randn(points, *self.x.shape[1:], **kind)
@@ -110,6 +112,12 @@ class Setting:
         return least
 
 
+@lru_cache(maxsize=64)
+def _encoder(name: str, seed: int) -> Encoder:
+    """One for both balls, so that it is traced once."""
+    return make(name, BUILDERS[name], seed)
+
+
 @dataclass(frozen=True, eq=False)
 class Solved:
     """The minima of a setting, [B, R] each: reached by an image, and bounded by the program."""
@@ -121,15 +129,15 @@ class Solved:
 
 
 @lru_cache(maxsize=64)
-def solved(name: str, norm: str, seed: int) -> Solved:
+def solved(name: str, norm: str, seed: int, few: bool = False) -> Solved:
     """Solve all programs of a setting; kept, since every certifier is held against them."""
-    setting = Setting.draw(name, norm, seed)
-    reached, bound = (torch.empty(len(setting.x), ROWS, dtype=torch.float64) for _ in range(2))
+    setting = Setting.draw(name, norm, seed, few)
+    reached, bound = (torch.empty(setting.margin.bias.shape, dtype=torch.float64) for _ in range(2))
     gates = 0
     for i, (x, radius) in enumerate(zip(setting.x, setting.radii.double().tolist(), strict=True)):
         program = Program(setting.encoder, x, radius, norm)
         gates += len(program.gates)
-        for row in range(ROWS):
+        for row in range(setting.margin.bias.shape[1]):
             optimum = program.minimum(setting.margin.weights[i, row], float(setting.margin.bias[i, row]))
             reached[i, row], bound[i, row] = optimum.value, optimum.bound
     return Solved(setting, reached, bound, gates)
