@@ -30,13 +30,13 @@ def descend(network: nn.Module, weights: Tensor, x: Tensor, radius: float, norm:
     noise = torch.randn(starts, *x.shape, generator=generator, dtype=torch.float64)
     at = step_within(norm, x, x + noise * radius, radius)
     best = float("inf")
-    for count in range(80):
+    for count in range(40):
         at = at.detach().requires_grad_()
         margins = network(at) @ weights.double()
         best = min(best, float(margins.detach().min()))
         (gradient,) = torch.autograd.grad(margins.sum(), at)
         size = gradient.abs() if norm == "linf" else gradient.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
-        at = step_within(norm, x, at - 0.5 * 0.94**count * radius * gradient / size.clamp_min(1e-300), radius)
+        at = step_within(norm, x, at - 0.5 * 0.88**count * radius * gradient / size.clamp_min(1e-300), radius)
     return best
 
 
