@@ -69,7 +69,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         FewShot(shots=4).fit(torch.randn(10, 2), torch.tensor([1, 1, 1, 1, 1, 5, 5, 5, 1, 1]))
     with pytest.raises(HoldfastError, match="at least 1 shot"):
         FewShot(shots=0)
-    with pytest.raises(HoldfastError, match="a probe that learns, got logits"):
+    with pytest.raises(HoldfastError, match="a probe that learns from representations, got logits"):
         FewShot(Logits())
     with pytest.raises(HoldfastError, match="at least 2 classes"):
         FewShot(shots=1).fit(torch.randn(5, 2), torch.zeros(5, dtype=torch.long))
