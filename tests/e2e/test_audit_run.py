@@ -51,7 +51,9 @@ store.safetensors.torch.save_file = save_file
 
 
 def holdfast(*arguments: str, before: str = "", **options) -> subprocess.Popen[str]:
-    code = f"{before}\nfrom holdfast.cli import main; main()"
+    # what a shell runs in the background ignores SIGINT, and so would what it starts
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heard}\n{before}\nfrom holdfast.cli import main; main()"
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
