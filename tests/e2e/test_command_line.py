@@ -1,5 +1,7 @@
 """The command line, good and bad input, as a user types it."""
 
+import contextlib
+import io
 import json
 from pathlib import Path
 
@@ -17,16 +19,20 @@ def ball_of(measure: dict) -> dict:
     return measure["ball"] if "ball" in measure else measure["noise"]["ball"]
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Run the command line in this process: exit status, stdout, stderr."""
+def status_of(*arguments: str) -> int:
+    """Run the command line in this process and return its exit status."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["holdfast", *arguments])
         patch.setattr(cli, "out", cli.Console(width=200))
         patch.setattr(cli, "err", cli.Console(stderr=True, width=200))
         with pytest.raises(SystemExit) as ended:
             cli.main()
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+    return int(ended.value.code or 0)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run the command line in this process: exit status, stdout, stderr."""
+    return status_of(*arguments), *capsys.readouterr()
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -53,12 +59,30 @@ def test_audit_prints_writes_and_reports_again(capsys, tmp_path: Path) -> None:
     assert report == out
 
 
-def test_json_is_the_record_and_nothing_else(capsys, tmp_path: Path) -> None:
-    code, out, _ = run(
-        capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", str(tmp_path), "--json", *TINY
-    )
-    assert code == 0
-    assert json.loads(out) == json.loads((tmp_path / "record.json").read_text())
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the folder of an audit with a radius of its own in one measure, and what --json printed."""
+    folder, out = tmp_path_factory.mktemp("json"), io.StringIO()
+    settings = ["--eps", "4/255", "--set", "overlap_risk.ball.radius=0.2"]
+    with contextlib.redirect_stdout(out):
+        audit = ["audit", "zoo:digits-simclr", "--data", "digits", "--out", str(folder), "--json"]
+        assert status_of(*audit, *TINY, *settings) == 0
+    return folder, out.getvalue()
+
+
+def test_json_is_the_record_and_nothing_else(printed) -> None:
+    folder, out = printed
+    assert json.loads(out) == json.loads((folder / "record.json").read_text())
+
+
+def test_settings_reach_one_measure_and_eps_may_be_a_fraction(printed) -> None:
+    radii = {m["name"]: ball_of(m)["radius"] for m in json.loads(printed[1])["plan"]["measures"]}
+    assert radii.pop("overlap_risk") == 0.2
+    assert set(radii.values()) == {4 / 255}
+
+
+def test_eps_is_a_number() -> None:
+    assert status_of("audit", "zoo:digits-simclr", "--data", "digits", "--eps", "4/0") == 2
 
 
 def test_a_plan_file_says_the_same(capsys, tmp_path: Path) -> None:
@@ -83,35 +107,6 @@ attack = { name = "apgd", steps = 4 }
     (measure,) = record["plan"]["measures"]
     assert measure["divergence"] == "cosine"
     assert measure["attack"] == {"kind": "attacks", "name": "apgd", "steps": 4, "restarts": 1}
-
-
-def test_settings_reach_one_measure(capsys, tmp_path: Path) -> None:
-    where = "overlap_risk.ball.radius=0.2"
-    code, out, err = run(
-        capsys,
-        "audit",
-        "zoo:digits-simclr",
-        "--data",
-        "digits",
-        "--out",
-        str(tmp_path),
-        "--json",
-        *TINY,
-        "--set",
-        where,
-    )
-    assert code == 0, err
-    radii = {m["name"]: ball_of(m)["radius"] for m in json.loads(out)["plan"]["measures"]}
-    assert radii.pop("overlap_risk") == 0.2
-    assert set(radii.values()) == {0.05}
-
-
-def test_eps_may_be_a_fraction(capsys, tmp_path: Path) -> None:
-    arguments = ["audit", "zoo:digits-simclr", "--data", "digits", "--out", str(tmp_path), "--json", "--eps", "4/255"]
-    code, out, err = run(capsys, *arguments, *TINY)
-    assert code == 0, err
-    assert {ball_of(m)["radius"] for m in json.loads(out)["plan"]["measures"]} == {4 / 255}
-    assert run(capsys, *arguments[:-1], "4/0")[0] == 2
 
 
 @pytest.mark.parametrize("kind", [None, "encoders", "data", "attacks", "measures", "checks", "profiles"])
@@ -204,16 +199,10 @@ def test_bad_images_are_one_line(capsys, tmp_path: Path) -> None:
 
 def test_corrupt_files_are_skipped_when_asked_and_named(capsys, tmp_path: Path) -> None:
     bad_images(tmp_path)
-    arguments = [
-        "audit",
-        "zoo:digits-simclr",
-        "--data",
-        str(tmp_path / "text"),
-        "--out",
-        str(tmp_path / "run"),
-        "--json",
-    ]
-    code, out, err = run(capsys, *arguments, *TINY, "--skip-corrupt")
+    plan, data = tmp_path / "plan.toml", str(tmp_path / "text")
+    plan.write_text('encoders = ["zoo:digits-simclr"]\n[[measures]]\nname = "breakaway_risk"\n')
+    arguments = ["audit", str(plan), "--data", data, "--out", str(tmp_path / "run"), "--json"]
+    code, out, err = run(capsys, *arguments, "--skip-corrupt")
     assert code == 0, err
     (skipped,) = json.loads(out)["data"]["skipped"]
     assert skipped[0] == "fake.jpg"
