@@ -1,9 +1,11 @@
 """On encoders whose robustness is known from their training, every label-free measure ranks them as it should."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from holdfast import registry
 from holdfast.audit.plan_file import make_plan
 from holdfast.audit.run import run_audit
 
@@ -48,10 +50,12 @@ def test_rvcl_mnist_encoders_rank_by_their_training(shared: Path, tmp_path: Path
 def test_the_shipped_hardened_digit_encoder_is_better(tmp_path: Path) -> None:
     """On half of the demo's images; the intervals of the demo's four risks do not overlap."""
     encoders = ("zoo:digits-simclr", "zoo:digits-simclr-adv")
+    risks = ("breakaway_risk", "nearest_neighbour_accuracy", "overlap_risk", "universal_quantile")
     plan = make_plan(encoders, "digits", profile_name="quick", eps=0.15, images=600, attacked=300)
-    record = run_audit(plan, tmp_path)
+    asked = tuple(measure for measure in plan.measures if registry.part_name(measure) in risks)
+    record = run_audit(replace(plan, measures=asked, checks=()), tmp_path)
     fragile, robust = map(headlines, record["encoders"])
-    for name in ("breakaway_risk", "nearest_neighbour_accuracy", "overlap_risk", "universal_quantile"):
+    for name in risks:
         assert apart(BETTER[name], robust[name], fragile[name]), (name, robust[name], fragile[name])
 
 
