@@ -1,6 +1,7 @@
 """Certificates in audits, against known answers: linear encoders in closed form, attacks on the other side."""
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +46,7 @@ from holdfast.threats.linf import Linf
 
 IMAGES, PIXELS, DIM, K = 12, 16, 6, 4
 BRACKETS = (
-    CertifiedRadius(negatives=K, tolerance=1e-4),
+    CertifiedRadius(negatives=K, tolerance=1e-4, steps=10),
     InstanceAccuracy(ball=Linf(0.03), attack=Apgd(8), negatives=K),
     CertifiedBreakawayRisk(ball=Linf(0.03), attack=Apgd(8)),
     CertifiedNearestNeighbourAccuracy(ball=Linf(0.03), attack=Apgd(8)),
@@ -174,7 +175,7 @@ def test_attacks_stay_above_certificates(pictures) -> None:
         assert (seen["margin"] + seen["rounding"] >= lower).all()
         assert (seen["margin"] <= seen["clean"]).all()
     certified = Radii(negatives=K, tolerance=1e-4).run(where)["radius"]
-    assert (MinimalRadii(negatives=K).run(where)["radius"] >= certified).all()
+    assert (MinimalRadii(negatives=K, steps=30).run(where)["radius"] >= certified).all()
 
 
 def test_minimal_radii_are_those_of_real_images(pictures) -> None:
@@ -194,7 +195,7 @@ def test_minimal_radii_are_those_of_real_images(pictures) -> None:
 
 OBSERVATIONS = (
     Radii(negatives=K, tolerance=1e-4),
-    MinimalRadii(negatives=K),
+    MinimalRadii(negatives=K, steps=10),
     Certified(negatives=K),
     Certified(negatives=None, divergence="l2"),
     Drifts(),
@@ -267,15 +268,22 @@ def test_whole_numbers_in_a_network_are_constants(pictures) -> None:
 # --- measures ---
 
 
-def test_brackets_are_ordered_and_nothing_fails(pictures, tmp_path) -> None:
-    record = audit(tmp_path, curved(), pictures, *BRACKETS)
+@pytest.fixture(scope="module")
+def bracketed(pictures, tmp_path_factory) -> tuple[Path, dict]:
+    """Return the folder and the record of an audit with all brackets."""
+    folder = tmp_path_factory.mktemp("brackets")
+    return folder, audit(folder, curved(), pictures, *BRACKETS)
+
+
+def test_brackets_are_ordered_and_nothing_fails(bracketed) -> None:
+    folder, record = bracketed
     assert record["failures"] == []
     entry = record["encoders"][0]
     assert entry["passes"]["bounds"] > 0
     for name, m in entry["measures"].items():
         assert m["error"] is None
         assert m["not_certified"] is None
-        table = pq.read_table(tmp_path / m["table"])
+        table = pq.read_table(folder / m["table"])
         if name == "tightness":
             assert 0 < m["scores"]["tightness"]["value"] <= 1
             continue
@@ -345,8 +353,9 @@ def test_only_the_first_images_are_certified(pictures, tmp_path) -> None:
         assert int((~defined.isnan()).sum()) == 6, name
 
 
-def test_a_resumed_audit_gives_the_same(pictures, tmp_path) -> None:
-    first = audit(tmp_path, curved(), pictures, *BRACKETS)
+def test_a_resumed_audit_gives_the_same(bracketed, pictures, tmp_path) -> None:
+    folder, first = bracketed
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     for path in (tmp_path / "cache").rglob("*-0000008.safetensors"):
         path.unlink()  # the second shard of everything that has two, or of the three of the clean images
     again = audit(tmp_path, curved(), pictures, *BRACKETS)
@@ -402,7 +411,7 @@ def test_labels_bracket_accuracy_and_radius(pictures, tmp_path) -> None:
     noise = 0.01 * torch.randn(pictures.shape, generator=torch.Generator().manual_seed(1))
     x = torch.cat([pictures, pictures + noise])
     labels = (x.mean((1, 2, 3)) > x.mean()).long()
-    radius, pairs = LinearRadius(), CertifiedRadius(negatives=K, tolerance=1e-4)
+    radius, pairs = LinearRadius(steps=20), CertifiedRadius(negatives=K, tolerance=1e-4, steps=20)
     measures = radius, replace(radius, convention="paper"), CertifiedAccuracy(ball=Linf(0.01), attack=Apgd(10)), pairs
     asked = Plan(("it",), "arrays", measures, (RadiusOrder(pairs, radius),), attacked=8, batch_size=4)
     record = run_audit(asked, tmp_path, encoders={"it": curved()}, source=Arrays(x.clamp(0, 1), labels))
