@@ -31,6 +31,7 @@ def make(name: str) -> Attack:
     """The attack with a small budget."""
     cls = registry.find("attacks", name)
     small = {"pgd": {"steps": 6}, "bim": {"steps": 6}, "apgd": {"steps": 8, "restarts": 2}, "square": {"steps": 20}}
+    small |= {"minimum_norm": {"steps": 20}, "carlini_wagner": {"steps": 20, "restarts": 2}}
     return Ensemble((Pgd(5), Square(10))) if cls is Ensemble else cls(**small.get(name, {}))
 
 
