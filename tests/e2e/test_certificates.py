@@ -91,7 +91,8 @@ class Normed(nn.Module):
 def test_what_cannot_be_certified_is_shown_and_is_no_failure(capsys, tmp_path: Path) -> None:
     from rich.console import Console
 
-    plan = make_plan(["normed"], "digits", profile_name="quick", images=30, attacked=8, settings=["*.attack.steps=3"])
+    asked = [{"name": "breakaway_risk"}, {"name": "certified_breakaway_risk"}, {"name": "certified_radius"}]
+    plan = make_plan(["normed"], "digits", measures=asked, images=30, attacked=8, settings=["*.attack.steps=3"])
     record = run_audit(plan, tmp_path, encoders={"normed": Encoder(Normed(), mean=0, std=1)})
     assert record["failures"] == []
     measures = record["encoders"][0]["measures"]
