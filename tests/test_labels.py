@@ -12,7 +12,6 @@ from torch import nn
 from holdfast import registry
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
-from holdfast.audit.store import Store
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Subject, Table
 from holdfast.data import ImageSet
@@ -21,6 +20,7 @@ from holdfast.data.folder import Folder
 from holdfast.data.webdataset import WebDataset
 from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.observations.clean import Clean
+from holdfast.store import Store
 
 PIXELS = torch.rand(12, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = [0, 1, 2, 0, 1, 2, 2, 2, 1, 1, 0, 0]

@@ -120,6 +120,42 @@ def _command() -> str:
 
 
 @app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe.toml: encoder, data, method, and how; see recipes/.")],
+    data: Annotated[str | None, typer.Option(help="Images to learn from, instead of the recipe's.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; adversary.threat.radius=0.1.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images, instead of the recipe's.")] = None,
+    images: Annotated[int | None, typer.Option(help="How many images to learn from. (default: all)")] = None,
+    out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted training resumes.")] = Path(
+        "holdfast-train"
+    ),
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps. (default: cpu)")] = None,
+    seed: SeedOption = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
+) -> None:
+    """Train an encoder by a recipe: any method, with or without an adversary; torchrun starts several processes."""
+    from holdfast.progress import Bars
+    from holdfast.training.loop import train as run
+    from holdfast.training.recipe_file import read_recipe
+
+    given = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
+    asked = read_recipe(recipe, settings or (), **given)
+    try:
+        with Bars(err) as bars:
+            trained = run(asked, out_folder, listener=bars, command=_command())
+    except KeyboardInterrupt:
+        err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
+        raise typer.Exit(130) from None
+    last = trained.rows[-1]
+    if json_output:
+        said = {"encoder": trained.spec, "steps": trained.steps, "resumed": trained.resumed, "loss": last["loss"]}
+        print(json.dumps(said))
+    else:
+        out.print(f"{trained.steps} steps, loss {last['loss']:.4g}; the encoder: [bold]{escape(trained.spec)}[/]")
+        out.print(f"audit it: holdfast audit {escape(shlex.quote(trained.spec))} --data FOLDER", soft_wrap=True)
+
+
+@app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="Run folder of an audit.")], json_output: JsonOption = False
 ) -> None:

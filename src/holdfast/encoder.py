@@ -87,6 +87,7 @@ class Encoder(nn.Module):
         geometry: how pictures become input pixels; needed for folders of pictures, not for arrays that fit.
         name: how the encoder is called in tables and reports.
         origin: facts for the record: source, weights, layer, pooling, where mean and std were taken from.
+        root: dotted name, inside the module, of the network whose weights a file of weights holds.
 
     Raises:
         HoldfastError: mean and std that are not finite, not positive (std), or of different lengths.
@@ -101,6 +102,7 @@ class Encoder(nn.Module):
         geometry: Geometry | None = None,
         name: str = "encoder",
         origin: Mapping[str, object] | None = None,
+        root: str = "",
     ):
         super().__init__()
         self.module = module.eval().requires_grad_(False)
@@ -121,6 +123,7 @@ class Encoder(nn.Module):
         self.geometry = geometry
         self.name = name
         self.origin = dict(origin or {})
+        self.root = root
         self.passes = Passes()
         self.watch: Callable[[int], None] | None = None
         self._fingerprint: str | None = None

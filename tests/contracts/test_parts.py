@@ -20,6 +20,7 @@ from holdfast.core import (
     Threat,
 )
 from holdfast.learners._learner import Learner
+from holdfast.methods._student import Method
 from holdfast.objectives.loss import Loss
 from holdfast.smoothing._certificate import Certificate
 
@@ -36,6 +37,7 @@ BASES = {
     "observations": Observation,
     "measures": Measure,
     "checks": Check,
+    "methods": Method,
 }
 PARTS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 

@@ -11,21 +11,21 @@ from torch import Tensor, nn
 
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
-from holdfast.audit.store import Store
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Encoder, HoldfastError, Measure, Passes, Rng, Shard
 from holdfast.data import ImageSet, open_images
 from holdfast.data.arrays import Arrays
+from holdfast.encoders._copy import filled
 from holdfast.measures.fine_tuned_accuracy import FineTunedAccuracy
 from holdfast.measures.fine_tuned_drop import FineTunedDrop
 from holdfast.measures.probe_accuracy import ProbeAccuracy
 from holdfast.observations import fine_tuned
-from holdfast.observations._copy import filled
 from holdfast.observations.clean import Clean
 from holdfast.observations.fine_tuned import FineTuned
 from holdfast.observations.represented import Represented
 from holdfast.observations.tuned import Tuned
 from holdfast.probes.linear import Linear
+from holdfast.store import Store
 from holdfast.threats.gaussian import Gaussian
 from holdfast.threats.global_shuffle import GlobalShuffle
 

@@ -15,7 +15,6 @@ from holdfast.audit import noises as module
 from holdfast.audit import one_encoder
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
-from holdfast.audit.store import StoreError
 from holdfast.core import HoldfastError, Rng
 from holdfast.data import open_images
 from holdfast.encoders import open_encoder
@@ -25,6 +24,7 @@ from holdfast.learners.worst_mixture import WorstMixture
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
 from holdfast.report.html import write_report
+from holdfast.store import StoreError
 from holdfast.threats.l2 import L2
 from holdfast.threats.linf import Linf
 from holdfast.threats.mixture import Mixture

@@ -13,7 +13,6 @@ from holdfast.attention import Maps, attention
 from holdfast.audit._noise_draws import shrunk
 from holdfast.audit.pictures import write_png
 from holdfast.audit.record import passes_entry
-from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Head, HoldfastError, Images, LinearProbe, Measure, Reps, Rng, Threat
 from holdfast.measures._probe import labels_of
@@ -21,6 +20,7 @@ from holdfast.measures._tested import TestedMeasure
 from holdfast.observations._noisy import title_of
 from holdfast.observations.clean import Clean
 from holdfast.observations.represented import Represented
+from holdfast.store import Store, StoreError
 from holdfast.threats.global_shuffle import GlobalShuffle
 from holdfast.threats.local_shuffle import LocalShuffle
 

@@ -11,12 +11,12 @@ from holdfast import registry
 from holdfast.audit._noise_draws import DRAWS, Disturbed, NoiseDraws, block, look, shrunk
 from holdfast.audit._projection import Plane, axes, neighbourhoods, plane
 from holdfast.audit.pictures import write_png
-from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import HoldfastError, Observation, Reps, Rng
 from holdfast.learners._groups import centres
 from holdfast.observations.clean import Clean
 from holdfast.observations.worst_noise import WorstNoise
+from holdfast.store import Store, StoreError
 from holdfast.threats._generator import Generator, nearest
 from holdfast.threats._mixture import LearnedNoise, unpack
 from holdfast.threats.mixture import save

@@ -12,16 +12,15 @@ import torch
 from holdfast import registry
 from holdfast.audit import record as entries
 from holdfast.audit.attention import write_attention
-from holdfast.audit.listener import Listener
 from holdfast.audit.noises import write_noises
 from holdfast.audit.pictures import write_extremes, write_gallery, write_impersonations
 from holdfast.audit.plan import Plan, batch_size_for, merge, named, observations_of, total_passes
-from holdfast.audit.store import Store, StoreError
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
 from holdfast.data import ImageSet
 from holdfast.encoders import open_encoder
 from holdfast.errors import NotCertified, first_line
+from holdfast.listener import Listener
 from holdfast.measures._corrupted import CorruptedMeasure
 from holdfast.measures._disturbed import DisturbedMeasure
 from holdfast.measures._fine_tuned import FineTunedMeasure
@@ -36,6 +35,7 @@ from holdfast.observations.robust_head import RobustHead
 from holdfast.observations.smoothed import Smoothed
 from holdfast.observations.training import Training
 from holdfast.observations.worst_noise import WorstNoise
+from holdfast.store import Store, StoreError
 
 UNDER_CORRUPTIONS = (DisturbedMeasure, CorruptedMeasure, FineTunedMeasure)
 """Measures with a score for each of several corruptions."""

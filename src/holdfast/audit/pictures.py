@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast import neighbours
-from holdfast.audit.store import Store
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Table
 from holdfast.divergences import divergence
@@ -16,6 +15,7 @@ from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.attacked import Attacked
 from holdfast.observations.clean import Clean
 from holdfast.observations.impersonated import Impersonated
+from holdfast.store import Store
 
 WORST = 8
 NEIGHBOURS = 3

@@ -11,16 +11,16 @@ import torch
 
 from holdfast.audit import record as entries
 from holdfast.audit.compare import compare
-from holdfast.audit.listener import Listener, Silent
 from holdfast.audit.one_encoder import EncoderAudit
 from holdfast.audit.plan import Plan, named
 from holdfast.audit.relations import relations
 from holdfast.audit.series import series_entries
-from holdfast.audit.store import Store
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
 from holdfast.data import ImageSet, open_images
 from holdfast.errors import first_line, no_labels
+from holdfast.listener import Listener, Silent
 from holdfast.spec_string import parse
+from holdfast.store import Store
 
 
 def run_audit(

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from holdfast import registry
 from holdfast.audit.plan import extent
-from holdfast.audit.store import Store, digest
 from holdfast.core import (
     Bank,
     Classifier,
@@ -36,6 +35,7 @@ from holdfast.errors import no_labels
 from holdfast.measures._probe import classifier_of, head_of
 from holdfast.observations.clean import Clean
 from holdfast.observations.training import Training
+from holdfast.store import Store, digest
 
 LAYOUT = 2
 """Version of what shard files hold; part of their key."""

@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import PIL.Image
@@ -144,8 +144,21 @@ class ImageSet:
             raise HoldfastError(f"expected 0 <= start < stop <= {len(self)}, got start={start}, stop={stop}")
         futures = [self._submit(place) for place in range(start, stop)]
         self._ahead = {place: self._submit(place) for place in range(stop, min(2 * stop - start, len(self)))}
+        return self._stacked(range(start, stop), futures)
+
+    def pick(self, places: Sequence[int]) -> Images:
+        """Return images at any places, in that order, [B, C, H, W] in [0, 1].
+
+        Raises:
+            HoldfastError: as `batch`.
+        """
+        if not places or not 0 <= min(places) <= max(places) < len(self):
+            raise HoldfastError(f"expected places from 0 to {len(self) - 1}, got {list(places)[:10]}")
+        return self._stacked(places, [self._pool.submit(self._pixels, place) for place in places])
+
+    def _stacked(self, places: Sequence[int], futures: "Sequence[Future[Pixels]]") -> Images:
         pixels = [future.result() for future in futures]
-        for place, image in enumerate(pixels, start):
+        for place, image in zip(places, pixels, strict=True):
             if tuple(image.shape) != self.shape:
                 option = "?size=H" if image.shape[0] == self.shape[0] else "?channels=3"
                 raise HoldfastError(

@@ -79,6 +79,7 @@ def assemble(
         std=std,
         geometry=geometry,
         name=common.name,
+        root=next((path for path, module in tap.named_modules() if module is (root or network)), ""),
         origin={
             **origin,
             "layer": chosen or output,

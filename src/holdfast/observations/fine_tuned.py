@@ -11,9 +11,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Passes, Shard, Threat
+from holdfast.encoders._copy import filled, state_of, trainable
 from holdfast.encoders._weights import seeded
 from holdfast.errors import no_labels, unknown
-from holdfast.observations._copy import filled, state_of, trainable
 from holdfast.observations._noisy import title_of
 from holdfast.observations._taught import OfTraining
 from holdfast.probes._training import classes_of

@@ -2,12 +2,17 @@
 
 import copy
 from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.encoder import Encoder
 from holdfast.encoders._weights import fill
+from holdfast.errors import HoldfastError
+from holdfast.spec_string import parse
 
 PREFIX = "network."
 
@@ -20,15 +25,15 @@ def trainable(encoder: Encoder) -> Encoder:
     """
     if any(isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)) for module in encoder.modules()):
         raise HoldfastError(
-            f"encoder {encoder.name!r}: expected a torch module to fine-tune, got one converted from ONNX or traced, "
-            "which keeps weights as constants and knows no training mode; open the original network, or use a probe"
+            f"encoder {encoder.name!r}: expected a torch module to train, got one converted from ONNX or traced, "
+            "which keeps weights as constants and knows no training mode; open the original network"
         )
     made = _copied(encoder)
     floats = [value for value in made.module.parameters() if value.is_floating_point()]
     if not floats and any(value.is_floating_point() for value in made.module.buffers()):
         raise HoldfastError(
-            f"encoder {encoder.name!r}: expected weights that are parameters to fine-tune them, got buffers only; "
-            "open the original network, or use a probe"
+            f"encoder {encoder.name!r}: expected weights that are parameters to train them, got buffers only; "
+            "open the original network"
         )
     for value in floats:
         value.requires_grad_(True)
@@ -54,4 +59,33 @@ def _copied(encoder: Encoder) -> Encoder:
     """Return the same encoder with a network of its own, on the same device."""
     module: nn.Module = copy.deepcopy(encoder.module)
     made = Encoder(module, mean=encoder.mean, std=encoder.std, geometry=encoder.geometry, name=encoder.name)
+    made.origin, made.root = dict(encoder.origin), encoder.root
     return made.to(encoder.get_buffer("_mean").device)
+
+
+def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:
+    """Write the weights of an encoder's network to a safetensors file, as `?weights=FILE` of its source reads them.
+
+    Args:
+        encoder: the encoder.
+        path: the file.
+        about: further metadata.
+    """
+    root = encoder.module.get_submodule(encoder.root)
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in root.state_dict().items()}
+    mean, std = (",".join(map(repr, values)) for values in (encoder.mean, encoder.std))
+    save_file(state, path, {"mean": mean, "std": std, **about})
+
+
+def with_weights(spec: str, path: str | Path) -> str:
+    """Return an encoder's spec with the weights in a file; a `file:` spec becomes that file's."""
+    source, name, options = parse(spec)
+    kept = {key: value for key, value in options.items() if key not in ("weights", "seed", "label")}
+    if source == "file" or (source is None and name.endswith(".safetensors")):
+        kept, head = {key: value for key, value in kept.items() if key not in ("mean", "std")}, f"file:{path}"
+    else:
+        kept["weights"] = quote(str(path), safe="/:.~-_")
+        head = spec.strip().partition("?")[0]
+    return head + "".join(
+        f"{mark}{key}={value}" for mark, (key, value) in zip("?" + "&" * len(kept), kept.items(), strict=False)
+    )

@@ -1,18 +1,18 @@
-"""Who is told what an audit is doing; the command line draws progress bars from it."""
+"""Who is told what an audit or a training is doing; the command line draws progress bars from it."""
 
 from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
 class Listener(Protocol):
-    """Told what an audit is doing."""
+    """Told what an audit or a training is doing."""
 
     def begin(self, encoder: str, passes: int) -> None:
-        """Hear that an encoder's observations begin, and how many passes they will take."""
+        """Hear that work on an encoder begins, and how many passes (of a training: steps) it will take."""
         ...
 
     def advance(self, passes: int) -> None:
-        """Hear that so many passes have been made, or were found stored."""
+        """Hear that so many have been made, or were found stored."""
         ...
 
     def stage(self, text: str) -> None:

@@ -1,0 +1,1 @@
+"""Pre-training methods: what an encoder learns from; one file each."""

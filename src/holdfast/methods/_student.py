@@ -1,0 +1,231 @@
+"""What a pre-training method trains: the encoder with its heads, its twin and what it remembers."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from holdfast.core import Encoder, Images, Reps
+from holdfast.methods._gather import gather
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a method may know before it begins.
+
+    Attributes:
+        dim: size of the representation.
+        images: how many images it learns from.
+        classes: how many classes they have; None where labels are not known.
+    """
+
+    dim: int
+    images: int
+    classes: int | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is known of a batch beside its images: of all processes together.
+
+    Attributes:
+        positions: where the images stand among those learned from, [B].
+        labels: their classes, numbered from 0, [B]; None where they are not known.
+        progress: share of the training that is done, in [0, 1).
+        epoch: passes over the images that are done.
+    """
+
+    positions: Int[Tensor, "batch"]
+    labels: Int[Tensor, "batch"] | None = None
+    progress: float = 0.0
+    epoch: int = 0
+
+
+class Seen(NamedTuple):
+    """What became of one view of a batch; of all processes together.
+
+    Attributes:
+        rep: its representation [B, D]; None where the view is only a target.
+        out: what the heads made of it, [B, ...]; None likewise.
+        target: what other views of the same images are to predict, [B, ...]; None where nobody asks for it.
+    """
+
+    rep: Reps | None
+    out: Tensor | None
+    target: Tensor | None
+
+
+class Outcome(NamedTuple):
+    """What a training step is told: the loss, its clean and attacked parts, and the spread of representations."""
+
+    loss: Float[Tensor, ""]
+    clean: Float[Tensor, ""]
+    attacked: Float[Tensor, ""]
+    spread: Float[Tensor, ""]
+
+
+class Student(nn.Module, ABC):
+    """An encoder being trained, with everything its method trains beside it.
+
+    Views of one batch are encoded in one concatenated pass; representations of all processes are then gathered, so that
+    heads and the loss see the global batch and do not depend on how many processes share it.
+
+    Args:
+        encoder: a trainable copy, see `holdfast.encoders._copy.trainable`.
+        projector: what the loss reads, behind the representation.
+        twin: whether a slow copy of encoder and projector gives the targets.
+
+    Attributes:
+        views: how many whole views it takes.
+        same_view: whether all of them are one and the same augmented image.
+        many: whether it takes small views as well.
+    """
+
+    views: int = 2
+    same_view: bool = False
+    many: bool = False
+
+    def __init__(self, encoder: Encoder, projector: nn.Module | None = None, *, twin: bool = False):
+        super().__init__()
+        self.encoder, self.projector = encoder, projector or nn.Identity()
+        self.twin = copy.deepcopy(nn.ModuleList([self.encoder, self.projector])) if twin else None
+        if self.twin is not None:
+            self.twin.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> "Student":
+        """Set training mode, of encoders' networks too."""
+        super().train(mode)
+        for module in list(self.modules()):
+            if isinstance(module, Encoder):
+                module.module.train(mode)
+        return self
+
+    # --- what a method defines ---
+
+    def predicts(self, view: int) -> bool:
+        """Whether a view goes through the encoder that is trained."""
+        return True
+
+    def is_target(self, view: int) -> bool:
+        """Whether other views predict this one."""
+        return True
+
+    def heads(self, rep: Reps | None, twin: Reps | None) -> tuple[Tensor | None, Tensor | None]:
+        """Return (out, target) of one view, from its representation and its twin's."""
+        out = None if rep is None else self.projector(rep)
+        return out, out
+
+    @abstractmethod
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        """Return the loss of some views of a batch; changes nothing."""
+
+    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+        """Take note of a batch that was learned from (a queue, a centre); never called by attacks."""
+
+    def after_step(self, progress: float) -> None:
+        """Follow a step of the optimiser (a twin); `progress` is the share of the training that is done."""
+
+    def begin_epoch(self, epoch: int, seed: int) -> None:
+        """Prepare an epoch (clusters)."""
+
+    # --- what all methods share ---
+
+    def see(self, views: Sequence[Images], roles: Sequence[int], *, targets: bool = True) -> list[Seen]:
+        """Encode views in one pass of each network.
+
+        Args:
+            views: images [b, C, H, W] of this process, of one or several sizes.
+            roles: which view of the method each stands for; an attacked one takes the part of the first.
+            targets: whether a twin's targets are wanted.
+        """
+        online = [place for place, role in enumerate(roles) if self.predicts(role)]
+        aimed = [place for place, role in enumerate(roles) if self.is_target(role)] if self.twin and targets else []
+        reps = dict(zip(online, self._encode(self.encoder, [views[place] for place in online]), strict=True))
+        twins: dict[int, Tensor] = {}
+        if self.twin is not None and aimed:
+            with torch.no_grad():
+                twins = dict(zip(aimed, self._encode(self.twin[0], [views[p] for p in aimed]), strict=True))
+        return [Seen(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
+
+    def forward(
+        self, views: Sequence[Images], attacked: Sequence[Images], batch: Batch, clean: float = 1.0, weight: float = 1.0
+    ) -> Outcome:
+        """Return the loss of a batch: clean · L(x_0, x_1, ...) + weight · mean_a L(x_a, x_1, ...).
+
+        Args:
+            views: augmented images, each [b, C, H, W].
+            attacked: disturbed versions of the first view.
+            batch: what is known of the images.
+            clean: weight of the loss of the views as they are.
+            weight: weight of the loss with the first view replaced by its disturbed versions.
+        """
+        first = 0 if clean or not attacked else 1  # where its loss is not asked for, the first view is left out
+        roles = [*range(first, len(views)), *[0] * len(attacked)]
+        seen = self.see([*views[first:], *attacked], roles)
+        kept, disturbed = seen[: len(views) - first], seen[len(views) - first :]
+        zero = torch.zeros((), device=views[0].device)
+        plain = self.loss(kept, batch) if first == 0 else zero
+        others = kept[1 - first :]
+        worst = torch.stack([self.loss([one, *others], batch) for one in disturbed]).mean() if disturbed else zero
+        if self.training:
+            self.remember(kept, batch)
+        rep = next(one.rep for one in seen if one.rep is not None)
+        return Outcome(clean * plain + weight * worst, plain.detach(), worst.detach(), spread(rep.detach()))
+
+    def _encode(self, network: nn.Module, views: Sequence[Images]) -> list[Reps]:
+        """Encode views of one size together; return the representations of all processes, view by view."""
+        reps: dict[int, Tensor] = {}
+        for shape in dict.fromkeys(view.shape for view in views):
+            places = [place for place, view in enumerate(views) if view.shape == shape]
+            together = network(torch.cat([views[place] for place in places]))
+            reps |= dict(zip(places, together.chunk(len(places)), strict=True))
+        return [gather(reps[place]) for place in range(len(views))]
+
+    @torch.no_grad()
+    def follow(self, momentum: float) -> None:
+        """Move the twin: θ' <- m θ' + (1 - m) θ, for encoder and projector."""
+        assert self.twin is not None
+        for slow, fast in zip(self.twin, (self.encoder, self.projector), strict=True):
+            for old, new in zip(slow.parameters(), fast.parameters(), strict=True):
+                old.lerp_(new, 1 - momentum)
+
+
+def pairs(views: Sequence[Seen]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (out of one view, target of another) for all ordered pairs of views that have them."""
+    for i, one in enumerate(views):
+        for j, other in enumerate(views):
+            if i != j and one.out is not None and other.target is not None:
+                yield one.out, other.target
+
+
+def spread(reps: Reps) -> Float[Tensor, ""]:
+    """Return √(E‖z - E z‖² / E‖z‖²) of some representations, in [0, 1]: 0 where all are one point."""
+    reps = reps.double()
+    size = reps.square().sum(1).mean()
+    moved = (reps - reps.mean(0)).square().sum(1).mean()
+    return torch.where(size > 0, (moved / size.clamp_min(1e-300)).sqrt(), torch.zeros_like(size))
+
+
+class Method(ABC):
+    """What an encoder learns from: a frozen dataclass of hyper-parameters, one file each.
+
+    Attributes:
+        needs_labels: whether it reads labels.
+        least: the smallest batch that has a loss.
+    """
+
+    needs_labels: bool = False
+    least: int = 2
+
+    @abstractmethod
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return what is trained.
+
+        Raises:
+            HoldfastError: an encoder or data that the method cannot train on.
+        """

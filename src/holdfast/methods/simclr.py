@@ -1,0 +1,56 @@
+"""SimCLR: two views of an image attract each other, those of all other images of the batch repel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Encoder, HoldfastError
+from holdfast.encoders._packages import optional
+from holdfast.methods._student import Batch, Facts, Method, Seen, Student
+
+
+@dataclass(frozen=True)
+class Simclr(Method):
+    """NT-Xent: mean over the 2B projections z of -log( e^{z_i·z_p(i)/T} / Σ_{k≠i} e^{z_i·z_k/T} ), z of unit length.
+
+    p(i) is the other view of the same image. Of more than two views, the mean over all pairs. With attacked views this
+    is RoCL.
+
+    Attributes:
+        temperature: T > 0.
+        hidden: width of the projector's hidden layer.
+        dim: width of the projection.
+        batchnorm: whether the projector normalises its layers over the batch; RVCL's does not.
+
+    Source: Chen et al. (2020), "A simple framework for contrastive learning of visual representations"; RVCL, E.3.
+    """
+
+    temperature: float = 0.5
+    hidden: int = 300
+    dim: int = 100
+    batchnorm: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0 or min(self.hidden, self.dim) < 1:
+            raise HoldfastError(f"simclr: expected a temperature above 0 and positive widths, got {self}")
+
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return the encoder with its projector."""
+        return _Student(encoder, facts, self)
+
+
+class _Student(Student):
+    def __init__(self, encoder: Encoder, facts: Facts, method: Simclr):
+        heads = optional("lightly.models.modules.heads", "lightly", "train", "simclr")
+        losses = optional("lightly.loss", "lightly", "train", "simclr")
+        make = heads.SimCLRProjectionHead
+        super().__init__(encoder, make(facts.dim, method.hidden, method.dim, batch_norm=method.batchnorm))
+        self._criterion = losses.NTXentLoss(temperature=method.temperature)
+
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        outs = [view.out for view in views]
+        every = [self._criterion(a, b) for i, a in enumerate(outs) for b in outs[i + 1 :]]
+        return torch.stack(every).mean()

@@ -1,0 +1,88 @@
+"""How weights move: an optimiser and the learning rate along the training."""
+
+import bisect
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from holdfast.core import HoldfastError
+from holdfast.encoders._packages import optional
+from holdfast.errors import unknown
+
+NAMES = ("sgd", "lars", "adam", "adamw")
+SCHEDULES = ("cosine", "step", "constant")
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """SGD, LARS, Adam or AdamW, with a rate that warms up, then falls as a cosine, in steps, or not at all.
+
+    Attributes:
+        name: "sgd", "lars", "adam" or "adamw".
+        rate: learning rate after warm-up.
+        momentum: of SGD and LARS.
+        weight_decay: of weights; biases and normalisation layers have none.
+        schedule: "cosine" (to 0), "step" or "constant".
+        warmup: share of the training in which the rate rises linearly from 0.
+        milestones: shares of the training after which "step" multiplies the rate.
+        factor: by what.
+
+    Source: "Is self-supervised contrastive learning more robust than supervised learning?", Table C.3; RVCL, E.3;
+    You et al. (2017) for LARS.
+    """
+
+    name: Literal["sgd", "lars", "adam", "adamw"] = "adam"
+    rate: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 1e-6
+    schedule: Literal["cosine", "step", "constant"] = "cosine"
+    warmup: float = 0.0
+    milestones: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8)
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise unknown("optimiser", self.name, NAMES)
+        if self.schedule not in SCHEDULES:
+            raise unknown("schedule", self.schedule, SCHEDULES)
+        if not 0 < self.rate < math.inf or not 0 <= self.weight_decay < math.inf:
+            raise HoldfastError(f"optimiser: expected a rate above 0 and weight_decay >= 0, got {self}")
+        if not 0 <= self.momentum < 1 or not 0 <= self.warmup < 1:
+            raise HoldfastError(f"optimiser: expected momentum and warmup in [0, 1), got {self}")
+        if any(not 0 < share < 1 for share in self.milestones) or list(self.milestones) != sorted(self.milestones):
+            raise HoldfastError(f"optimiser: expected rising milestones between 0 and 1, got {list(self.milestones)}")
+
+    def build(self, network: nn.Module) -> torch.optim.Optimizer:
+        """Return the optimiser of all weights of a network that are trained."""
+        groups = _groups(network, self.weight_decay)
+        match self.name:
+            case "sgd":
+                return torch.optim.SGD(groups, self.rate, self.momentum)
+            case "lars":
+                lars = optional("lightly.utils.lars", "lightly", "train", "lars").LARS
+                return lars(groups, self.rate, self.momentum)
+            case "adam":
+                return torch.optim.Adam(groups, self.rate)
+        return torch.optim.AdamW(groups, self.rate)
+
+    def rate_at(self, progress: float) -> float:
+        """Return the learning rate when this share of the training is done."""
+        if progress < self.warmup:
+            return self.rate * progress / self.warmup
+        if self.schedule == "cosine":
+            return self.rate * (1 + math.cos(math.pi * (progress - self.warmup) / (1 - self.warmup))) / 2
+        if self.schedule == "step":
+            return self.rate * self.factor ** bisect.bisect_right(self.milestones, progress)
+        return self.rate
+
+
+def _groups(network: nn.Module, decay: float) -> list[dict[str, Any]]:
+    """Return weights with decay, and biases and normalisation without."""
+    trained = [value for value in network.parameters() if value.requires_grad]
+    plain = [value for value in trained if value.ndim <= 1]
+    heavy = [value for value in trained if value.ndim > 1]
+    groups = [{"params": heavy, "weight_decay": decay}, {"params": plain, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]

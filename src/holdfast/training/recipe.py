@@ -1,0 +1,90 @@
+"""The recipe of a training: everything that decides its weights."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.core import HoldfastError, Threat
+from holdfast.errors import unknown
+from holdfast.methods._student import Method
+from holdfast.training.adversary import Adversary
+from holdfast.training.optimiser import Optimiser
+from holdfast.training.views import Views
+
+PRECISIONS = ("no", "bf16", "fp16")
+BATCHNORMS = ("shared", "frozen", "split")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the weights, and how the training is run.
+
+    Attributes:
+        encoder: spec of the network and the weights it begins with, see `holdfast.encoders`.
+        data: data spec of the images to learn from, see `holdfast.data`.
+        method: what is learned from them.
+        images: how many of them, chosen by the seed; None: all.
+        seed: the one seed of the training.
+        epochs: passes over the images.
+        steps: steps of the optimiser instead, where given.
+        batch_size: images per step, of all processes together; what is left of an epoch is left out.
+        accumulate: parts of a batch that are learned from one after the other; each has its own loss.
+        views: how images are augmented.
+        optimiser: how weights move.
+        adversary: attacks the first view; None: nobody does.
+        corruption: a threat that befalls the training images; None: nothing.
+        corrupt: "before" the augmentations, once and for all, or "after" them, every view.
+        batchnorm: whose statistics attacked images share: "shared" with clean ones; "split": of their own (the encoder
+            that comes out keeps those of attacked images); "frozen": nobody's, they stay as they are.
+        ema: decay of a running mean of the weights, which is then what comes out; None: the weights themselves.
+        clip: largest norm of the gradient; None: any.
+        precision: "no" (float32), "bf16" or "fp16" mixed precision.
+        device: where it runs, as torch names it.
+        snapshots: epochs between encoders that are kept along the training; 0: none.
+    """
+
+    encoder: str
+    data: str
+    method: Method
+    images: int | None = None
+    seed: int = 0
+    epochs: int = 100
+    steps: int | None = None
+    batch_size: int = 256
+    accumulate: int = 1
+    views: Views = Views()
+    optimiser: Optimiser = Optimiser()
+    adversary: Adversary | None = None
+    corruption: Threat | None = None
+    corrupt: Literal["before", "after"] = "before"
+    batchnorm: Literal["shared", "frozen", "split"] = "shared"
+    ema: float | None = None
+    clip: float | None = None
+    precision: Literal["no", "bf16", "fp16"] = "no"
+    device: str = "cpu"
+    snapshots: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulate", "steps"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise HoldfastError(f"recipe: {name}: expected at least 1, got {value}")
+        if self.snapshots < 0:
+            raise HoldfastError(f"recipe: snapshots: expected 0 or more epochs, got {self.snapshots}")
+        if self.batch_size % self.accumulate:
+            raise HoldfastError(
+                f"recipe: expected a batch_size that accumulate divides, got {self.batch_size} and {self.accumulate}"
+            )
+        if self.batch_size // self.accumulate < self.method.least:
+            raise HoldfastError(
+                f"recipe: expected at least {self.method.least} images together for this method, got a batch of "
+                f"{self.batch_size} in {self.accumulate}; take larger batches"
+            )
+        if self.ema is not None and not 0 < self.ema < 1:
+            raise HoldfastError(f"recipe: ema: expected a decay between 0 and 1, got {self.ema}")
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise HoldfastError(f"recipe: clip: expected a norm above 0, got {self.clip}")
+        for name, known in (("precision", PRECISIONS), ("batchnorm", BATCHNORMS), ("corrupt", ("before", "after"))):
+            if (value := getattr(self, name)) not in known:
+                raise unknown(f"{name} of a recipe", value, known)
+        if self.batchnorm == "split" and self.adversary is None:
+            raise HoldfastError("recipe: batchnorm=split parts attacked from clean images; there is no adversary here")

@@ -1,0 +1,127 @@
+"""From a TOML file, or what a user says on the command line, to a recipe."""
+
+import dataclasses
+import json
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from holdfast import registry
+from holdfast.core import HoldfastError
+from holdfast.errors import unknown
+from holdfast.training.adversary import Adversary
+from holdfast.training.optimiser import Optimiser
+from holdfast.training.recipe import Recipe
+from holdfast.training.views import Views
+
+PARTS = {
+    "method": "methods",
+    "threat": "threats",
+    "corruption": "threats",
+    "attack": "attacks",
+    "objective": "objectives",
+}
+"""Keys that name a part -> its kind."""
+
+TABLES = {"views": Views, "optimiser": Optimiser, "adversary": Adversary}
+
+
+def read_recipe(path: Path, settings: Sequence[str] = (), **overrides: Any) -> Recipe:
+    """Return the recipe in a TOML file.
+
+    Args:
+        path: the file; its keys are the attributes of `Recipe`, tables those of `Views`, `Optimiser` and `Adversary`.
+        settings: changes, "adversary.threat.radius=0.1".
+        overrides: top-level keys that win over the file where they are not None.
+
+    Raises:
+        HoldfastError: a file that cannot be read, is not TOML, or says what nobody knows.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HoldfastError(f"cannot read the recipe {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"the recipe {str(path)!r} is not TOML: {error}") from error
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    return make_recipe(values, settings, path.name)
+
+
+def make_recipe(values: Mapping[str, Any], settings: Sequence[str] = (), where: str = "the recipe") -> Recipe:
+    """Return the recipe that plain data describe; see `read_recipe`."""
+    data = json.loads(json.dumps(dict(values)))
+    for setting in settings:
+        _set(data, setting)
+    for key in ("encoder", "data", "method"):
+        if key not in data:
+            raise HoldfastError(f"{where}: expected {key!r}, got none")
+    return _made(Recipe, data, where)
+
+
+def _made(cls: type, values: Mapping[str, Any], where: str) -> Any:
+    """Return a dataclass from plain data, with parts and tables inside."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    built = {}
+    for key, value in values.items():
+        if key not in fields:
+            raise unknown(f"key of {where}", key, fields)
+        if key in PARTS:
+            built[key] = _part(key, value, where)
+        elif key in TABLES:
+            if not isinstance(value, Mapping):
+                raise HoldfastError(f"{where}: {key}: expected a table, got {value!r}")
+            built[key] = _made(TABLES[key], value, f"{where}: {key}")
+        else:
+            built[key] = _plain(fields[key].type, value, f"{where}: {key}")
+    return cls(**built)
+
+
+def _part(key: str, value: Any, where: str) -> Any:
+    if key == "objective" and value == "loss":
+        return None
+    data = {"name": value} if isinstance(value, str) else value
+    if not isinstance(data, Mapping) or "name" not in data:
+        raise HoldfastError(f"{where}: {key}: expected a name or a table with one, got {value!r}")
+    return registry.build({"kind": PARTS[key], **data})
+
+
+def _plain(kind: Any, value: Any, where: str) -> Any:
+    """Return a plain value of the type that a field has."""
+    kinds = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    for one in kinds:
+        if get_origin(one) is tuple and isinstance(value, list) and all(_is(float, item) for item in value):
+            return tuple(float(item) for item in value)
+        if isinstance(one, type) and _is(one, value):
+            return one(value)
+        if get_args(one) and isinstance(value, str):  # one of some words, which the dataclass checks itself
+            return value
+    wanted = " or ".join(getattr(one, "__name__", str(one)) for one in kinds if one is not type(None))
+    raise HoldfastError(f"{where}: expected {wanted}, got {value!r}")
+
+
+def _is(kind: type, value: Any) -> bool:
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _set(data: dict[str, Any], setting: str) -> None:
+    """Change one value, given as a dotted key: `adversary.threat.radius=0.1`."""
+    path, equals, text = setting.partition("=")
+    if not equals or not path:
+        raise HoldfastError(f"--set {setting!r}: expected key=value, for example adversary.threat.radius=0.1")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    *above, last = path.split(".")
+    for key in above:
+        inner = data.setdefault(key, {})
+        if isinstance(inner, str):
+            inner = data[key] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise HoldfastError(f"--set {setting!r}: {key!r} has no parts of its own")
+        data = inner
+    data[last] = value

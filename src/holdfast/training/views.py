@@ -1,0 +1,183 @@
+"""Augmented views of images, drawn for a whole batch at once and for each image by its id."""
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Images, Rng
+
+LUMA = (0.299, 0.587, 0.114)
+NUMBERS = 21
+"""Uniform numbers that one view of one image takes."""
+
+
+@dataclass(frozen=True)
+class Views:
+    """Another look at each image: a turned, scaled and moved window, its colours, blur, noise and a hole.
+
+    What happens to an image depends on the seed, its id, the epoch and the view alone. Defaults are those of Table C.3
+    for CIFAR: crop, flip, colour (0.4 with probability 0.8) and grey (0.2).
+
+    Attributes:
+        crop: lowest and highest share of the area that a crop keeps.
+        ratio: lowest and highest width/height of a crop.
+        flip: probability of a mirror image.
+        rotate: largest angle, in degrees.
+        scale: lowest and highest factor by which what is shown grows.
+        shift: largest move, as a share of the side.
+        colour: largest relative change of brightness, contrast and saturation; a quarter of it turns the hue.
+        colour_share: probability of such a change.
+        grey: probability that colours are lost.
+        gain: lowest and highest factor of all pixels.
+        blur: lowest and highest σ of a Gaussian blur, in pixels.
+        blur_share: its probability.
+        solarize: probability that pixels above one half are turned over.
+        noise: σ of Gaussian noise, in pixels of a [0, 1] image.
+        hole: side of a black square, in pixels; 0 for none.
+        hole_share: its probability.
+        local: how many further, small views there are (multi-crop; for methods that take more than two).
+        local_crop: share of the area that these keep.
+
+    Source: "Is self-supervised contrastive learning more robust than supervised learning?", Table C.3; Chen et al.
+    (2020), appendix A; Caron et al. (2020) for multi-crop.
+    """
+
+    crop: tuple[float, float] = (0.2, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+    rotate: float = 0.0
+    scale: tuple[float, float] = (1.0, 1.0)
+    shift: float = 0.0
+    colour: float = 0.4
+    colour_share: float = 0.8
+    grey: float = 0.2
+    gain: tuple[float, float] = (1.0, 1.0)
+    blur: tuple[float, float] = (0.1, 2.0)
+    blur_share: float = 0.0
+    solarize: float = 0.0
+    noise: float = 0.0
+    hole: int = 0
+    hole_share: float = 0.0
+    local: int = 0
+    local_crop: tuple[float, float] = (0.05, 0.2)
+
+    def __post_init__(self) -> None:
+        ranges = [self.crop, self.ratio, self.scale, self.gain, self.blur, self.local_crop]
+        if any(len(pair) != 2 or not 0 < pair[0] <= pair[1] < math.inf for pair in ranges):
+            raise HoldfastError(f"views: expected ranges [low, high] with 0 < low <= high, got {self}")
+        if max(self.crop[1], self.local_crop[1]) > 1:
+            raise HoldfastError(
+                f"views: a crop keeps a share of the area, at most 1; got {self.crop}, {self.local_crop}"
+            )
+        shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _SHARES}
+        if wrong := [f"{name}={value}" for name, value in shares.items() if not 0 <= value <= 1]:
+            raise HoldfastError(f"views: expected probabilities in [0, 1], got {', '.join(wrong)}")
+        if not 0 <= self.colour < 1 or min(self.rotate, self.shift, self.noise, self.hole, self.local) < 0:
+            raise HoldfastError(f"views: expected colour in [0, 1) and nothing below 0, got {self}")
+
+    def __call__(self, x: Images, rng: Rng, *, local: bool = False) -> Images:
+        """Draw one view of every image.
+
+        Args:
+            x: images in [0, 1], [B, C, H, W].
+            rng: random numbers bound to the ids of these images.
+            local: whether the view is one of the small ones.
+        """
+        u = rng.uniform(NUMBERS).to(x)
+        x = self._window(x, u[:, :9], self.local_crop if local else self.crop)
+        if x.shape[1] == 3:
+            x = self._colours(x, u[:, 9:15])
+        x = x * _between(self.gain, u[:, 15]).view(-1, 1, 1, 1) if self.gain != (1.0, 1.0) else x
+        if self.blur_share:
+            x = _where(u[:, 16] < self.blur_share, _blurred(x, _between(self.blur, u[:, 17]), self.blur[1]), x)
+        if self.solarize:
+            x = _where(u[:, 18] < self.solarize, torch.where(x > 0.5, 1 - x, x), x)
+        if self.noise:
+            x = x + self.noise * rng.child("noise").normal(*x.shape[1:]).to(x)
+        if self.hole and self.hole_share:
+            x = self._holed(x, u[:, 19:21], rng.child("hole").uniform(1).to(x)[:, 0] < self.hole_share)
+        return x.clamp(0, 1)
+
+    def _window(self, x: Images, u: Float[Tensor, "batch 9"], crop: tuple[float, float]) -> Images:
+        """Return what each image shows in a window of its own, bilinearly; beyond its edge the edge goes on."""
+        if crop == (1.0, 1.0) and not (self.flip or self.rotate or self.shift) and self.scale == (1.0, 1.0):
+            return x
+        area, angle = _between(crop, u[:, 0]), math.radians(self.rotate) * (2 * u[:, 2] - 1)
+        aspect = _between((math.log(self.ratio[0]), math.log(self.ratio[1])), u[:, 1]).exp()
+        wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+        if crop == (1.0, 1.0):
+            wide, high = torch.ones_like(wide), torch.ones_like(high)
+        factor = _between(self.scale, u[:, 3])
+        move = 2 * self.shift * (2 * u[:, 4:6] - 1)  # grid units: half a side each
+        centre = torch.stack([(1 - wide) * (2 * u[:, 6] - 1), (1 - high) * (2 * u[:, 7] - 1)], 1) + move
+        mirror = torch.where(u[:, 8] < self.flip, -1.0, 1.0)
+        tall = x.shape[2] / x.shape[3]  # turning is done in pixels, not in shares of unequal sides
+        turn = torch.stack(
+            [
+                torch.stack([mirror * wide * angle.cos() / factor, -high * angle.sin() / factor * tall], 1),
+                torch.stack([mirror * wide * angle.sin() / factor / tall, high * angle.cos() / factor], 1),
+            ],
+            1,
+        )
+        grid = F.affine_grid(torch.cat([turn, centre[..., None]], 2), list(x.shape), align_corners=False)
+        return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+    def _colours(self, x: Images, u: Float[Tensor, "batch 6"]) -> Images:
+        """Return images with other brightness, contrast, saturation and hue, some without colours."""
+        weights = torch.tensor(LUMA, device=x.device, dtype=x.dtype).view(1, 3, 1, 1)
+        if self.colour and self.colour_share:
+            bright, contrast, colourful = (1 + self.colour * (2 * u[:, 1:4, None, None, None] - 1)).unbind(1)
+            new = x * bright
+            mean = (new * weights).sum(1, keepdim=True).mean((2, 3), keepdim=True)
+            new = mean + contrast * (new - mean)
+            luma = (new * weights).sum(1, keepdim=True)
+            new = luma + colourful * _turned(new - luma, math.pi / 2 * self.colour * (2 * u[:, 4] - 1))
+            x = _where(u[:, 0] < self.colour_share, new.clamp(0, 1), x)
+        if self.grey:
+            x = _where(u[:, 5] < self.grey, (x * weights).sum(1, keepdim=True).expand_as(x), x)
+        return x
+
+    def _holed(self, x: Images, u: Float[Tensor, "batch 2"], chosen: Bool[Tensor, "batch"]) -> Images:
+        """Return images with a black square around a random pixel."""
+        inside = chosen.view(-1, 1, 1)
+        for axis, place in ((1, u[:, 0]), (2, u[:, 1])):
+            side = x.shape[1 + axis]
+            at = torch.arange(side, device=x.device)
+            near = (at - (place * side).floor()[:, None]).abs() <= self.hole // 2
+            inside = inside & (near.unsqueeze(3 - axis))
+        return x.masked_fill(inside[:, None], 0)
+
+
+_SHARES = ("flip", "colour_share", "grey", "blur_share", "solarize", "hole_share")
+
+
+def _between(pair: tuple[float, float], u: Float[Tensor, "batch"]) -> Float[Tensor, "batch"]:
+    return pair[0] + (pair[1] - pair[0]) * u
+
+
+def _where(chosen: Bool[Tensor, "batch"], new: Images, old: Images) -> Images:
+    return torch.where(chosen.view(-1, 1, 1, 1), new, old)
+
+
+def _turned(chroma: Images, angle: Float[Tensor, "batch"]) -> Images:
+    """Return colours without luma turned round the grey axis (I and Q of NTSC)."""
+    yiq = torch.tensor([LUMA, (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135)], dtype=torch.float64)
+    back = yiq.inverse()
+    along, across = back[:, 1:] @ yiq[1:], back[:, [1, 2]] @ torch.stack([-yiq[2], yiq[1]])
+    cos, sin = angle.cos().view(-1, 1, 1), angle.sin().view(-1, 1, 1)
+    return torch.einsum("bdc,bchw->bdhw", cos * along.to(chroma) + sin * across.to(chroma), chroma)
+
+
+def _blurred(x: Images, sigma: Float[Tensor, "batch"], most: float) -> Images:
+    """Return images blurred by Gaussians of their own σ, reflected at the edges."""
+    reach = min(math.ceil(2 * most), min(x.shape[2:]) - 1)
+    at = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)
+    kernel = torch.exp(-(at**2) / (2 * sigma[:, None] ** 2))
+    kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(x.shape[1], 0)
+    flat = F.pad(x, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
+    flat = F.conv2d(flat, kernel[:, None, :, None], groups=len(kernel))
+    return F.conv2d(flat, kernel[:, None, None, :], groups=len(kernel))[0].view_as(x)
