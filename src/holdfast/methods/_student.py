@@ -1,6 +1,7 @@
 """What a pre-training method trains: the encoder with its heads, its twin and what it remembers."""
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -201,6 +202,11 @@ def pairs(views: Sequence[Seen]) -> Iterator[tuple[Tensor, Tensor]]:
         for j, other in enumerate(views):
             if i != j and one.out is not None and other.target is not None:
                 yield one.out, other.target
+
+
+def momentum_at(first: float, progress: float) -> float:
+    """Return 1 - (1 - first) (1 + cos(π · progress)) / 2: a momentum that rises from `first` to 1."""
+    return 1 - (1 - first) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def spread(reps: Reps) -> Float[Tensor, ""]:

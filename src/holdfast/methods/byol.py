@@ -1,6 +1,5 @@
 """BYOL: a view predicts what a slowly following twin makes of the other view; there are no negatives."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError, Reps
 from holdfast.encoders._packages import optional
-from holdfast.methods._student import Batch, Facts, Method, Seen, Student, pairs
+from holdfast.methods._student import Batch, Facts, Method, Seen, Student, momentum_at, pairs
 
 
 @dataclass(frozen=True)
@@ -58,4 +57,4 @@ class _Student(Student):
         return torch.stack([2 + 2 * self._criterion(out, target) for out, target in pairs(views)]).mean()
 
     def after_step(self, progress: float) -> None:
-        self.follow(1 - (1 - self._method.momentum) * (1 + math.cos(math.pi * progress)) / 2)
+        self.follow(momentum_at(self._method.momentum, progress))
