@@ -79,6 +79,7 @@ class Student(nn.Module, ABC):
     Args:
         encoder: a trainable copy, see `holdfast.encoders._copy.trainable`.
         projector: what the loss reads, behind the representation.
+        predictor: what follows it where a view predicts others; the twin has none.
         twin: whether a slow copy of encoder and projector gives the targets.
 
     Attributes:
@@ -91,9 +92,17 @@ class Student(nn.Module, ABC):
     same_view: bool = False
     many: bool = False
 
-    def __init__(self, encoder: Encoder, projector: nn.Module | None = None, *, twin: bool = False):
+    def __init__(
+        self,
+        encoder: Encoder,
+        projector: nn.Module | None = None,
+        predictor: nn.Module | None = None,
+        *,
+        twin: bool = False,
+    ):
         super().__init__()
         self.encoder, self.projector = encoder, projector or nn.Identity()
+        self.predictor = predictor or nn.Identity()
         self.twin = copy.deepcopy(nn.ModuleList([self.encoder, self.projector])) if twin else None
         if self.twin is not None:
             self.twin.requires_grad_(False)
@@ -118,8 +127,11 @@ class Student(nn.Module, ABC):
 
     def heads(self, rep: Reps | None, twin: Reps | None) -> tuple[Tensor | None, Tensor | None]:
         """Return (out, target) of one view, from its representation and its twin's."""
-        out = None if rep is None else self.projector(rep)
-        return out, out
+        out = None if rep is None else self.predictor(self.projector(rep))
+        if self.twin is None:
+            return out, out
+        with torch.no_grad():
+            return out, None if twin is None else self.twin[1](twin)
 
     @abstractmethod
     def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:

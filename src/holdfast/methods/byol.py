@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder, HoldfastError, Reps
+from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders._packages import optional
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student, momentum_at, pairs
 
@@ -43,15 +43,10 @@ class _Student(Student):
     def __init__(self, encoder: Encoder, facts: Facts, method: Byol):
         heads = optional("lightly.models.modules.heads", "lightly", "train", "byol")
         losses = optional("lightly.loss", "lightly", "train", "byol")
-        super().__init__(encoder, heads.BYOLProjectionHead(facts.dim, method.hidden, method.dim), twin=True)
-        self.predictor = heads.BYOLPredictionHead(method.dim, method.hidden, method.dim)
+        projector = heads.BYOLProjectionHead(facts.dim, method.hidden, method.dim)
+        predictor = heads.BYOLPredictionHead(method.dim, method.hidden, method.dim)
+        super().__init__(encoder, projector, predictor, twin=True)
         self._criterion, self._method = losses.NegativeCosineSimilarity(), method
-
-    def heads(self, rep: Reps | None, twin: Reps | None) -> tuple[Tensor | None, Tensor | None]:
-        assert self.twin is not None
-        out = None if rep is None else self.predictor(self.projector(rep))
-        with torch.no_grad():
-            return out, None if twin is None else self.twin[1](twin)
 
     def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([2 + 2 * self._criterion(out, target) for out, target in pairs(views)]).mean()
