@@ -3,7 +3,7 @@
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,6 +45,10 @@ class Batch:
     labels: Int[Tensor, "batch"] | None = None
     progress: float = 0.0
     epoch: int = 0
+
+
+Look = Callable[[Int[Tensor, "batch"]], list[Images]]
+"""Positions of images among those learned from -> their augmented views, each [b, C, H, W]."""
 
 
 class Seen(NamedTuple):
@@ -143,18 +147,29 @@ class Student(nn.Module, ABC):
     def after_step(self, progress: float) -> None:
         """Follow a step of the optimiser (a twin); `progress` is the share of the training that is done."""
 
-    def begin_epoch(self, epoch: int, seed: int) -> None:
-        """Prepare an epoch (clusters)."""
+    def begin_epoch(self, epoch: int, seed: int, look: Look) -> None:
+        """Prepare an epoch (clusters).
+
+        A training that goes on from the end of an epoch calls it once more with the same state.
+
+        Args:
+            epoch: passes over the images that are done.
+            seed: of the training.
+            look: gives any images as the epoch before saw them (or would have, before the first).
+        """
 
     # --- what all methods share ---
 
-    def see(self, views: Sequence[Images], roles: Sequence[int], *, targets: bool = True) -> list[Seen]:
+    def see(
+        self, views: Sequence[Images], roles: Sequence[int], *, targets: bool = True, batch: Batch | None = None
+    ) -> list[Seen]:
         """Encode views in one pass of each network.
 
         Args:
             views: images [b, C, H, W] of this process, of one or several sizes.
             roles: which view of the method each stands for; an attacked one takes the part of the first.
             targets: whether a twin's targets are wanted.
+            batch: what is known of the images, for methods that hide a part of each.
         """
         online = [place for place, role in enumerate(roles) if self.predicts(role)]
         aimed = [place for place, role in enumerate(roles) if self.is_target(role)] if self.twin and targets else []
@@ -179,14 +194,14 @@ class Student(nn.Module, ABC):
         """
         first = 0 if clean or not attacked else 1  # where its loss is not asked for, the first view is left out
         roles = [*range(first, len(views)), *[0] * len(attacked)]
-        seen = self.see([*views[first:], *attacked], roles)
+        seen = self.see([*views[first:], *attacked], roles, batch=batch)
         kept, disturbed = seen[: len(views) - first], seen[len(views) - first :]
         zero = torch.zeros((), device=views[0].device)
         plain = self.loss(kept, batch) if first == 0 else zero
         others = kept[1 - first :]
         worst = torch.stack([self.loss([one, *others], batch) for one in disturbed]).mean() if disturbed else zero
         if self.training:
-            self.remember(kept, batch)
+            self.remember(kept if first == 0 else [disturbed[0], *others], batch)
         rep = next(one.rep for one in seen if one.rep is not None)
         return Outcome(clean * plain + weight * worst, plain.detach(), worst.detach(), spread(rep.detach()))
 

@@ -98,10 +98,10 @@ class Adversary:
 def _loss_goal(student: Student, views: Sequence[Images], batch: Batch) -> Goal:
     """Return the training loss of the batch with its first view replaced, divided among its images."""
     with torch.no_grad():
-        others = student.see(views[1:], range(1, len(views)))
+        others = student.see(views[1:], range(1, len(views)), batch=batch)
 
     def goal(x: Images) -> tuple[PerImage, Tensor]:
-        (seen,) = student.see([x], [0], targets=False)
+        (seen,) = student.see([x], [0], targets=False, batch=batch)
         assert seen.rep is not None
         loss = student.loss([seen, *others], batch)
         return (loss / len(x)).expand(len(x)), share(seen.rep)

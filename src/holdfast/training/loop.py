@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from holdfast import registry
-from holdfast.core import Encoder, HoldfastError, Rng
+from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.encoders import open_encoder
 from holdfast.encoders._copy import save, trainable, with_weights
 from holdfast.encoders._packages import optional
@@ -36,6 +36,7 @@ COLLAPSED, PATIENCE = 1e-3, 20
 """Spread of representations below which, for so many steps, a training has collapsed."""
 
 
+@runtime_checkable
 class Monitor(Protocol):
     """Looks at the encoder along the training."""
 
@@ -182,7 +183,7 @@ class _Training:
         recipe = self.recipe
         epoch, number = divmod(self.step, self.per_epoch)
         if number == 0:
-            self.student.begin_epoch(epoch, recipe.seed)
+            self.student.begin_epoch(epoch, recipe.seed, lambda places: self._views(places.cpu(), epoch - 1))
         rate = recipe.optimiser.rate_at(self.step / self.total)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
@@ -212,21 +213,28 @@ class _Training:
         """Return the loss of a part of a batch, of which this process holds its share."""
         recipe, student = self.recipe, self.student
         mine = part.chunk(processes())[rank()]
-        rng = self.rng.at([self.images.ids[place] for place in mine.tolist()]).child(epoch)
-        x = self.images.batch(mine)
+        views = self._views(mine, epoch)
         labels = None if self.images.labels is None else self.images.labels[part].to(self.accelerator.device)
         batch = Batch(part.to(self.accelerator.device), labels, self.step / self.total, epoch)
+        if recipe.adversary is None:
+            return self.model(views, [], batch)
+        attacked = recipe.adversary.disturb(student, views, batch, self._rng(mine, epoch).child("adversary", self.step))
+        return self.model(views, attacked, batch, recipe.adversary.clean, recipe.adversary.weight)
+
+    def _rng(self, places: Tensor, epoch: int) -> Rng:
+        """Return the random numbers of some images in an epoch."""
+        return self.rng.at([self.images.ids[place] for place in places.tolist()]).child(epoch)
+
+    def _views(self, places: Tensor, epoch: int) -> list[Images]:
+        """Return the views of some images in an epoch."""
+        recipe, student = self.recipe, self.student
+        x, rng = self.images.batch(places), self._rng(places, epoch)
         views = [recipe.views(x, rng.child("view", view)) for view in range(1 if student.same_view else student.views)]
         if student.many:
             views += [recipe.views(x, rng.child("local", n), local=True) for n in range(recipe.views.local)]
         if recipe.corruption is not None and recipe.corrupt == "after":
             views = [recipe.corruption.sample(view, rng.child("corrupt", n)) for n, view in enumerate(views)]
-        if student.same_view:
-            views *= student.views
-        if recipe.adversary is None:
-            return self.model(views, [], batch)
-        attacked = recipe.adversary.disturb(student, views, batch, rng.child("adversary", self.step))
-        return self.model(views, attacked, batch, recipe.adversary.clean, recipe.adversary.weight)
+        return views * student.views if student.same_view else views
 
     def _places(self, epoch: int) -> Tensor:
         """Return the order of the images in an epoch."""
