@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Geometry, Images, Rng, Threat
+from holdfast.core import Geometry, HoldfastError, Images, Rng, Threat
 from holdfast.data import ImageSet, open_images
 
 IN_MEMORY = 2**31
@@ -26,9 +26,10 @@ class TrainingImages:
         seed: which.
         device: where batches go.
         corruption: what befalls every image before anything else; None: nothing.
+        leave_out: images that are not learned from, whatever they are called there.
 
     Raises:
-        HoldfastError: images that cannot be read.
+        HoldfastError: images that cannot be read, or none that are left.
     """
 
     def __init__(
@@ -40,8 +41,14 @@ class TrainingImages:
         seed: int = 0,
         device: str | torch.device = "cpu",
         corruption: Threat | None = None,
+        leave_out: ImageSet | None = None,
     ):
         self.images: ImageSet = open_images(spec, size=size, seed=seed, geometry=geometry)
+        if leave_out is not None and (held := self.images.leave_out(leave_out)) and len(self.images) < 2:
+            raise HoldfastError(
+                f"{spec}: expected images to learn from beside the {held} that are held out, got {len(self.images)}; "
+                "give more images"
+            )
         self.ids, self._device = self.images.ids, device
         known = self.images.labels
         self.classes = sorted(set(known)) if known is not None else None

@@ -71,6 +71,7 @@ def train(
     folder: Path,
     *,
     encoder: Encoder | None = None,
+    images: TrainingImages | None = None,
     monitors: tuple[Monitor, ...] = (),
     listener: Listener | None = None,
     command: str = "",
@@ -84,6 +85,7 @@ def train(
         recipe: what to do.
         folder: the run folder.
         encoder: one that is open already, instead of the recipe's.
+        images: those that are open already, instead of the recipe's.
         monitors: look at the encoder along the way.
         listener: told about progress.
         command: how to do it again, for the record.
@@ -92,7 +94,7 @@ def train(
         HoldfastError: an encoder that cannot be trained, fewer images than a batch, a loss or gradient that is not
             finite, or representations that have collapsed; the last checkpoint is kept.
     """
-    return _Training(recipe, Store(folder), encoder, monitors, listener or Silent(), command).run()
+    return _Training(recipe, Store(folder), encoder, images, monitors, listener or Silent(), command).run()
 
 
 class _Training:
@@ -101,6 +103,7 @@ class _Training:
         recipe: Recipe,
         store: Store,
         encoder: Encoder | None,
+        images: TrainingImages | None,
         monitors: tuple[Monitor, ...],
         listener: Listener,
         command: str,
@@ -108,7 +111,7 @@ class _Training:
         self.recipe, self.store, self.monitors, self.listener = recipe, store, monitors, listener
         self.accelerator = _engine(recipe)
         start = encoder or open_encoder(recipe.encoder)
-        self.images = TrainingImages(
+        self.images = images or TrainingImages(
             recipe.data,
             geometry=start.geometry,
             size=recipe.images,
