@@ -28,7 +28,7 @@ def trainable(encoder: Encoder) -> Encoder:
             f"encoder {encoder.name!r}: expected a torch module to train, got one converted from ONNX or traced, "
             "which keeps weights as constants and knows no training mode; open the original network"
         )
-    made = _copied(encoder)
+    made = copied(encoder)
     floats = [value for value in made.module.parameters() if value.is_floating_point()]
     if not floats and any(value.is_floating_point() for value in made.module.buffers()):
         raise HoldfastError(
@@ -49,15 +49,15 @@ def state_of(encoder: Encoder) -> dict[str, Tensor]:
 
 def filled(encoder: Encoder, state: Mapping[str, Tensor]) -> Encoder:
     """Return a copy of an encoder, frozen, with the weights and buffers that `state_of` gave."""
-    made = _copied(encoder)
+    made = copied(encoder)
     mine = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
     fill(made.module, mine, f"what was fine-tuned of {encoder.name!r}")
     return made
 
 
-def _copied(encoder: Encoder) -> Encoder:
-    """Return the same encoder with a network of its own, on the same device."""
-    module: nn.Module = copy.deepcopy(encoder.module)
+def copied(encoder: Encoder, network: nn.Module | None = None) -> Encoder:
+    """Return the same encoder, frozen, with a network of its own (a copy, or the one that is given), on its device."""
+    module: nn.Module = copy.deepcopy(encoder.module) if network is None else network
     made = Encoder(module, mean=encoder.mean, std=encoder.std, geometry=encoder.geometry, name=encoder.name)
     made.origin, made.root = dict(encoder.origin), encoder.root
     return made.to(encoder.get_buffer("_mean").device)

@@ -3,7 +3,7 @@
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, Images, Reps
+from holdfast.methods._batchnorm import parted
 from holdfast.methods._gather import gather
 
 
@@ -161,7 +162,13 @@ class Student(nn.Module, ABC):
     # --- what all methods share ---
 
     def see(
-        self, views: Sequence[Images], roles: Sequence[int], *, targets: bool = True, batch: Batch | None = None
+        self,
+        views: Sequence[Images],
+        roles: Sequence[int],
+        *,
+        targets: bool = True,
+        batch: Batch | None = None,
+        attacked: int = 0,
     ) -> list[Seen]:
         """Encode views in one pass of each network.
 
@@ -170,14 +177,16 @@ class Student(nn.Module, ABC):
             roles: which view of the method each stands for; an attacked one takes the part of the first.
             targets: whether a twin's targets are wanted.
             batch: what is known of the images, for methods that hide a part of each.
+            attacked: how many views, the last ones, are attacked: BatchNorm may part them from the others.
         """
-        online = [place for place, role in enumerate(roles) if self.predicts(role)]
-        aimed = [place for place, role in enumerate(roles) if self.is_target(role)] if self.twin and targets else []
-        reps = dict(zip(online, self._encode(self.encoder, [views[place] for place in online]), strict=True))
+        clean = len(views) - attacked
+        online = {place: views[place] for place, role in enumerate(roles) if self.predicts(role)}
+        aimed = {place: views[place] for place, role in enumerate(roles) if self.is_target(role)}
+        reps = self._encode(self.encoder, online, clean)
         twins: dict[int, Tensor] = {}
-        if self.twin is not None and aimed:
+        if self.twin is not None and targets:
             with torch.no_grad():
-                twins = dict(zip(aimed, self._encode(self.twin[0], [views[p] for p in aimed]), strict=True))
+                twins = self._encode(self.twin[0], aimed, clean)
         return [Seen(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
 
     def forward(
@@ -194,7 +203,7 @@ class Student(nn.Module, ABC):
         """
         first = 0 if clean or not attacked else 1  # where its loss is not asked for, the first view is left out
         roles = [*range(first, len(views)), *[0] * len(attacked)]
-        seen = self.see([*views[first:], *attacked], roles, batch=batch)
+        seen = self.see([*views[first:], *attacked], roles, batch=batch, attacked=len(attacked))
         kept, disturbed = seen[: len(views) - first], seen[len(views) - first :]
         zero = torch.zeros((), device=views[0].device)
         plain = self.loss(kept, batch) if first == 0 else zero
@@ -205,14 +214,21 @@ class Student(nn.Module, ABC):
         rep = next(one.rep for one in seen if one.rep is not None)
         return Outcome(clean * plain + weight * worst, plain.detach(), worst.detach(), spread(rep.detach()))
 
-    def _encode(self, network: nn.Module, views: Sequence[Images]) -> list[Reps]:
-        """Encode views of one size together; return the representations of all processes, view by view."""
+    def _encode(self, network: nn.Module, views: Mapping[int, Images], clean: int) -> dict[int, Reps]:
+        """Encode views of one size together; return the representations of all processes, view by view.
+
+        Args:
+            network: the encoder, or its twin.
+            views: by their places.
+            clean: how many views come before the first one that is attacked.
+        """
         reps: dict[int, Tensor] = {}
-        for shape in dict.fromkeys(view.shape for view in views):
-            places = [place for place, view in enumerate(views) if view.shape == shape]
-            together = network(torch.cat([views[place] for place in places]))
+        for shape in dict.fromkeys(view.shape for view in views.values()):
+            places = [place for place, view in views.items() if view.shape == shape]
+            with parted(sum(place >= clean for place in places), len(places)):
+                together = network(torch.cat([views[place] for place in places]))
             reps |= dict(zip(places, together.chunk(len(places)), strict=True))
-        return [gather(reps[place]) for place in range(len(views))]
+        return {place: gather(reps[place]) for place in views}
 
     @torch.no_grad()
     def follow(self, momentum: float) -> None:
