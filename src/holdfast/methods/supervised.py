@@ -1,5 +1,6 @@
 """Supervised: a linear classifier on the representation, by cross-entropy; with or without a push to uniformity."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,4 +66,4 @@ def uniformity(reps: Reps) -> Float[Tensor, ""]:
     z = F.normalize(reps, dim=1)
     squared = 2 - 2 * (z @ z.T)
     others = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
-    return torch.tensor(float(others.sum()), device=z.device).log() - torch.logsumexp(-2 * squared[others], 0)
+    return math.log(len(z) * (len(z) - 1)) - torch.logsumexp(-2 * squared[others], 0)
