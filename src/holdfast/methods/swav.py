@@ -1,0 +1,106 @@
+"""SwAV: every view predicts how the other view would be shared out evenly among prototypes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from holdfast.core import Encoder, HoldfastError, Images, Reps
+from holdfast.encoders._packages import optional
+from holdfast.methods._student import Batch, Facts, Method, Outcome, Seen, Student
+
+
+@dataclass(frozen=True)
+class Swav(Method):
+    """Mean over whole views i, other views j and images of -q_i · log softmax(C z_j / T), z = g(f(x)) / ‖g(f(x))‖.
+
+    The codes q_i are exp(C z_i / ε), scaled by `iterations` of Sinkhorn's until each image weighs 1 and each row of C,
+    a unit vector, gets as much of the batch as any other. A queue lets earlier batches share in this. Small views have
+    no codes.
+
+    Attributes:
+        prototypes: rows of C; 3000 in the paper, about ten for each class.
+        hidden: width of the projector's hidden layer.
+        dim: width of the projection.
+        temperature: T > 0.
+        epsilon: ε > 0, how soft codes are.
+        iterations: of Sinkhorn's algorithm.
+        queue: images of earlier batches that are kept; 0 for none, 3840 in the paper for small batches.
+        queue_from: share of the training after which they take part, once the queue is full.
+        frozen: epochs at the beginning in which prototypes are not trained.
+
+    Source: Caron et al. (2020), "Unsupervised learning of visual features by contrasting cluster assignments".
+    """
+
+    prototypes: int = 300
+    hidden: int = 2048
+    dim: int = 128
+    temperature: float = 0.1
+    epsilon: float = 0.05
+    iterations: int = 3
+    queue: int = 0
+    queue_from: float = 0.15
+    frozen: int = 1
+
+    def __post_init__(self) -> None:
+        if not min(self.temperature, self.epsilon) > 0 or not 0 <= self.queue_from <= 1:
+            raise HoldfastError(f"swav: expected temperature and epsilon above 0 and queue_from in [0, 1], got {self}")
+        if min(self.prototypes, self.hidden, self.dim, self.iterations) < 1 or min(self.queue, self.frozen) < 0:
+            raise HoldfastError(
+                f"swav: expected positive widths and iterations, queue and frozen of at least 0, got {self}"
+            )
+
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return the encoder with projector and prototypes."""
+        return _Student(encoder, facts, self)
+
+
+class _Student(Student):
+    many = True
+
+    def __init__(self, encoder: Encoder, facts: Facts, method: Swav):
+        heads = optional("lightly.models.modules.heads", "lightly", "train", "swav")
+        losses = optional("lightly.loss", "lightly", "train", "swav")
+        super().__init__(encoder, heads.SwaVProjectionHead(facts.dim, method.hidden, method.dim))
+        self.prototypes = nn.Linear(method.dim, method.prototypes, bias=False)  # lightly's have a bias, SwAV's do not
+        self._normalise()
+        self._criterion = losses.SwaVLoss(method.temperature, method.iterations, method.epsilon)
+        self._method = method
+        self.queue: Tensor
+        self.queued: Tensor
+        self.register_buffer("queue", torch.zeros(2, method.queue, method.dim))
+        self.register_buffer("queued", torch.zeros((), dtype=torch.int64))
+
+    def heads(self, rep: Reps | None, twin: Reps | None) -> tuple[Tensor | None, Tensor | None]:
+        assert rep is not None
+        z = F.normalize(self.projector(rep), dim=1)
+        return z, z
+
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        scores = [self.prototypes(view.out) for view in views]
+        ready = self._method.queue and batch.progress >= self._method.queue_from and self.queued >= self._method.queue
+        with torch.no_grad():
+            earlier = list(self.prototypes(self.queue)) if ready else None
+        return self._criterion(scores[:2], scores[2:], earlier)[0]
+
+    @torch.no_grad()
+    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+        new = torch.stack([view.out for view in views[:2] if view.out is not None]).to(self.queue.dtype)
+        self.queue.copy_(torch.cat([new, self.queue], 1)[:, : self._method.queue])
+        self.queued.add_(new.shape[1])
+
+    def forward(
+        self, views: Sequence[Images], attacked: Sequence[Images], batch: Batch, clean: float = 1.0, weight: float = 1.0
+    ) -> Outcome:
+        self.prototypes.weight.requires_grad_(batch.epoch >= self._method.frozen)
+        return super().forward(views, attacked, batch, clean, weight)
+
+    def after_step(self, progress: float) -> None:
+        self._normalise()
+
+    @torch.no_grad()
+    def _normalise(self) -> None:
+        self.prototypes.weight.copy_(F.normalize(self.prototypes.weight, dim=1))
