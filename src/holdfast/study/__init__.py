@@ -1,0 +1,1 @@
+"""Pre-training on bad data: what it does to encoders."""

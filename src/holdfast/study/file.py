@@ -1,0 +1,74 @@
+"""From a TOML file to a study."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast import registry
+from holdfast.core import HoldfastError
+from holdfast.errors import unknown
+from holdfast.study.plan import TABLE_2, Column, Study
+from holdfast.training.recipe_file import TABLES, make_recipe
+
+
+def read_study(path: Path, **overrides: Any) -> Study:
+    """Return the study in a TOML file; `overrides` that are not None win over its keys.
+
+    Its keys are those of `Study` and of a recipe, which all methods share; `[[methods]]` have a `title` and what is
+    their own; `[[columns]]` a `title` and a `corruption` or `data`.
+
+    Raises:
+        HoldfastError: a file that cannot be read, is not TOML, or says what nobody knows.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HoldfastError(f"cannot read the study {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"the study {str(path)!r} is not TOML: {error}") from error
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    own = {key: values.pop(key) for key in ("methods", "columns", "test", "test_images", "probes") if key in values}
+    if "test" not in own or not own.get("methods"):
+        raise HoldfastError(f"{path.name}: expected 'test' images and at least one [[methods]]")
+    recipes = {}
+    for method in own["methods"]:
+        title, changes = _titled(method, f"{path.name}: methods")
+        if title in recipes:
+            raise HoldfastError(f"{path.name}: methods: expected different titles, got {title!r} twice")
+        recipes[title] = make_recipe(_joined(values, changes), where=f"{path.name}: {title}")
+    columns = tuple(_column(one, path.name) for one in own["columns"]) if "columns" in own else TABLE_2
+    given = {key: own[key] for key in ("test", "test_images") if key in own}
+    if "probes" in own:
+        given["probes"] = tuple(_part("probes", probe, path.name) for probe in own["probes"])
+    return Study(recipes, columns=columns, **given)
+
+
+def _joined(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all methods share with one's own words over it, also inside tables."""
+    both = {key for key in TABLES if isinstance(own.get(key), dict) and isinstance(shared.get(key), dict)}
+    return {**shared, **own, **{key: {**shared[key], **own[key]} for key in both}}
+
+
+def _titled(table: Any, where: str) -> tuple[str, dict[str, Any]]:
+    if not isinstance(table, dict) or not isinstance(table.get("title"), str):
+        raise HoldfastError(f"{where}: expected tables with a title, got {table!r}")
+    return table["title"], {key: value for key, value in table.items() if key != "title"}
+
+
+def _column(table: Any, where: str) -> Column:
+    title, values = _titled(table, f"{where}: columns")
+    for key in values:
+        if key not in ("corruption", "data"):
+            raise unknown(f"key of a column of {where}", key, ("title", "corruption", "data"))
+    if not values:
+        raise HoldfastError(f"{where}: column {title!r}: expected a corruption or data, got neither")
+    corruption = _part("threats", values["corruption"], where) if "corruption" in values else None
+    return Column(title, corruption, values.get("data"))
+
+
+def _part(kind: str, value: Any, where: str) -> Any:
+    data = {"name": value} if isinstance(value, str) else value
+    if not isinstance(data, dict) or "name" not in data:
+        raise HoldfastError(f"{where}: {kind}: expected a name or a table with one, got {value!r}")
+    return registry.build({"kind": kind, **data})
