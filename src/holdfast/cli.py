@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 import shlex
 import sys
@@ -140,12 +141,15 @@ def train(
 
     given = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
     asked = read_recipe(recipe, settings or (), **given)
+    speaks = os.environ.get("RANK", "0") == "0"  # of several processes, one
     try:
         with Bars(err) as bars:
-            trained = run(asked, out_folder, listener=bars, command=_command())
+            trained = run(asked, out_folder, listener=bars if speaks else None, command=_command())
     except KeyboardInterrupt:
         err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
         raise typer.Exit(130) from None
+    if not speaks:
+        return
     last = trained.rows[-1]
     if json_output:
         said = {"encoder": trained.spec, "steps": trained.steps, "resumed": trained.resumed, "loss": last["loss"]}
@@ -153,6 +157,58 @@ def train(
     else:
         out.print(f"{trained.steps} steps, loss {last['loss']:.4g}; the encoder: [bold]{escape(trained.spec)}[/]")
         out.print(f"audit it: holdfast audit {escape(shlex.quote(trained.spec))} --data FOLDER", soft_wrap=True)
+
+
+@app.command()
+def harden(
+    encoder: Annotated[str, typer.Argument(help="Encoder spec, see holdfast list encoders; it is not changed.")],
+    data: Annotated[str, typer.Option(help="Images to learn from; labels are not needed.")],
+    objective: Annotated[
+        str, typer.Option(help="auto (its own representations), or see holdfast list methods.")
+    ] = "auto",
+    budget: Annotated[str, typer.Option(help="Time for the training, 90s, 30m, 2h; audits come on top.")] = "30m",
+    steps: Annotated[int | None, typer.Option(help="Steps of the training, instead of a budget.")] = None,
+    eps: Annotated[
+        float, typer.Option(parser=_number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255.")
+    ] = 0.05,
+    norm: Annotated[str, typer.Option(help="Norm of the ball: linf or l2.")] = "linf",
+    attack: Annotated[
+        str, typer.Option(help="What the adversary raises: untargeted, targeted or loss.")
+    ] = "untargeted",
+    views: Annotated[str | None, typer.Option(help="Augmentation: none, light or full.")] = None,
+    rate: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    batch_size: Annotated[int, typer.Option(help="Images per step.")] = 64,
+    test: Annotated[str | None, typer.Option(help="Images of the audits. (default: some of --data, held out)")] = None,
+    train: Annotated[str | None, typer.Option(help="Labelled images for the kNN accuracy before and after.")] = None,
+    profile: Annotated[str, typer.Option(help="What the audits ask, see holdfast list profiles.")] = "quick",
+    out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted run resumes.")] = Path(
+        "holdfast-harden"
+    ),
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="The one seed that decides everything.")] = 0,
+    json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
+) -> None:
+    """Make a fragile encoder robust, without labels, and audit it before and after."""
+    from holdfast.harden.plan import Hardening, seconds
+    from holdfast.harden.run import harden as run
+    from holdfast.progress import Bars
+    from holdfast.report.hardening import print_hardening
+
+    said = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}
+    said |= {"test": test, "train": train, "profile": profile, "seed": seed, "device": device}
+    asked = Hardening(encoder, data, objective, steps=steps, budget=seconds(budget), **said)
+    try:
+        with Bars(err) as bars:
+            found = run(asked, out_folder, listener=bars)
+    except KeyboardInterrupt:
+        err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
+        raise typer.Exit(130) from None
+    if json_output:
+        print(json.dumps(found, allow_nan=False))
+    else:
+        print_hardening(found, out)
+    if found["failures"]:
+        raise typer.Exit(1)
 
 
 @app.command()

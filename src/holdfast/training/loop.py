@@ -127,6 +127,8 @@ class _Training:
         )
         with seeded(_number(recipe.seed, "heads")):
             student = recipe.method.student(prepared(trainable(start), recipe.batchnorm), facts)
+        if processes() > 1:
+            self._leave_out(student)
         student.train()
         optimiser = recipe.optimiser.build(student)
         self.model, self.optimiser = self.accelerator.prepare(student, optimiser)
@@ -153,6 +155,20 @@ class _Training:
                 f"{registry.part_name(recipe.method)}: expected images with labels, got some or all without in "
                 f"{recipe.data}; give labelled images, or choose a method that needs none"
             )
+
+    def _leave_out(self, student: Student) -> None:
+        """Freeze weights that the loss does not reach, such as layers behind the representation.
+
+        Processes that train together would wait for their gradients.
+        """
+        few = torch.arange(self.recipe.batch_size // self.recipe.accumulate // processes())
+        x, device = self.images.batch(few), self.accelerator.device
+        whole = few.repeat(processes())  # each process's part is gathered
+        labels = None if self.images.labels is None else self.images.labels[whole].to(device)
+        student.to(device).eval()([x] * student.views, [], Batch(whole.to(device), labels)).loss.backward()
+        for value in student.parameters():
+            value.requires_grad_(value.requires_grad and value.grad is not None)
+        student.zero_grad()
 
     def run(self) -> Trained:
         """Train to the end, from the checkpoint where there is one."""
@@ -327,11 +343,9 @@ def entry(recipe: Recipe) -> dict[str, Any]:
 def _engine(recipe: Recipe) -> Any:
     """Return the Accelerator: one process, or several that `torchrun` has started."""
     accelerate = optional("accelerate", "accelerate", "train", "training")
-    ddp = accelerate.DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)
     engine = accelerate.Accelerator(
         cpu=recipe.device == "cpu",
         mixed_precision=recipe.precision,
-        kwargs_handlers=[ddp],
         step_scheduler_with_optimizer=False,
     )
     if engine.device.type != torch.device(recipe.device).type:

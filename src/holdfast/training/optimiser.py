@@ -3,7 +3,7 @@
 import bisect
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,11 +34,11 @@ class Optimiser:
     You et al. (2017) for LARS.
     """
 
-    name: Literal["sgd", "lars", "adam", "adamw"] = "adam"
+    name: str = "adam"
     rate: float = 1e-3
     momentum: float = 0.9
     weight_decay: float = 1e-6
-    schedule: Literal["cosine", "step", "constant"] = "cosine"
+    schedule: str = "cosine"
     warmup: float = 0.0
     milestones: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8)
     factor: float = 0.1

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from holdfast.core import HoldfastError, Threat
 from holdfast.errors import unknown
@@ -56,11 +55,11 @@ class Recipe:
     optimiser: Optimiser = Optimiser()
     adversary: Adversary | None = None
     corruption: Threat | None = None
-    corrupt: Literal["before", "after"] = "before"
-    batchnorm: Literal["shared", "frozen", "split"] = "shared"
+    corrupt: str = "before"
+    batchnorm: str = "shared"
     ema: float | None = None
     clip: float | None = None
-    precision: Literal["no", "bf16", "fp16"] = "no"
+    precision: str = "no"
     device: str = "cpu"
     snapshots: int = 0
 

@@ -95,8 +95,6 @@ def _plain(kind: Any, value: Any, where: str) -> Any:
             return tuple(float(item) for item in value)
         if isinstance(one, type) and _is(one, value):
             return one(value)
-        if get_args(one) and isinstance(value, str):  # one of some words, which the dataclass checks itself
-            return value
     wanted = " or ".join(getattr(one, "__name__", str(one)) for one in kinds if one is not type(None))
     raise HoldfastError(f"{where}: expected {wanted}, got {value!r}")
 
