@@ -1,0 +1,137 @@
+"""What is hardened, against what, and for how long; and the training that this asks for."""
+
+import re
+import shlex
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from holdfast import registry
+from holdfast.attacks.pgd import Pgd
+from holdfast.core import Ball, HoldfastError
+from holdfast.errors import unknown
+from holdfast.methods._student import Method
+from holdfast.methods.self_distillation import SelfDistillation
+from holdfast.objectives.targeted import Targeted
+from holdfast.objectives.untargeted import Untargeted
+from holdfast.training.adversary import Adversary
+from holdfast.training.optimiser import Optimiser
+from holdfast.training.recipe import Recipe
+from holdfast.training.views import Views
+
+ATTACKS = {"untargeted": Untargeted(), "targeted": Targeted(), "loss": None}
+"""What an adversary may maximise; None: the training loss itself."""
+
+VIEWS = {
+    "none": Views(crop=(1.0, 1.0), flip=0.0, colour=0.0, colour_share=0.0, grey=0.0),
+    "light": Views(crop=(0.7, 1.0), colour=0.0, colour_share=0.0, grey=0.0),
+    "full": Views(),
+}
+"""How images are augmented: not at all; by large crops and mirror images; as contrastive methods need it."""
+
+
+@dataclass(frozen=True)
+class Hardening:
+    """What is hardened, against what, and for how long.
+
+    Attributes:
+        encoder: encoder spec, see `holdfast.encoders`.
+        data: data spec of the images to learn from, see `holdfast.data`; labels are not needed.
+        objective: "auto", the encoder's own clean representations (`self_distillation`), or the name of a method.
+        attack: what the adversary maximises: "untargeted", "targeted" or "loss".
+        norm: the ball in which images are attacked, in training and in the audits.
+        eps: its radius ε in pixels of a [0, 1] image.
+        steps: steps of the optimiser; None: as many as the budget has room for.
+        budget: seconds that training may take; the audits come on top.
+        views: augmentation, "none", "light" or "full"; None: light, full for other objectives than "auto".
+        rate: learning rate of Adam, which falls to 0 along a cosine.
+        batch_size: images per step.
+        test: data spec of the images of the audits; None: some of `data`, held out.
+        train: data spec of labelled images for the kNN accuracy; None: `data`, where it is labelled.
+        profile: what the audits ask.
+        seed: the one seed.
+        device: where it runs, as torch names it.
+    """
+
+    encoder: str
+    data: str
+    objective: str = "auto"
+    attack: str = "untargeted"
+    norm: str = "linf"
+    eps: float = 0.05
+    steps: int | None = None
+    budget: float = 1800.0
+    views: str | None = None
+    rate: float = 1e-3
+    batch_size: int = 64
+    test: str | None = None
+    train: str | None = None
+    profile: str = "quick"
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("attack of a hardening", self.attack, ATTACKS),
+            ("views of a hardening", self.views or "light", VIEWS),
+            ("objective", self.objective, {"auto", *registry.names("methods")}),
+        ):
+            if value not in known:
+                raise unknown(what, value, known)
+        if not self.budget > 0:
+            raise HoldfastError(f"budget: expected a time above 0, got {self.budget:g} s; for example 30m")
+
+    def ball(self) -> Ball:
+        """Return the ball.
+
+        Raises:
+            HoldfastError: a norm that is no ball, or a radius that it cannot have.
+        """
+        kind = registry.find("threats", self.norm)
+        if not issubclass(kind, Ball):
+            raise HoldfastError(f"norm: expected a ball such as linf or l2, got {self.norm!r}")
+        return registry.configure(kind, {"radius": self.eps})
+
+    def method(self) -> Method:
+        """Return what the encoder learns."""
+        return SelfDistillation() if self.objective == "auto" else registry.find("methods", self.objective)()
+
+    def recipe(self, steps: int) -> Recipe:
+        """Return the recipe of the training.
+
+        The attack is PGD of 3 steps from a random point; its step lets every start reach every edge of the ball.
+        """
+        views = self.views or ("light" if self.objective == "auto" else "full")
+        adversary = Adversary(self.ball(), Pgd(3, keep="last"), ATTACKS[self.attack])
+        return Recipe(
+            self.encoder,
+            self.data,
+            self.method(),
+            seed=self.seed,
+            steps=steps,
+            batch_size=self.batch_size,
+            views=VIEWS[views],
+            optimiser=Optimiser("adam", self.rate, weight_decay=0.0),
+            adversary=adversary,
+            device=self.device,
+        )
+
+    def command(self, folder: Path, steps: int) -> str:
+        """Return the command that does exactly this again."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        given = {k: v for k, v in given.items() if k not in ("encoder", "budget", "steps")}
+        words = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+        words = ["holdfast", "harden", self.encoder, *words, "--steps", str(steps), "--out", str(folder)]
+        return shlex.join(words)
+
+
+def seconds(text: str) -> float:
+    """Read a time: 90s, 30m, 2h, 1h30m.
+
+    Raises:
+        HoldfastError: anything else.
+    """
+    units = {"h": 3600, "m": 60, "s": 1}
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        raise HoldfastError(f"budget: expected a time such as 90s, 30m or 1h30m, got {text!r}")
+    return sum(float(number) * units[unit] for number, unit in parts)
