@@ -75,6 +75,8 @@ class _Student(Student):
         super().__init__(encoder, _head(facts.dim, method), twin=True)
         criterion = losses.DINOLoss(method.prototypes, student_temp=method.temperature, center_momentum=1.0)
         self._criterion, self._method = criterion, method  # its forward pass would move the centre: 1 keeps it
+        self._trained, last = True, self.projector.get_submodule("last_layer.parametrizations.weight")
+        last.get_parameter("original1").register_hook(lambda gradient: gradient * self._trained)
 
     def is_target(self, view: int) -> bool:
         return view < 2
@@ -93,8 +95,7 @@ class _Student(Student):
     def forward(
         self, views: Sequence[Images], attacked: Sequence[Images], batch: Batch, clean: float = 1.0, weight: float = 1.0
     ) -> Outcome:
-        directions = self.projector.get_submodule("last_layer.parametrizations.weight").get_parameter("original1")
-        directions.requires_grad_(batch.epoch >= self._method.frozen)
+        self._trained = batch.epoch >= self._method.frozen
         return super().forward(views, attacked, batch, clean, weight)
 
     def after_step(self, progress: float) -> None:

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images, Reps
+from holdfast.core import Encoder, HoldfastError, Reps
 from holdfast.encoders._packages import optional
-from holdfast.methods._student import Batch, Facts, Method, Outcome, Seen, Student
+from holdfast.methods._student import Batch, Facts, Method, Seen, Student
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,13 @@ class _Student(Student):
         return z, z
 
     def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
-        scores = [self.prototypes(view.out) for view in views]
+        rows = self.prototypes.weight
+        if batch.epoch < self._method.frozen:
+            rows = rows.detach() + 0 * rows  # a gradient of 0: processes that train together wait for one
+        scores = [view.out @ rows.T for view in views if view.out is not None]
         ready = self._method.queue and batch.progress >= self._method.queue_from and self.queued >= self._method.queue
         with torch.no_grad():
-            earlier = list(self.prototypes(self.queue)) if ready else None
+            earlier = list(self.queue @ rows.T) if ready else None
         return self._criterion(scores[:2], scores[2:], earlier)[0]
 
     @torch.no_grad()
@@ -91,12 +94,6 @@ class _Student(Student):
         new = torch.stack([view.out for view in views[:2] if view.out is not None]).to(self.queue.dtype)
         self.queue.copy_(torch.cat([new, self.queue], 1)[:, : self._method.queue])
         self.queued.add_(new.shape[1])
-
-    def forward(
-        self, views: Sequence[Images], attacked: Sequence[Images], batch: Batch, clean: float = 1.0, weight: float = 1.0
-    ) -> Outcome:
-        self.prototypes.weight.requires_grad_(batch.epoch >= self._method.frozen)
-        return super().forward(views, attacked, batch, clean, weight)
 
     def after_step(self, progress: float) -> None:
         self._normalise()
