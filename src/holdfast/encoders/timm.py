@@ -8,7 +8,7 @@ from holdfast.encoder import Encoder, Geometry
 from holdfast.encoders._assemble import Preprocessing, assemble, interpolation
 from holdfast.encoders._options import Common, read
 from holdfast.encoders._packages import optional
-from holdfast.encoders._weights import fetching, fill, no_pickle, read_safetensors, seeded
+from holdfast.encoders._weights import fetching, fill, misfits, no_pickle, read_safetensors, seeded
 from holdfast.errors import HoldfastError, unknown
 from holdfast.spec_string import Options
 
@@ -37,21 +37,27 @@ def open(name: str, options: Options) -> Encoder:
     with seeded(common.seed), fetching(options.spec), no_pickle():
         network = timm.create_model(name, pretrained=common.weights == "default", num_classes=0)
     if common.weights not in ("default", "random"):
-        _load(network, common.weights)
-    if common.size is not None and hasattr(network, "set_input_size"):
-        network.set_input_size(img_size=common.size)
+        _load(network, common)
+    _resize(network, common)
     origin = {"source": f"timm:{name}", "weights": _weights(network, common), "timm": timm.__version__}
     return assemble(
         network, common, _preprocessing(resolve({}, model=network)), origin, output="pooled features (num_classes=0)"
     )
 
 
-def _load(network: Any, path: str) -> None:
-    state, _ = read_safetensors(path)
+def _resize(network: Any, common: Common) -> None:
+    if common.size is not None and hasattr(network, "set_input_size"):
+        network.set_input_size(img_size=common.size)
+
+
+def _load(network: Any, common: Common) -> None:
+    state, _ = read_safetensors(common.weights)
     heads = network.pretrained_cfg.get("classifier") or ()  # num_classes=0 has removed it from the network
     heads = (heads,) if isinstance(heads, str) else heads
     kept = {key: value for key, value in state.items() if not any(key.startswith(f"{head}.") for head in heads)}
-    fill(network, kept, f"weights file {path!r}")
+    if misfits(network, kept):
+        _resize(network, common)  # they were trained at that size, not moved to it
+    fill(network, kept, f"weights file {common.weights!r}")
 
 
 def _weights(network: Any, common: Common) -> str:
