@@ -41,6 +41,7 @@ class Views:
         hole_share: its probability.
         local: how many further, small views there are (multi-crop; for methods that take more than two).
         local_crop: share of the area that these keep.
+        local_size: their side, in pixels, for networks that take images of any size; None: that of the images.
 
     Source: "Is self-supervised contrastive learning more robust than supervised learning?", Table C.3; Chen et al.
     (2020), appendix A; Caron et al. (2020) for multi-crop.
@@ -64,6 +65,7 @@ class Views:
     hole_share: float = 0.0
     local: int = 0
     local_crop: tuple[float, float] = (0.05, 0.2)
+    local_size: int | None = None
 
     def __post_init__(self) -> None:
         ranges = [self.crop, self.ratio, self.scale, self.gain, self.blur, self.local_crop]
@@ -78,6 +80,8 @@ class Views:
             raise HoldfastError(f"views: expected probabilities in [0, 1], got {', '.join(wrong)}")
         if not 0 <= self.colour < 1 or min(self.rotate, self.shift, self.noise, self.hole, self.local) < 0:
             raise HoldfastError(f"views: expected colour in [0, 1) and nothing below 0, got {self}")
+        if self.local_size is not None and self.local_size < 1:
+            raise HoldfastError(f"views: local_size: expected at least 1 pixel, got {self.local_size}")
 
     def __call__(self, x: Images, rng: Rng, *, local: bool = False) -> Images:
         """Draw one view of every image.
@@ -88,7 +92,8 @@ class Views:
             local: whether the view is one of the small ones.
         """
         u = rng.uniform(NUMBERS).to(x)
-        x = self._window(x, u[:, :9], self.local_crop if local else self.crop)
+        size = (self.local_size, self.local_size) if local and self.local_size else (x.shape[2], x.shape[3])
+        x = self._window(x, u[:, :9], self.local_crop if local else self.crop, size)
         if x.shape[1] == 3:
             x = self._colours(x, u[:, 9:15])
         x = x * _between(self.gain, u[:, 15]).view(-1, 1, 1, 1) if self.gain != (1.0, 1.0) else x
@@ -102,9 +107,12 @@ class Views:
             x = self._holed(x, u[:, 19:21], rng.child("hole").uniform(1).to(x)[:, 0] < self.hole_share)
         return x.clamp(0, 1)
 
-    def _window(self, x: Images, u: Float[Tensor, "batch 9"], crop: tuple[float, float]) -> Images:
+    def _window(
+        self, x: Images, u: Float[Tensor, "batch 9"], crop: tuple[float, float], size: tuple[int, int]
+    ) -> Images:
         """Return what each image shows in a window of its own, bilinearly; beyond its edge the edge goes on."""
-        if crop == (1.0, 1.0) and not (self.flip or self.rotate or self.shift) and self.scale == (1.0, 1.0):
+        still = not (self.flip or self.rotate or self.shift) and self.scale == (1.0, 1.0)
+        if crop == (1.0, 1.0) and still and size == x.shape[2:]:
             return x
         area, angle = _between(crop, u[:, 0]), math.radians(self.rotate) * (2 * u[:, 2] - 1)
         aspect = _between((math.log(self.ratio[0]), math.log(self.ratio[1])), u[:, 1]).exp()
@@ -123,7 +131,7 @@ class Views:
             ],
             1,
         )
-        grid = F.affine_grid(torch.cat([turn, centre[..., None]], 2), list(x.shape), align_corners=False)
+        grid = F.affine_grid(torch.cat([turn, centre[..., None]], 2), [*x.shape[:2], *size], align_corners=False)
         return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
 
     def _colours(self, x: Images, u: Float[Tensor, "batch 6"]) -> Images:
