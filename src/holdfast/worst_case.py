@@ -202,6 +202,10 @@ class Attack(ABC):
             readouts: step counts to report, each at most `steps`; the last step when empty.
         """
 
+    def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
+        """Return the attacked images alone; an attack that need not know what they are worth spares that pass."""
+        return self(goal, x, ball, rng).images[self.steps]
+
     @property
     @abstractmethod
     def passes(self) -> Passes:

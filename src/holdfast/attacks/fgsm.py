@@ -34,9 +34,17 @@ class Fgsm(Attack):
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`; read-out 0 is the nudged image."""
         found = Readout(check_readouts(readouts, 1), 1, keep_best=False)
-        nudged = x + self.nudge * (ball.sample(x, rng.child("fgsm")) - x)
+        nudged = self._nudged(x, ball, rng)
         values, reps, gradient = climb(goal, nudged)
         found.see(0, nudged, values, reps)
         attacked = ball.around(x, x + ball.radius * ball.ascend(gradient))
         found.see(1, attacked, *look(goal, attacked))
         return found.trajectory()
+
+    def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
+        """Return the attacked images alone, which are not evaluated."""
+        gradient = climb(goal, self._nudged(x, ball, rng))[2]
+        return ball.around(x, x + ball.radius * ball.ascend(gradient))
+
+    def _nudged(self, x: Images, ball: Ball, rng: Rng) -> Images:
+        return x + self.nudge * (ball.sample(x, rng.child("fgsm")) - x)

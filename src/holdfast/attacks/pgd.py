@@ -56,7 +56,6 @@ class Pgd(Attack):
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
         wanted = check_readouts(readouts, self.steps)
-        step = self.step_size if self.step_size is not None else 2.5 * ball.radius / self.steps
         found = Readout(wanted, self.steps, keep_best=self.keep == "best")
         for restart in range(self.restarts):
             at, evaluate_at = self._begin(x, ball, rng.child("pgd", restart))
@@ -64,9 +63,22 @@ class Pgd(Attack):
             for count in range(self.steps):
                 values, reps, gradient = climb(goal, evaluate_at)
                 found.see(count, evaluate_at, values, reps)
-                at = evaluate_at = ball.around(x, at + step * ball.ascend(gradient))
+                at = evaluate_at = self._step(x, at, gradient, ball)
             found.see(self.steps, at, *look(goal, at))
         return found.trajectory()
+
+    def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
+        """Return the attacked images alone; a single last iterate is not evaluated."""
+        if self.keep == "best" or self.restarts > 1:
+            return super().worst(goal, x, ball, rng)
+        at, evaluate_at = self._begin(x, ball, rng.child("pgd", 0))
+        for _ in range(self.steps):
+            at = evaluate_at = self._step(x, at, climb(goal, evaluate_at)[2], ball)
+        return at
+
+    def _step(self, x: Images, at: Images, gradient: Images, ball: Ball) -> Images:
+        size = self.step_size if self.step_size is not None else 2.5 * ball.radius / self.steps
+        return ball.around(x, at + size * ball.ascend(gradient))
 
     def _begin(self, x: Images, ball: Ball, rng: Rng) -> tuple[Images, Images]:
         """Return where the first step starts and where its gradient is taken."""

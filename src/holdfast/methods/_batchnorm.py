@@ -115,16 +115,16 @@ class _Frozen(_Around):
 
 
 class _Split(_Around):
-    """Attacked rows, the last ones, pass through the layer; clean ones through a twin, while it is trained."""
+    """Attacked rows, the last ones, pass through the layer, and clean ones beside them through a twin."""
 
     def __init__(self, layer: nn.Module):
         super().__init__(layer)
         self.clean = copy.deepcopy(layer)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return self.layer(x)
         attacked, of = _views.get()
+        if not self.training and not attacked:  # an attack sees the layer of attacked images alone
+            return self.layer(x)
         if len(x) % of:
             raise HoldfastError(
                 f"batchnorm=split: expected rows of {of} views in equal numbers, got {len(x)}, in a layer that mixes "

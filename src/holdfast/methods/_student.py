@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, Images, Reps
+from holdfast.core import Encoder, HoldfastError, Images, Reps
 from holdfast.methods._batchnorm import parted
 from holdfast.methods._gather import gather
 
@@ -40,12 +40,14 @@ class Batch:
         labels: their classes, numbered from 0, [B]; None where they are not known.
         progress: share of the training that is done, in [0, 1).
         epoch: passes over the images that are done.
+        classes: what the data call the classes, by their numbers; None where they are not known.
     """
 
     positions: Int[Tensor, "batch"]
     labels: Int[Tensor, "batch"] | None = None
     progress: float = 0.0
     epoch: int = 0
+    classes: Sequence[int] | None = None
 
 
 Look = Callable[[Int[Tensor, "batch"]], list[Images]]
@@ -142,6 +144,15 @@ class Student(nn.Module, ABC):
     def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
         """Return the loss of some views of a batch; changes nothing."""
 
+    def joint(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        """Return the loss of the method's own views together with more of the same images; changes nothing.
+
+        Raises:
+            HoldfastError: a method that has no such loss.
+        """
+        name = type(self).__module__.rpartition(".")[2]
+        raise HoldfastError(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
+
     def remember(self, views: Sequence[Seen], batch: Batch) -> None:
         """Take note of a batch that was learned from (a queue, a centre); never called by attacks."""
 
@@ -190,7 +201,13 @@ class Student(nn.Module, ABC):
         return [Seen(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
 
     def forward(
-        self, views: Sequence[Images], attacked: Sequence[Images], batch: Batch, clean: float = 1.0, weight: float = 1.0
+        self,
+        views: Sequence[Images],
+        attacked: Sequence[Images],
+        batch: Batch,
+        clean: float = 1.0,
+        weight: float = 1.0,
+        further: Sequence[Images] | None = None,
     ) -> Outcome:
         """Return the loss of a batch: clean · L(x_0, x_1, ...) + weight · mean_a L(x_a, x_1, ...).
 
@@ -200,19 +217,36 @@ class Student(nn.Module, ABC):
             batch: what is known of the images.
             clean: weight of the loss of the views as they are.
             weight: weight of the loss with the first view replaced by its disturbed versions.
+            further: where given, L(x_a, x_1, ...) is the joint loss of the views, of x_a and of these further views.
         """
-        first = 0 if clean or not attacked else 1  # where its loss is not asked for, the first view is left out
-        roles = [*range(first, len(views)), *[0] * len(attacked)]
-        seen = self.see([*views[first:], *attacked], roles, batch=batch, attacked=len(attacked))
-        kept, disturbed = seen[: len(views) - first], seen[len(views) - first :]
+        # where its loss is not asked for, the first view is left out
+        first = 0 if clean or not attacked or further is not None else 1
+        more = further or ()
+        roles = [*range(first, len(views)), *[0] * (len(more) + len(attacked))]
+        seen = self.see([*views[first:], *more, *attacked], roles, batch=batch, attacked=len(attacked))
+        ends = len(views) - first, len(seen) - len(attacked)
+        kept, rest, disturbed = seen[: ends[0]], seen[ends[0] : ends[1]], seen[ends[1] :]
         zero = torch.zeros((), device=views[0].device)
         plain = self.loss(kept, batch) if first == 0 else zero
-        others = kept[1 - first :]
-        worst = torch.stack([self.loss([one, *others], batch) for one in disturbed]).mean() if disturbed else zero
+        others, rest = (kept[1 - first :], None) if further is None else (kept, rest)
+        worst = torch.stack([self.worst(one, others, rest, batch) for one in disturbed]).mean() if disturbed else zero
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *others], batch)
         rep = next(one.rep for one in seen if one.rep is not None)
         return Outcome(clean * plain + weight * worst, plain.detach(), worst.detach(), spread(rep.detach()))
+
+    def worst(
+        self, one: Seen, others: Sequence[Seen], further: Sequence[Seen] | None, batch: Batch
+    ) -> Float[Tensor, ""]:
+        """Return the loss of an attacked view.
+
+        Args:
+            one: the attacked view.
+            others: the views from the second one on, whose first it stands for; of a joint loss all of them.
+            further: more views of a joint loss; None: there is none.
+            batch: what is known of the images.
+        """
+        return self.loss([one, *others], batch) if further is None else self.joint([*others, one, *further], batch)
 
     def _encode(self, network: nn.Module, views: Mapping[int, Images], clean: int) -> dict[int, Reps]:
         """Encode views of one size together; return the representations of all processes, view by view.

@@ -10,20 +10,23 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Objective, PerImage, Reps, Rng, Threat
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Noise, Objective, PerImage, Reps, Rng, Threat
 from holdfast.methods._gather import gather, processes, share
 from holdfast.methods._student import Batch, Student
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.threats.linf import Linf
+from holdfast.threats.lowpass import Lowpass
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """min_θ  clean · L(x_0, x_1) + weight · L(x', x_1),  x' = attack(x_0) in the ball around the first view.
+    """min_θ  clean · L(x_0, x_1, ...) + weight · L(x', x_1, ...),  x' = attack(x_0) in the ball around the first view.
 
-    The attack sees the network in eval mode. Where the threat is no ball but a noise (also a learned mixture), x' is
-    drawn from it. L̄-PGD attacks L itself ("loss"); RoCL is that with SimCLR; TAR is `targeted`, each image towards the
-    representation of the next one of the batch's other views; UNTAR is `untargeted`.
+    The attack sees the network in eval mode. Where the threat is no ball but a noise (also a learned mixture, of the
+    representations in eval mode), x' is drawn from it. L̄-PGD attacks L itself ("loss"); RoCL is that with SimCLR; TAR
+    is `targeted`, each image towards the representation of the next one of the batch's other views; UNTAR is
+    `untargeted`. Fast training is one step of PGD from a random start, `Pgd(steps=1, step_size=1.25 ε, keep="last")`.
+    AdvCL is `joint`, with high_pass=8 (of 32 pixels), clean=0 and L itself attacked.
 
     Attributes:
         threat: where x' may be: a ball, or a noise from which it is drawn.
@@ -32,9 +35,17 @@ class Adversary:
         space: whether objectives compare representations, or the projections that the loss reads.
         clean: weight of the loss of undisturbed views.
         weight: weight of the loss of disturbed ones.
+        joint: whether x' joins the views instead of standing for the first one: weight · L(x_0, x_1, x'), see `Simclr`.
+        high_pass: radius in cycles per image; the joint loss has a further view, clamp(x_0 - LowPass(x_0) + 1/2): what
+            is as coarse as this or coarser gives way to grey. None: no such view.
+        free: steps of the optimiser that every batch is learned from. Where there are several, none is spent on an
+            attack: x' begins at random, and the gradient of each step moves it by ε for the next (free training; there
+            x' - x_0 is handed on to the next batch's other images, here each batch begins anew).
 
-    Source: "Robustness of unsupervised representation learning without labels", section 4.4 and listings 1 to 3; Kim et
-    al. (2020), "Adversarial self-supervised contrastive learning" (RoCL).
+    Source: "Robustness of unsupervised representation learning without labels", section 4.4, A.2 and listings 1 to 3;
+    Kim et al. (2020), "Adversarial self-supervised contrastive learning" (RoCL); Fan et al. (2021), "When does
+    contrastive learning preserve adversarial robustness" (AdvCL); Shafahi et al. (2019), "Adversarial training for
+    free!"; Wong et al. (2020), "Fast is better than free".
     """
 
     threat: Threat = Linf(0.05)
@@ -43,14 +54,33 @@ class Adversary:
     space: Literal["representation", "projection"] = "representation"
     clean: float = 1.0
     weight: float = 1.0
+    joint: bool = False
+    high_pass: float | None = None
+    free: int = 1
 
     def __post_init__(self) -> None:
         if not (0 <= self.clean < math.inf and 0 < self.weight < math.inf):
             raise HoldfastError(f"adversary: expected clean >= 0 and weight > 0, got {self.clean} and {self.weight}")
         if self.space not in ("representation", "projection"):
             raise HoldfastError(f"adversary: space: expected representation or projection, got {self.space!r}")
+        if self.high_pass is not None and not (self.joint and self.high_pass > 0):
+            raise HoldfastError(
+                f"adversary: high_pass={self.high_pass}: expected a radius above 0, and joint=true: it is a view of "
+                "the joint loss"
+            )
+        if self.free < 1 or (self.free > 1 and not isinstance(self.threat, Ball)):
+            raise HoldfastError(f"adversary: free: expected at least 1, and a ball for more than 1, got {self.free}")
 
-    def disturb(self, student: Student, views: Sequence[Images], batch: Batch, rng: Rng) -> list[Images]:
+    def further(self, views: Sequence[Images]) -> list[Images] | None:
+        """Return what a joint loss reads beside the views and the disturbed one; None where the loss is not joint."""
+        if self.high_pass is None:
+            return [] if self.joint else None
+        low = Lowpass(self.high_pass, views[0].shape[-1]).sample(views[0], Rng(0))
+        return [(views[0] - low + 0.5).clamp(0, 1)]
+
+    def disturb(
+        self, student: Student, views: Sequence[Images], batch: Batch, rng: Rng, before: Sequence[Images] = ()
+    ) -> list[Images]:
         """Return disturbed versions of the first view.
 
         Args:
@@ -58,21 +88,39 @@ class Adversary:
             views: the views of this process, each [b, C, H, W].
             batch: what is known of the images of all processes.
             rng: random numbers bound to the ids of this process's images.
+            before: of free training, what it returned for the same batch's step before, with gradients.
 
         Raises:
-            HoldfastError: an objective that couples a batch which several processes share.
+            HoldfastError: an objective that couples a batch which several processes share; a learned mixture that was
+                not learned for these images or representations.
         """
         x = views[0]
         if not isinstance(self.threat, Ball):
-            return [self.threat.sample(x, rng)]
+            return [self._drawn(student, x, batch, rng)]
+        if self.free > 1:
+            return [self._moved(self.threat, x, before[0]) if before else self.threat.sample(x, rng).requires_grad_()]
         with untouched(student):
             goal = self._goal(student, views, batch)
-            found = self.attack(goal, x, self.threat, rng)
-        return [found.images[self.attack.steps].detach()]
+            return [self.attack.worst(goal, x, self.threat, rng).detach()]
+
+    def _drawn(self, student: Student, x: Images, batch: Batch, rng: Rng) -> Images:
+        threat = self.threat
+        if isinstance(threat, Noise) and type(threat).at is not Noise.at:  # it asks what is known of the images
+            labels = None
+            if batch.labels is not None and batch.classes is not None:
+                labels = torch.tensor(batch.classes, device=x.device)[share(batch.labels)]
+            with untouched(student), torch.no_grad():
+                threat = threat.at(student.encoder(x), labels)
+        return threat.sample(x, rng)
+
+    def _moved(self, ball: Ball, x: Images, before: Images) -> Images:
+        assert before.grad is not None
+        gradient = before.grad.nan_to_num(0, 0, 0)  # of a step that mixed precision left out
+        return ball.around(x, before.detach() + ball.radius * ball.ascend(gradient)).requires_grad_()
 
     def _goal(self, student: Student, views: Sequence[Images], batch: Batch) -> Goal:
         if self.objective is None:
-            return _loss_goal(student, views, batch)
+            return _loss_goal(student, views, self.further(views), batch)
         if self.objective.batchwise and processes() > 1:
             raise HoldfastError(
                 "adversary: this objective couples the images of a batch, which several processes share here; attack "
@@ -95,16 +143,19 @@ class Adversary:
         return out
 
 
-def _loss_goal(student: Student, views: Sequence[Images], batch: Batch) -> Goal:
-    """Return the training loss of the batch with its first view replaced, divided among its images."""
+def _loss_goal(student: Student, views: Sequence[Images], further: Sequence[Images] | None, batch: Batch) -> Goal:
+    """Return the training loss of the batch with its first view attacked, divided among its images."""
+    first, more = (1, ()) if further is None else (0, further)
     with torch.no_grad():
-        others = student.see(views[1:], range(1, len(views)), batch=batch)
+        roles = [*range(first, len(views)), *[0] * len(more)]
+        seen = student.see([*views[first:], *more], roles, batch=batch)
+    others, rest = seen[: len(views) - first], None if further is None else seen[len(views) :]
 
     def goal(x: Images) -> tuple[PerImage, Tensor]:
-        (seen,) = student.see([x], [0], targets=False, batch=batch)
-        assert seen.rep is not None
-        loss = student.loss([seen, *others], batch)
-        return (loss / len(x)).expand(len(x)), share(seen.rep)
+        (one,) = student.see([x], [0], targets=False, batch=batch)
+        assert one.rep is not None
+        loss = student.worst(one, others, rest, batch)
+        return (loss / len(x)).expand(len(x)), share(one.rep)
 
     return goal
 

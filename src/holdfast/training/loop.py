@@ -120,7 +120,8 @@ class _Training:
             corruption=recipe.corruption if recipe.corrupt == "before" else None,
         )
         self.per_epoch = len(self.images) // recipe.batch_size
-        self.total = recipe.steps or recipe.epochs * self.per_epoch
+        self.replays = recipe.adversary.free if recipe.adversary else 1
+        self.total = recipe.steps or recipe.epochs * self.per_epoch * self.replays
         self._check(start)
         facts = Facts(
             _width(start, self.images), len(self.images), len(self.images.classes) if self.images.classes else None
@@ -138,6 +139,7 @@ class _Training:
         self.asked = {**entry(recipe), "weights": start.refresh_fingerprint(), "images": self.images.images.fingerprint}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
         self.step, self.log, self._order, self._flat = 0, Log(), (-1, torch.empty(0)), 0
+        self._attacked: dict[int, list[Images]] = {}  # part of the batch -> what the step before attacked it with
 
     def _check(self, start: Encoder) -> None:
         recipe, together = self.recipe, self.recipe.batch_size // self.recipe.accumulate
@@ -165,7 +167,9 @@ class _Training:
         x, device = self.images.batch(few), self.accelerator.device
         whole = few.repeat(processes())  # each process's part is gathered
         labels = None if self.images.labels is None else self.images.labels[whole].to(device)
-        student.to(device).eval()([x] * student.views, [], Batch(whole.to(device), labels)).loss.backward()
+        self._outcome(
+            student.to(device).eval(), [x] * student.views, [x], Batch(whole.to(device), labels)
+        ).loss.backward()
         for value in student.parameters():
             value.requires_grad_(value.requires_grad and value.grad is not None)
         student.zero_grad()
@@ -200,8 +204,11 @@ class _Training:
 
     def _one_step(self) -> None:
         recipe = self.recipe
-        epoch, number = divmod(self.step, self.per_epoch)
-        if number == 0:
+        done, replay = divmod(self.step, self.replays)
+        epoch, number = divmod(done, self.per_epoch)
+        if replay == 0:
+            self._attacked.clear()
+        if replay == number == 0:
             self.student.begin_epoch(epoch, recipe.seed, lambda places: self._views(places.cpu(), epoch - 1))
         rate = recipe.optimiser.rate_at(self.step / self.total)
         for group in self.optimiser.param_groups:
@@ -226,7 +233,7 @@ class _Training:
         if self.mean is not None:
             self.mean.update_parameters(self.student.encoder.module)
         self.log.add(step=self.step, epoch=epoch + (number + 1) / self.per_epoch, rate=rate, gradient=norm, **facts)
-        self._look(number + 1 == self.per_epoch, epoch + 1)
+        self._look((number + 1, replay + 1) == (self.per_epoch, self.replays), epoch + 1)
 
     def _learn(self, part: Tensor, epoch: int) -> Outcome:
         """Return the loss of a part of a batch, of which this process holds its share."""
@@ -234,11 +241,20 @@ class _Training:
         mine = part.chunk(processes())[rank()]
         views = self._views(mine, epoch)
         labels = None if self.images.labels is None else self.images.labels[part].to(self.accelerator.device)
-        batch = Batch(part.to(self.accelerator.device), labels, self.step / self.total, epoch)
+        batch = Batch(part.to(self.accelerator.device), labels, self.step / self.total, epoch, self.images.classes)
         if recipe.adversary is None:
-            return self.model(views, [], batch)
-        attacked = recipe.adversary.disturb(student, views, batch, self._rng(mine, epoch).child("adversary", self.step))
-        return self.model(views, attacked, batch, recipe.adversary.clean, recipe.adversary.weight)
+            return self._outcome(self.model, views, [], batch)
+        rng, key = self._rng(mine, epoch).child("adversary", self.step), int(part[0])
+        attacked = recipe.adversary.disturb(student, views, batch, rng, self._attacked.get(key, ()))
+        if self.replays > 1:
+            self._attacked[key] = attacked
+        return self._outcome(self.model, views, attacked, batch)
+
+    def _outcome(self, model: nn.Module, views: list[Images], attacked: list[Images], batch: Batch) -> Outcome:
+        adversary = self.recipe.adversary
+        if adversary is None:
+            return model(views, [], batch)
+        return model(views, attacked, batch, adversary.clean, adversary.weight, adversary.further(views))
 
     def _rng(self, places: Tensor, epoch: int) -> Rng:
         """Return the random numbers of some images in an epoch."""
@@ -271,7 +287,7 @@ class _Training:
         bad = [name for name, value in facts.items() if not torch.isfinite(torch.tensor(value))]
         if self.recipe.precision == "fp16" and bad == ["gradient"]:
             bad = []  # the scaler leaves out such steps and lowers its scale
-        where = f"at step {self.step + 1} of {self.total} (epoch {self.step // self.per_epoch + 1})"
+        where = f"at step {self.step + 1} of {self.total} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
         if bad:
             raise HoldfastError(
                 f"training stopped {where}: not finite: {', '.join(bad)}; {self._kept()}; lower the rate, clip the "
@@ -307,8 +323,8 @@ class _Training:
         return released(self.student.encoder, self.mean.module if self.mean is not None else None)
 
     def _save(self, digest: str) -> None:
-        """Keep a checkpoint, unless this state is one that the next step would refuse."""
-        if not self.accelerator.is_main_process or self._flat:
+        """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch."""
+        if not self.accelerator.is_main_process or self._flat or self.step % self.replays:
             return
         scaler = self.accelerator.scaler
         facts = {"recipe": digest, "step": self.step, "flat": self._flat, "log": self.log.rows}
