@@ -76,7 +76,8 @@ def test_lars_scales_each_layer_by_its_norms() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"name": "adamn"}, "did you mean"), ({"schedule": "cosin"}, "did you mean 'cosine'"), ({"rate": 0.0}, "rate above 0"),
+        ({"name": "adamn"}, "did you mean"), ({"schedule": "cosin"}, "did you mean 'cosine'"),
+        ({"rate": 0.0}, "rate above 0"),
         ({"weight_decay": -1.0}, "weight_decay >= 0"), ({"momentum": 1.0}, "momentum"), ({"warmup": 1.0}, "warmup"),
         ({"milestones": (0.5, 0.2)}, "rising milestones"), ({"milestones": (0.0,)}, "between 0 and 1"),
     ],

@@ -163,7 +163,8 @@ def test_small_views_show_less() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"crop": (0.0, 1.0)}, {"crop": (0.5, 1.5)}, {"crop": (0.8, 0.2)}, {"flip": 1.5}, {"grey": -0.1}, {"colour": 1.0},
+        {"crop": (0.0, 1.0)}, {"crop": (0.5, 1.5)}, {"crop": (0.8, 0.2)}, {"flip": 1.5}, {"grey": -0.1},
+        {"colour": 1.0},
         {"rotate": -1.0}, {"noise": -0.1}, {"blur": (2.0, 1.0)}, {"local_crop": (0.5, 2.0)}, {"hole": -1},
     ],
 )  # fmt: skip
