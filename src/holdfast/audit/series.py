@@ -105,7 +105,7 @@ def series_entries(
             "name": one.name,
             "encoders": [names[spec] for spec in one.encoders],
             "fluctuation": {
-                measure: _fluctuation([names[spec] for spec in one.encoders], tables)
+                measure: fluctuation([names[s] for s in one.encoders], {name: t for name, (t, _) in tables.items()})
                 for measure, tables in found.items()
                 if any({"right", "label"} <= set(table) for table, _ in tables.values())
             },
@@ -114,13 +114,18 @@ def series_entries(
     ]
 
 
-def _fluctuation(names: list[str], tables: Mapping[str, tuple[Table, Score]]) -> dict[str, Any]:
-    """Return how much the accuracies of classes fluctuate, of a measure that says which images are right."""
+def fluctuation(names: list[str], tables: Mapping[str, Table]) -> dict[str, Any]:
+    """Return how much the accuracies of classes fluctuate, of a measure that says which images are right.
+
+    Args:
+        names: of the checkpoints, in order.
+        tables: of the measure, with columns `right` and `label`, by checkpoint; nothing is known where one is missing.
+    """
     lost = [name for name in names if name not in tables]
     if lost:
         return {"problem": f"not known, because the measure failed for {', '.join(lost)}"}
-    right = torch.stack([tables[name][0]["right"] for name in names])
-    labels = tables[names[0]][0]["label"]
+    right = torch.stack([tables[name]["right"] for name in names])
+    labels = tables[names[0]]["label"]
     moved = semantic_fluctuation(right, labels)
     given = "given what the probes learned; of the value with its noise"
     mean = statistics.mean(over_classes(moved, labels), given=given, most=1.0)
