@@ -27,6 +27,9 @@ PARTS = {
 
 TABLES = {"views": Views, "optimiser": Optimiser, "adversary": Adversary}
 
+BESIDE = ("monitor", "track")
+"""Keys of a recipe file that decide no weights: what looks at the training, and who is told."""
+
 
 def read_recipe(path: Path, settings: Sequence[str] = (), **overrides: Any) -> Recipe:
     """Return the recipe in a TOML file.
@@ -39,6 +42,17 @@ def read_recipe(path: Path, settings: Sequence[str] = (), **overrides: Any) -> R
     Raises:
         HoldfastError: a file that cannot be read, is not TOML, or says what nobody knows.
     """
+    values = _read(path, settings, overrides)
+    return make_recipe({key: value for key, value in values.items() if key not in BESIDE}, where=path.name)
+
+
+def read_beside(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a recipe file says under `BESIDE`, as plain data; see `read_recipe`."""
+    return {key: value for key, value in _read(path, settings, {}).items() if key in BESIDE}
+
+
+def _read(path: Path, settings: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a TOML file, changed as asked."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -46,7 +60,9 @@ def read_recipe(path: Path, settings: Sequence[str] = (), **overrides: Any) -> R
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"the recipe {str(path)!r} is not TOML: {error}") from error
     values |= {key: value for key, value in overrides.items() if value is not None}
-    return make_recipe(values, settings, path.name)
+    for setting in settings:
+        _set(values, setting)
+    return values
 
 
 def make_recipe(values: Mapping[str, Any], settings: Sequence[str] = (), where: str = "the recipe") -> Recipe:
