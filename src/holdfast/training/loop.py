@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +17,6 @@ from holdfast import registry
 from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.encoders import open_encoder
 from holdfast.encoders._copy import save, trainable, with_weights
-from holdfast.encoders._packages import optional
 from holdfast.encoders._weights import seeded
 from holdfast.listener import Listener, Silent
 from holdfast.methods._batchnorm import prepared, released
@@ -25,6 +24,7 @@ from holdfast.methods._gather import processes, rank
 from holdfast.methods._student import Batch, Facts, Outcome, Student
 from holdfast.store import Store
 from holdfast.training import _checkpoint as checkpoint
+from holdfast.training import _engine as engines
 from holdfast.training._images import TrainingImages
 from holdfast.training._log import Log
 from holdfast.training.recipe import Recipe
@@ -73,10 +73,11 @@ def train(
     encoder: Encoder | None = None,
     images: TrainingImages | None = None,
     monitors: tuple[Monitor, ...] = (),
+    track: Sequence[str] = (),
     listener: Listener | None = None,
     command: str = "",
 ) -> Trained:
-    """Train an encoder; interrupted, the same call goes on and comes to the same weights.
+    """Train an encoder; interrupted, the same call goes on and comes to the same weights; done, it says so at once.
 
     The folder holds `encoder.safetensors`, what came out; `recipe.json`; `log.parquet`, a row for every step;
     `snapshots/`, where the recipe asks for them; and `checkpoint.pt`.
@@ -87,6 +88,7 @@ def train(
         encoder: one that is open already, instead of the recipe's.
         images: those that are open already, instead of the recipe's.
         monitors: look at the encoder along the way.
+        track: trackers that get the log as well: "tensorboard", "mlflow", "trackio".
         listener: told about progress.
         command: how to do it again, for the record.
 
@@ -94,7 +96,7 @@ def train(
         HoldfastError: an encoder that cannot be trained, fewer images than a batch, a loss or gradient that is not
             finite, or representations that have collapsed; the last checkpoint is kept.
     """
-    return _Training(recipe, Store(folder), encoder, images, monitors, listener or Silent(), command).run()
+    return _Training(recipe, Store(folder), encoder, images, monitors, track, listener or Silent(), command).run()
 
 
 class _Training:
@@ -105,11 +107,12 @@ class _Training:
         encoder: Encoder | None,
         images: TrainingImages | None,
         monitors: tuple[Monitor, ...],
+        track: Sequence[str],
         listener: Listener,
         command: str,
     ):
         self.recipe, self.store, self.monitors, self.listener = recipe, store, monitors, listener
-        self.accelerator = _engine(recipe)
+        self.accelerator = engines.engine(recipe, track, store.folder)
         start = encoder or open_encoder(recipe.encoder)
         self.images = images or TrainingImages(
             recipe.data,
@@ -188,9 +191,11 @@ class _Training:
         resumed, saved = self.step, time.monotonic()
         self.listener.begin(self.recipe.encoder, self.total)
         self.listener.advance(self.step)
+        engines.begin(self.accelerator, self.asked, self.store.folder)
         try:
             while self.step < self.total:
                 self._one_step()
+                engines.tell(self.accelerator, self.log.rows[-1])
                 self.listener.advance(1)
                 self.listener.stage(f"loss {self.log.rows[-1]['loss']:.4g}")
                 if time.monotonic() - saved > SAVE_EVERY:
@@ -199,6 +204,8 @@ class _Training:
         except KeyboardInterrupt:
             self._save(digest)
             raise
+        finally:
+            engines.end(self.accelerator)
         self._save(digest)
         return self._finish(resumed)
 
@@ -338,7 +345,6 @@ class _Training:
         about = {"trained": self.recipe.method.__class__.__name__, "recipe": json.dumps(self.asked)}
         if self.accelerator.is_main_process:
             self.store.write(path.name, lambda place: save(encoder, place, about))
-            (self.store.folder / checkpoint.NAME).unlink(missing_ok=True)
         self.accelerator.wait_for_everyone()
         return Trained(encoder, with_weights(self.recipe.encoder, path), self.step, resumed, self.log.rows)
 
@@ -354,19 +360,6 @@ def entry(recipe: Recipe) -> dict[str, Any]:
         return registry.spec(value)
 
     return plain(recipe)
-
-
-def _engine(recipe: Recipe) -> Any:
-    """Return the Accelerator: one process, or several that `torchrun` has started."""
-    accelerate = optional("accelerate", "accelerate", "train", "training")
-    engine = accelerate.Accelerator(
-        cpu=recipe.device == "cpu",
-        mixed_precision=recipe.precision,
-        step_scheduler_with_optimizer=False,
-    )
-    if engine.device.type != torch.device(recipe.device).type:
-        raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {engine.device.type}")
-    return engine
 
 
 def _width(encoder: Encoder, images: TrainingImages) -> int:

@@ -1,0 +1,65 @@
+"""What a training came to, in the terminal: loss, spread and time, and what its monitors saw first and last."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.report._format import duration, number, plural, score
+
+FACTS = ("loss", "clean", "attacked", "spread")
+"""Columns of the log that are shown."""
+
+
+def print_training(
+    rows: Sequence[Mapping[str, Any]], seconds: float, resumed: int, seen: Sequence[Mapping[str, Any]], console: Console
+) -> None:
+    """Print the closing table of a training.
+
+    Args:
+        rows: the log, one row per step.
+        seconds: how long this run took.
+        resumed: steps that an earlier run had made.
+        seen: the summaries of its monitors.
+        console: where to print.
+    """
+    first, last = rows[0], rows[-1]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("", "first", "last"):
+        table.add_column(title, justify="right" if title else "left")
+    shown = FACTS if any(row.get("attacked") for row in rows) else ("loss", "spread")
+    for name in shown:
+        table.add_row(Text(name, "bold"), number(first[name]), number(last[name]))
+    for summary in seen:
+        ends = [summary["looks"][0], summary["looks"][-1]] if summary["looks"] else []
+        for name in _headlines(ends[-1]["values"] if ends else {}):
+            table.add_row(Text(name, "bold"), *(_cell(look["values"], name) for look in ends))
+    console.print(table)
+    for line in (line for summary in seen for line in _more(summary)):
+        console.print(line)
+    before = f", {plural(resumed, 'step')} of them before" if resumed else ""
+    console.print(Text(f"{plural(last['step'], 'step')}{before}, {duration(seconds)}", style="dim"))
+
+
+def _headlines(values: Mapping[str, Any]) -> list[str]:
+    return [name for name in values if "/" not in name and not name.endswith((".low", ".high"))]
+
+
+def _cell(values: Mapping[str, Any], name: str) -> str:
+    return score({"value": values.get(name), **{end: values.get(f"{name}.{end}") for end in ("low", "high")}}, "ratio")
+
+
+def _more(summary: Mapping[str, Any]) -> list[Text]:
+    """Return a line for how much accuracies fluctuated, and one for everything that failed."""
+    lines = []
+    for name, moved in summary["fluctuation"].items():
+        if "mean" in moved:
+            said = f"semantic fluctuation of {name}: {score(moved['mean'], 'share')} a look, "
+            lines.append(Text(said + f"of which chance explains up to {number(moved['noise'], 'share')}", style="dim"))
+        else:
+            lines.append(Text(f"semantic fluctuation of {name}: {moved['problem']}", style="yellow"))
+    failures = dict.fromkeys(failure for look in summary["looks"] for failure in look["failures"])
+    return lines + [Text(failure, style="bold red") for failure in failures]

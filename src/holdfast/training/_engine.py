@@ -1,0 +1,80 @@
+"""The engine of a training, Accelerate, and the experiment trackers that it tells: TensorBoard, MLflow, trackio."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holdfast.core import HoldfastError
+from holdfast.encoders._packages import optional
+from holdfast.errors import missing, unknown
+from holdfast.training.recipe import Recipe
+
+TRACKERS = ("tensorboard", "mlflow", "trackio")
+"""Each is the name of its package and of the extra that installs it."""
+
+PROJECT = "holdfast"
+
+
+def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
+    """Return the Accelerator: one process, or several that `torchrun` has started.
+
+    Args:
+        recipe: of the training.
+        track: names of trackers.
+        folder: of the training; TensorBoard's files go below it.
+
+    Raises:
+        HoldfastError: a device that is not there, a tracker that nobody knows or whose package is not installed.
+    """
+    for name in track:
+        if name not in TRACKERS:
+            raise unknown("tracker", name, TRACKERS)
+        if find_spec(name) is None:  # Accelerate would leave it out and say nothing
+            raise missing(name, name, f"track = [{name!r}]")
+    accelerate = optional("accelerate", "accelerate", "train", "training")
+    made = accelerate.Accelerator(
+        cpu=recipe.device == "cpu",
+        mixed_precision=recipe.precision,
+        log_with=list(track) or None,
+        project_dir=str(folder),
+        step_scheduler_with_optimizer=False,
+    )
+    if made.device.type != torch.device(recipe.device).type:
+        raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {made.device.type}")
+    return made
+
+
+def begin(accelerator: Any, asked: Mapping[str, Any], folder: Path) -> None:
+    """Begin a run of every tracker of an Accelerator, on the main process.
+
+    Args:
+        accelerator: what `engine` returned.
+        asked: the recipe, as plain data.
+        folder: the training's folder, which names the run.
+    """
+    if accelerator.log_with:
+        run = {"mlflow": {"run_name": folder.name}, "trackio": {"name": folder.name}}
+        accelerator.init_trackers(PROJECT, config=_flat(asked), init_kwargs=run)
+
+
+def tell(accelerator: Any, row: Mapping[str, Any]) -> None:
+    """Tell all trackers about a step: the numbers of its row in the log."""
+    accelerator.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
+
+
+def end(accelerator: Any) -> None:
+    """Close all trackers. Accelerate's own `end_training` would also part the processes, which still have work."""
+    if accelerator.is_main_process:
+        for tracker in accelerator.trackers:
+            tracker.finish()
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested data as dotted keys with numbers and words as values."""
+    if isinstance(data, Mapping):
+        inner = (_flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in data.items())
+        return {key: value for part in inner for key, value in part.items()}
+    return {prefix: data if isinstance(data, (bool, int, float, str)) else str(data)}
