@@ -50,7 +50,10 @@ class Batch:
     classes: Sequence[int] | None = None
 
 
-Look = Callable[[Int[Tensor, "batch"]], list[Images]]
+View = Float[Tensor, "batch channel _ _"]
+"""Images [b, C, H, W] among views of other sizes."""
+
+Look = Callable[[Int[Tensor, "batch"]], list[View]]
 """Positions of images among those learned from -> their augmented views, each [b, C, H, W]."""
 
 
@@ -153,6 +156,10 @@ class Student(nn.Module, ABC):
         name = type(self).__module__.rpartition(".")[2]
         raise HoldfastError(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
 
+    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Reps:
+        """Return representations of some images, whose spread tells whether they have collapsed."""
+        return next(one.rep for one in seen if one.rep is not None)
+
     def remember(self, views: Sequence[Seen], batch: Batch) -> None:
         """Take note of a batch that was learned from (a queue, a centre); never called by attacks."""
 
@@ -174,7 +181,7 @@ class Student(nn.Module, ABC):
 
     def see(
         self,
-        views: Sequence[Images],
+        views: Sequence[View],
         roles: Sequence[int],
         *,
         targets: bool = True,
@@ -202,7 +209,7 @@ class Student(nn.Module, ABC):
 
     def forward(
         self,
-        views: Sequence[Images],
+        views: Sequence[View],
         attacked: Sequence[Images],
         batch: Batch,
         clean: float = 1.0,
@@ -232,8 +239,8 @@ class Student(nn.Module, ABC):
         worst = torch.stack([self.worst(one, others, rest, batch) for one in disturbed]).mean() if disturbed else zero
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *others], batch)
-        rep = next(one.rep for one in seen if one.rep is not None)
-        return Outcome(clean * plain + weight * worst, plain.detach(), worst.detach(), spread(rep.detach()))
+        apart = spread(self.shown(views, seen).detach())
+        return Outcome(clean * plain + weight * worst, plain.detach(), worst.detach(), apart)
 
     def worst(
         self, one: Seen, others: Sequence[Seen], further: Sequence[Seen] | None, batch: Batch
@@ -248,7 +255,7 @@ class Student(nn.Module, ABC):
         """
         return self.loss([one, *others], batch) if further is None else self.joint([*others, one, *further], batch)
 
-    def _encode(self, network: nn.Module, views: Mapping[int, Images], clean: int) -> dict[int, Reps]:
+    def _encode(self, network: nn.Module, views: Mapping[int, View], clean: int) -> dict[int, Reps]:
         """Encode views of one size together; return the representations of all processes, view by view.
 
         Args:

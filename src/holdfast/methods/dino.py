@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images
+from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders._packages import optional
-from holdfast.methods._student import Batch, Facts, Method, Outcome, Seen, Student, momentum_at
+from holdfast.methods._student import Batch, Facts, Method, Seen, Student, momentum_at
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class _Student(Student):
         return view < 2
 
     def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        self._trained = batch.epoch >= self._method.frozen  # when this loss is taken back
         ordered = sorted(views, key=lambda view: view.target is None)  # pairs of a view with itself on the diagonal
         targets = [view.target for view in ordered if view.target is not None]
         outs = [view.out for view in ordered]
@@ -91,12 +92,6 @@ class _Student(Student):
     def remember(self, views: Sequence[Seen], batch: Batch) -> None:
         mean = torch.stack([view.target for view in views if view.target is not None]).mean((0, 1))
         self._criterion.center.lerp_(mean.view_as(self._criterion.center), 1 - self._method.centre_momentum)
-
-    def forward(
-        self, views: Sequence[Images], attacked: Sequence[Images], batch: Batch, clean: float = 1.0, weight: float = 1.0
-    ) -> Outcome:
-        self._trained = batch.epoch >= self._method.frozen
-        return super().forward(views, attacked, batch, clean, weight)
 
     def after_step(self, progress: float) -> None:
         self.follow(momentum_at(self._method.momentum, progress))

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images, Rng
+from holdfast.core import Encoder, HoldfastError, Images, Reps, Rng
 from holdfast.encoders._packages import optional
 from holdfast.methods._gather import gather, share
-from holdfast.methods._student import Batch, Facts, Method, Outcome, Seen, Student, pairs, spread
+from holdfast.methods._student import Batch, Facts, Method, Seen, Student, View, pairs
 
 LOOKED_AT = 32
 """Images of each process that are encoded whole, to see whether representations have collapsed."""
@@ -86,7 +86,7 @@ class _Student(Student):
 
     def see(
         self,
-        views: Sequence[Images],
+        views: Sequence[View],
         roles: Sequence[int],
         *,
         targets: bool = True,
@@ -103,13 +103,10 @@ class _Student(Student):
     def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([F.mse_loss(out, target) for out, target in pairs(views)]).mean()
 
-    def forward(
-        self, views: Sequence[Images], attacked: Sequence[Images], batch: Batch, clean: float = 1.0, weight: float = 1.0
-    ) -> Outcome:
-        outcome = super().forward(views, attacked, batch, clean, weight)
-        with torch.no_grad():  # what is seen of different places differs even where nothing is learned from pixels
-            whole = gather(self.encoder(views[0][:LOOKED_AT]))
-        return outcome._replace(spread=spread(whole))
+    @torch.no_grad()
+    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Reps:
+        # whole images: visible patches are of different places, and differ even where pixels no longer matter
+        return gather(self.encoder(views[0][:LOOKED_AT]))
 
     def _parted(self, batch: Batch) -> tuple[Int[Tensor, "b visible"], Int[Tensor, "b hidden"]]:
         """Return which patches of the images of this process are visible, and which are not."""

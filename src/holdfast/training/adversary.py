@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Noise, Objective, PerImage, Reps, Rng, Threat
 from holdfast.methods._gather import gather, processes, share
-from holdfast.methods._student import Batch, Student
+from holdfast.methods._student import Batch, Student, View
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.threats.linf import Linf
 from holdfast.threats.lowpass import Lowpass
@@ -71,7 +71,7 @@ class Adversary:
         if self.free < 1 or (self.free > 1 and not isinstance(self.threat, Ball)):
             raise HoldfastError(f"adversary: free: expected at least 1, and a ball for more than 1, got {self.free}")
 
-    def further(self, views: Sequence[Images]) -> list[Images] | None:
+    def further(self, views: Sequence[View]) -> list[Images] | None:
         """Return what a joint loss reads beside the views and the disturbed one; None where the loss is not joint."""
         if self.high_pass is None:
             return [] if self.joint else None
@@ -79,7 +79,7 @@ class Adversary:
         return [(views[0] - low + 0.5).clamp(0, 1)]
 
     def disturb(
-        self, student: Student, views: Sequence[Images], batch: Batch, rng: Rng, before: Sequence[Images] = ()
+        self, student: Student, views: Sequence[View], batch: Batch, rng: Rng, before: Sequence[Images] = ()
     ) -> list[Images]:
         """Return disturbed versions of the first view.
 
@@ -118,7 +118,7 @@ class Adversary:
         gradient = before.grad.nan_to_num(0, 0, 0)  # of a step that mixed precision left out
         return ball.around(x, before.detach() + ball.radius * ball.ascend(gradient)).requires_grad_()
 
-    def _goal(self, student: Student, views: Sequence[Images], batch: Batch) -> Goal:
+    def _goal(self, student: Student, views: Sequence[View], batch: Batch) -> Goal:
         if self.objective is None:
             return _loss_goal(student, views, self.further(views), batch)
         if self.objective.batchwise and processes() > 1:
@@ -143,7 +143,7 @@ class Adversary:
         return out
 
 
-def _loss_goal(student: Student, views: Sequence[Images], further: Sequence[Images] | None, batch: Batch) -> Goal:
+def _loss_goal(student: Student, views: Sequence[View], further: Sequence[Images] | None, batch: Batch) -> Goal:
     """Return the training loss of the batch with its first view attacked, divided among its images."""
     first, more = (1, ()) if further is None else (0, further)
     with torch.no_grad():

@@ -83,7 +83,7 @@ class Views:
         if self.local_size is not None and self.local_size < 1:
             raise HoldfastError(f"views: local_size: expected at least 1 pixel, got {self.local_size}")
 
-    def __call__(self, x: Images, rng: Rng, *, local: bool = False) -> Images:
+    def __call__(self, x: Images, rng: Rng, *, local: bool = False) -> Float[Tensor, "batch channel high wide"]:
         """Draw one view of every image.
 
         Args:
@@ -109,7 +109,7 @@ class Views:
 
     def _window(
         self, x: Images, u: Float[Tensor, "batch 9"], crop: tuple[float, float], size: tuple[int, int]
-    ) -> Images:
+    ) -> Float[Tensor, "batch channel high wide"]:
         """Return what each image shows in a window of its own, bilinearly; beyond its edge the edge goes on."""
         still = not (self.flip or self.rotate or self.shift) and self.scale == (1.0, 1.0)
         if crop == (1.0, 1.0) and still and size == x.shape[2:]:
