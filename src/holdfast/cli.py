@@ -6,6 +6,9 @@ import os
 import re
 import shlex
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,6 +130,7 @@ def train(
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; adversary.threat.radius=0.1.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images, instead of the recipe's.")] = None,
     images: Annotated[int | None, typer.Option(help="How many images to learn from. (default: all)")] = None,
+    track: Annotated[list[str] | None, typer.Option(help="Trackers to tell: tensorboard, mlflow, trackio.")] = None,
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted training resumes.")] = Path(
         "holdfast-train"
     ),
@@ -135,28 +139,72 @@ def train(
     json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
 ) -> None:
     """Train an encoder by a recipe: any method, with or without an adversary; torchrun starts several processes."""
-    from holdfast.progress import Bars
+    from holdfast.monitoring import monitors_of
+    from holdfast.report.training import print_training
+    from holdfast.store import Store
     from holdfast.training.loop import train as run
-    from holdfast.training.recipe_file import read_recipe
+    from holdfast.training.recipe_file import read_beside, read_recipe
 
     given = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
-    asked = read_recipe(recipe, settings or (), **given)
-    speaks = os.environ.get("RANK", "0") == "0"  # of several processes, one
+    asked, beside = read_recipe(recipe, settings or (), **given), read_beside(recipe, settings or ())
+    speaks, began = os.environ.get("RANK", "0") == "0", time.perf_counter()  # of several processes, one
+    watches = "monitor" in beside and speaks
+    monitors = monitors_of(beside["monitor"], asked, Store(out_folder)) if watches else ()
+    told = {"track": track or beside.get("track", ()), "monitors": monitors, "command": _command()}
+    with _interruptible() as bars:
+        trained = run(asked, out_folder, listener=bars if speaks else None, **told)
+    if not speaks:
+        return
+    seen = [monitor.summary() for monitor in monitors]
+    if json_output:
+        last = trained.rows[-1]
+        said = {"encoder": trained.spec, "steps": trained.steps, "resumed": trained.resumed, "loss": last["loss"]}
+        print(json.dumps(said | {"monitors": seen}, allow_nan=False))
+    else:
+        print_training(trained.rows, time.perf_counter() - began, trained.resumed, seen, out)
+        out.print(f"the encoder: [bold]{escape(trained.spec)}[/]", soft_wrap=True)
+        out.print(f"audit it: holdfast audit {escape(shlex.quote(trained.spec))} --data FOLDER", soft_wrap=True)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Any]:
+    """Show bars; an interrupt ends the command with status 130."""
+    from holdfast.progress import Bars
+
     try:
         with Bars(err) as bars:
-            trained = run(asked, out_folder, listener=bars if speaks else None, command=_command())
+            yield bars
     except KeyboardInterrupt:
         err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
         raise typer.Exit(130) from None
-    if not speaks:
-        return
-    last = trained.rows[-1]
+
+
+@app.command()
+def study(
+    file: Annotated[Path, typer.Argument(help="A study.toml: methods, versions of the data; see recipes/studies/.")],
+    data: Annotated[str | None, typer.Option(help="Images to learn from, instead of the file's.")] = None,
+    test: Annotated[str | None, typer.Option(help="Labelled images to test on, instead of the file's.")] = None,
+    out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted study resumes.")] = Path(
+        "holdfast-study"
+    ),
+    json_output: Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else.")] = False,
+) -> None:
+    """Train several methods on corrupted data, and say what each loses in accuracy."""
+    from holdfast.report.study import markdown, print_study, problems
+    from holdfast.study.file import read_study
+    from holdfast.study.run import run_study
+
+    asked = read_study(file, data=data, test=test)
+    with _interruptible() as bars:
+        record = run_study(asked, out_folder, listener=bars, command=_command())
+    (out_folder / "study.md").write_text(markdown(record), encoding="utf-8")
     if json_output:
-        said = {"encoder": trained.spec, "steps": trained.steps, "resumed": trained.resumed, "loss": last["loss"]}
-        print(json.dumps(said))
+        print(json.dumps(record, allow_nan=False))
     else:
-        out.print(f"{trained.steps} steps, loss {last['loss']:.4g}; the encoder: [bold]{escape(trained.spec)}[/]")
-        out.print(f"audit it: holdfast audit {escape(shlex.quote(trained.spec))} --data FOLDER", soft_wrap=True)
+        print_study(record, out)
+        out.print(f"as Markdown: {escape(str(out_folder / 'study.md'))}", soft_wrap=True)
+    if problems(record):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -169,8 +217,9 @@ def harden(
     budget: Annotated[str, typer.Option(help="Time for the training, 90s, 30m, 2h; audits come on top.")] = "30m",
     steps: Annotated[int | None, typer.Option(help="Steps of the training, instead of a budget.")] = None,
     eps: Annotated[
-        float, typer.Option(parser=_number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255.")
-    ] = 0.05,
+        float | None,
+        typer.Option(parser=_number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),
+    ] = None,
     norm: Annotated[str, typer.Option(help="Norm of the ball: linf or l2.")] = "linf",
     attack: Annotated[
         str, typer.Option(help="What the adversary raises: untargeted, targeted or loss.")

@@ -13,6 +13,7 @@ from holdfast.methods._student import Method
 from holdfast.methods.self_distillation import SelfDistillation
 from holdfast.objectives.targeted import Targeted
 from holdfast.objectives.untargeted import Untargeted
+from holdfast.threats.linf import Linf
 from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.recipe import Recipe
@@ -39,7 +40,7 @@ class Hardening:
         objective: "auto", the encoder's own clean representations (`self_distillation`), or the name of a method.
         attack: what the adversary maximises: "untargeted", "targeted" or "loss".
         norm: the ball in which images are attacked, in training and in the audits.
-        eps: its radius ε in pixels of a [0, 1] image.
+        eps: its radius ε in pixels of a [0, 1] image; None: the papers' 0.05 of linf.
         steps: steps of the optimiser; None: as many as the budget has room for.
         budget: seconds that training may take; the audits come on top.
         views: augmentation, "none", "light" or "full"; None: light, full for other objectives than "auto".
@@ -57,7 +58,7 @@ class Hardening:
     objective: str = "auto"
     attack: str = "untargeted"
     norm: str = "linf"
-    eps: float = 0.05
+    eps: float | None = None
     steps: int | None = None
     budget: float = 1800.0
     views: str | None = None
@@ -89,7 +90,9 @@ class Hardening:
         kind = registry.find("threats", self.norm)
         if not issubclass(kind, Ball):
             raise HoldfastError(f"norm: expected a ball such as linf or l2, got {self.norm!r}")
-        return registry.configure(kind, {"radius": self.eps})
+        if self.eps is None and kind is not Linf:
+            raise HoldfastError(f"norm {self.norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
+        return Linf(0.05) if self.eps is None else registry.configure(kind, {"radius": self.eps})
 
     def method(self) -> Method:
         """Return what the encoder learns."""

@@ -105,7 +105,7 @@ def _plan(asked: Hardening, folder: Path, ball: Ball) -> Plan:
     after = with_weights(asked.encoder, folder / ENCODER)
     names = [_labelled(asked.encoder, "before"), _labelled(after, "after")]
     run = {"seed": asked.seed, "device": asked.device}
-    plan = make_plan(names, data, profile_name=asked.profile, norm=registry.part_name(ball), eps=asked.eps, **run)
+    plan = make_plan(names, data, profile_name=asked.profile, norm=registry.part_name(ball), eps=ball.radius, **run)
     there = open_images(data, seed=asked.seed).available
     share = there if asked.test else min(there // 2, max(LEAST, int(SHARE * there)))
     images = min(plan.images or there, share)

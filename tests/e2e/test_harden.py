@@ -1,0 +1,377 @@
+"""Hardening as users run it: what becomes better, on which images, what it costs, and what is refused."""
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from test_command_line import refused, run
+from torch import nn
+
+from holdfast.attacks.pgd import Pgd
+from holdfast.audit import profiles
+from holdfast.audit.profile import Profile
+from holdfast.core import Encoder, HoldfastError
+from holdfast.data import open_images
+from holdfast.encoders import open_encoder
+from holdfast.harden import run as hardening
+from holdfast.harden.outcome import changes, drift
+from holdfast.harden.plan import Hardening, seconds
+from holdfast.harden.run import harden, seconds_per_step
+from holdfast.measures.breakaway_risk import BreakawayRisk
+from holdfast.measures.cosine_to_self import CosineToSelf
+from holdfast.measures.universal_quantile import UniversalQuantile
+from holdfast.training import loop
+from holdfast.training._images import TrainingImages
+from holdfast.training.loop import train
+
+DIGITS = Hardening(
+    "zoo:digits-supervised", "digits?part=train", eps=0.15, steps=40, views="none", rate=3e-3, profile="tiny"
+)
+FEW = replace(DIGITS, steps=4)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tiny():
+    def tiny(ball) -> Profile:
+        asked = tuple(kind(Pgd(5), ball) for kind in (UniversalQuantile, CosineToSelf, BreakawayRisk))
+        return Profile("three measures", asked, images=120, attacked=60, examined=2, queries=10)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(profiles.PROFILES, "tiny", tiny)
+        yield
+
+
+@pytest.fixture
+def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Harden without audits, which take longest, where they are not the point."""
+    monkeypatch.setattr(
+        hardening, "run_audit", lambda *_, **__: {"encoders": [{}, {}], "comparison": {}, "failures": []}
+    )
+    monkeypatch.setattr(hardening, "write_report", lambda folder: folder / "report.html")
+
+
+def words(asked: Hardening, folder: Path) -> list[str]:
+    """The command line that asks for it; it is the one that is printed."""
+    return shlex.split(asked.command(folder, asked.steps or 1))[1:]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "encoder.safetensors")
+
+
+def same(first: Path, second: Path) -> bool:
+    a, b = weights(first), weights(second)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.fixture(scope="module")
+def hardened(_tiny, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Path, list]:
+    """One hardening, with all images that were learned from."""
+    folder, seen = tmp_path_factory.mktemp("hardened") / "out", []
+
+    def spied(*arguments, **given):
+        seen.append(given["images"])
+        return train(*arguments, **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hardening, "train", spied)
+        return harden(DIGITS, folder), folder, seen
+
+
+# --- what it does ---
+
+
+def test_every_measure_without_labels_becomes_better(hardened) -> None:
+    found, folder, _ = hardened
+    free = [row for row in found["measures"] if not row["needs_labels"]]
+    assert [row["measure"] for row in free] == ["universal_quantile", "cosine_to_self", "breakaway_risk"]
+    assert {row["verdict"] for row in free} == {"better"}
+    assert json.loads((folder / "harden.json").read_text()) == found
+    assert Path(found["report"]).is_file()
+    assert found["failures"] == []
+
+
+def test_the_difference_is_that_of_the_record(hardened) -> None:
+    found, folder, _ = hardened
+    record = json.loads((folder / "audit" / "record.json").read_text())
+    assert [encoder["name"] for encoder in record["encoders"]] == ["before", "after"]
+    for row in found["measures"]:
+        before, after = row["before"]["value"], row["after"]["value"]
+        gap = record["comparison"][row["measure"]]["pairs"][0]["difference"]
+        assert row["difference"]["value"] == pytest.approx(after - before)
+        assert (row["difference"]["low"], row["difference"]["high"]) == (-gap["high"], -gap["low"])
+        assert row["difference"]["low"] <= after - before <= row["difference"]["high"]
+
+
+def test_accuracy_is_measured_where_labels_are_known(hardened) -> None:
+    found, folder, _ = hardened
+    (row,) = (row for row in found["measures"] if row["needs_labels"])
+    assert row["measure"] == "probe_accuracy"
+    assert row["before"]["value"] > 0.9
+    assert row["difference"]["value"] > -0.1  # the papers' price
+    record = json.loads((folder / "audit" / "record.json").read_text())
+    assert record["data"]["train"]["images"] + record["data"]["train"]["left_out"] == 1197
+
+
+def test_audits_see_no_image_that_was_learned_from(hardened) -> None:
+    found, folder, (learned,) = hardened
+    record = json.loads((folder / "audit" / "record.json").read_text())
+    held = open_images("digits?part=train", size=record["data"]["images"])
+    assert record["data"]["fingerprint"] == held.fingerprint
+    pixels = {x.numpy().tobytes() for x in held.batch(0, len(held))}
+    assert pixels.isdisjoint(x.numpy().tobytes() for x in learned.images.batch(0, len(learned)))
+    assert found["images"] == {
+        "learned": len(learned), "held_out": 120, "data": "digits?part=train", "test": "digits?part=train",
+    }  # fmt: skip
+    assert len(learned) == 1197 - 120
+
+
+def test_drift_is_what_the_printed_encoder_shows(hardened) -> None:
+    found, *_ = hardened
+    x = open_images("digits?part=train", size=120).batch(0, 120)
+    with torch.no_grad():
+        old = open_encoder("zoo:digits-supervised")(x).numpy().astype(np.float64)
+        new = open_encoder(found["encoder"])(x).numpy().astype(np.float64)
+    long = np.linalg.norm(old, axis=1)
+    cosine = (old * new).sum(1) / (long * np.linalg.norm(new, axis=1))
+    moved = np.linalg.norm(new - old, axis=1) / long
+    assert found["price"]["cosine"]["value"] == pytest.approx(cosine.mean(), abs=1e-6)
+    assert found["price"]["relative_l2"]["value"] == pytest.approx(moved.mean(), rel=1e-4)
+    assert 0.01 < moved.mean() < 1
+    assert found["price"]["cosine"]["low"] < cosine.mean() < found["price"]["cosine"]["high"] <= 1
+
+
+def test_representations_of_length_zero_have_no_relative_drift() -> None:
+    images = open_images(np.random.default_rng(0).random((6, 1, 4, 4), dtype=np.float32))
+    nothing = Encoder(nn.Sequential(nn.Flatten(), nn.Threshold(2.0, 0.0)), mean=0, std=1)
+    moved = drift(nothing, Encoder(nn.Flatten(), mean=0, std=1), images)["relative_l2"]
+    assert moved.value is None
+
+
+def test_a_measure_that_one_encoder_failed_has_no_verdict() -> None:
+    score = {"value": 0.5, "low": 0.4, "high": 0.6}
+    measure = {"title": "M", "unit": "", "better": "lower", "needs_labels": False}
+    measure |= {"scores": {"s": score}, "headline": "s"}
+    failed = {**measure, "scores": {}, "headline": None, "error": "it broke"}
+    record = {"encoders": [{"measures": {"m": measure}}, {"measures": {"m": failed}}], "comparison": {}}
+    (row,) = changes(record)
+    assert (row["before"], row["after"], row["difference"], row["verdict"]) == (score, None, None, "open")
+
+
+@pytest.mark.parametrize(
+    ("better", "low", "high", "verdict"),
+    [
+        ("lower", 0.1, 0.2, "better"),  # before - after
+        ("lower", -0.2, -0.1, "worse"),
+        ("higher", 0.1, 0.2, "worse"),
+        ("higher", -0.2, -0.1, "better"),
+        ("higher", -0.1, 0.1, "open"),
+        ("higher", None, None, "open"),
+    ],
+)
+def test_verdicts_follow_the_paired_interval(better: str, low: float, high: float, verdict: str) -> None:
+    measure = {"title": "M", "unit": "", "better": better, "needs_labels": False, "scores": {}, "headline": "s"}
+    gap = {"value": 0.0 if low is None else (low + high) / 2, "low": low, "high": high}
+    compared = {"m": {"pairs": [{"difference": gap}]}}
+    (row,) = changes({"encoders": [{"measures": {"m": measure}}] * 2, "comparison": compared})
+    assert row["verdict"] == verdict
+
+
+# --- how long it takes ---
+
+
+def test_times_are_read() -> None:
+    assert [seconds(text) for text in ("90s", "30m", "2h", "1h30m", "0.5m")] == [90, 1800, 7200, 5400, 30]
+
+
+@pytest.mark.parametrize("text", ["abc", "30", "m", "30 m", "-5m", "5mm x", ""])
+def test_other_times_are_refused(text: str) -> None:
+    with pytest.raises(HoldfastError, match="expected a time such as"):
+        seconds(text)
+
+
+def test_a_budget_becomes_steps_and_stays(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardening, "seconds_per_step", lambda *_: 0.7)
+    asked = replace(DIGITS, steps=None, budget=3.0)
+    found = harden(asked, tmp_path / "a")
+    assert found["steps"] == 4
+    assert "--steps 4" in found["command"]
+    assert "--budget" not in found["command"]
+    monkeypatch.setattr(hardening, "seconds_per_step", lambda *_: 0.1)  # a faster moment
+    assert harden(asked, tmp_path / "a")["steps"] == 4
+    assert harden(FEW, tmp_path / "a")["steps"] == 4  # what was printed
+    with pytest.raises(HoldfastError, match="holds another hardening"):
+        harden(replace(FEW, steps=5), tmp_path / "a")
+    with pytest.raises(HoldfastError, match="holds another hardening"):
+        harden(replace(FEW, eps=0.1), tmp_path / "a")
+    harden(FEW, tmp_path / "b")
+    assert same(tmp_path / "a", tmp_path / "b")
+
+
+def test_steps_are_timed_without_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 50.0, 90.0, 91.0, 92.0, 95.0, 96.0])  # begin, then six steps, of which two are slow
+
+    def fake(recipe, folder, *, listener, **_) -> None:
+        for _ in range(recipe.steps + 1):
+            listener.advance(1)
+
+    monkeypatch.setattr(hardening, "train", fake)
+    monkeypatch.setattr(hardening, "time", SimpleNamespace(perf_counter=lambda: next(times)))
+    assert seconds_per_step(DIGITS.recipe(hardening.PROBED), None, None) == 1.0
+
+
+def test_timing_leaves_the_encoder_as_it_was() -> None:
+    encoder = open_encoder("zoo:digits-supervised")
+    images, before = TrainingImages("digits?part=train", geometry=None, size=128), encoder.take_fingerprint()
+    assert 0 < seconds_per_step(DIGITS.recipe(hardening.PROBED), encoder, images) < 5
+    assert encoder.take_fingerprint() == before
+
+
+# --- interrupted ---
+
+
+def test_interrupted_in_training_it_goes_on(unaudited, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, made = loop._Training._one_step, []
+
+    def interrupted(training: loop._Training) -> None:
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        step(training)
+        made.append(training.step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Training, "_one_step", interrupted)
+        code, _, err = run(capsys, *words(FEW, tmp_path / "cut"))
+    assert code == 130
+    assert "the same command continues" in err
+    assert (tmp_path / "cut" / "checkpoint.pt").exists()
+    monkeypatch.setattr(loop._Training, "_one_step", lambda training: (step(training), made.append(training.step))[0])
+    code, out, err = run(capsys, *words(FEW, tmp_path / "cut"))
+    assert code == 0, err
+    assert made == [1, 2, 3, 4]
+    assert str(tmp_path / "cut" / "audit" / "report.html") in out
+    harden(FEW, tmp_path / "whole")
+    assert same(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_interrupted_in_the_audit_it_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_, **__) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hardening, "run_audit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            harden(FEW, tmp_path)
+    kept = (tmp_path / "encoder.safetensors").read_bytes()
+    monkeypatch.setattr(hardening, "train", interrupted)
+    found = harden(FEW, tmp_path)
+    assert (tmp_path / "encoder.safetensors").read_bytes() == kept
+    assert len(found["measures"]) == 4
+
+
+# --- any encoder, and what is refused ---
+
+
+def test_timm_networks_are_hardened(unaudited, capsys, tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    asked = replace(
+        FEW, encoder="timm:test_resnet?weights=random&size=32", data="digits?part=train&channels=3&size=32", steps=2
+    )
+    code, out, err = run(capsys, *words(asked, tmp_path), "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["encoder"].startswith("timm:test_resnet?size=32&weights=")
+    x = open_images(asked.data, size=120).batch(0, 4)
+    with torch.no_grad():
+        new, old = open_encoder(found["encoder"])(x), open_encoder(asked.encoder)(x)
+    assert not torch.allclose(new, old)
+    assert found["price"]["cosine"]["value"] < 1
+    stored = weights(tmp_path)
+    for name, value in open_encoder(found["encoder"]).module.state_dict().items():
+        assert torch.equal(value, stored[name.removeprefix("network.")])
+
+
+def test_other_objectives_and_attacks(unaudited, tmp_path: Path) -> None:
+    asked = replace(FEW, objective="supervised", attack="loss", steps=2, views="none")
+    assert harden(asked, tmp_path / "a")["objective"] == "supervised"
+    asked = replace(FEW, attack="targeted", norm="l2", eps=0.5, steps=2)
+    assert harden(asked, tmp_path / "b")["ball"]["name"] == "l2"
+    assert not same(tmp_path / "a", tmp_path / "b")
+
+
+def unlabelled(folder: Path, count: int) -> str:
+    path = folder / f"{count}.npz"
+    np.savez(path, images=open_images("digits?part=train").batch(0, count).numpy()[:, 0])
+    return str(path)
+
+
+def test_images_without_labels_have_drift_alone(unaudited, capsys, tmp_path: Path) -> None:
+    asked = replace(FEW, data=unlabelled(tmp_path, 300), steps=2)
+    code, out, err = run(capsys, *words(asked, tmp_path / "out"))
+    assert code == 0, err
+    assert "no labels, so no accuracy" in out
+    found = json.loads((tmp_path / "out" / "harden.json").read_text())
+    assert not any(row["needs_labels"] for row in found["measures"])
+    assert found["images"]["held_out"] == 120
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--budget", "abc"], "expected a time such as 90s, 30m"),
+        (["--budget", "0.001s"], "expected time for one step"),
+        (["--budget", "0s"], "expected a time above 0"),
+        (["--steps", "0"], "expected at least 1"),
+        (["--eps", "0"], "in (0, 1], got 0"),
+        (["--norm", "l2"], "needs a radius"),
+        (["--norm", "rotation"], "expected a ball"),
+        (["--objective", "self_destillation"], "did you mean 'self_distillation'"),
+        (["--attack", "untargetted"], "did you mean 'untargeted'"),
+        (["--views", "lite"], "known: full, light, none"),
+        (["--profile", "tinny"], "did you mean 'tiny'"),
+        (["--batch-size", "1100"], "expected at least a batch of 1100 images"),
+    ],
+)
+def test_bad_requests_end_in_one_line(capsys, tmp_path: Path, more: list[str], said: str) -> None:
+    start = ["harden", "zoo:digits-supervised", "--data", "digits?part=train", "--profile", "tiny"]
+    line = refused(capsys, *start, "--out", str(tmp_path / "out"), *more)
+    assert said in line
+    assert not (tmp_path / "out" / "encoder.safetensors").exists()
+
+
+def test_images_must_suffice(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match="batch of 64 images, got 50"):
+        harden(replace(FEW, data=unlabelled(tmp_path, 100)), tmp_path / "a")
+    few = unlabelled(tmp_path, 60)
+    with pytest.raises(HoldfastError, match="to learn from beside the 60 that are held out, got 0"):
+        harden(replace(FEW, data=few, test=few), tmp_path / "b")
+
+
+def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
+    bare = replace(FEW, data=unlabelled(tmp_path, 300))
+    with pytest.raises(HoldfastError, match="supervised: expected images with labels"):
+        harden(replace(bare, objective="supervised"), tmp_path / "a")
+    with pytest.raises(HoldfastError, match="accuracy before and after: expected images with labels"):
+        harden(replace(bare, train="digits?part=train"), tmp_path / "b")
+    with pytest.raises(HoldfastError, match="accuracy before and after: expected images with labels"):
+        harden(replace(bare, profile="feature_space"), tmp_path / "c")
+    assert not any((tmp_path / name / "harden-plan.json").exists() for name in "bc")
+
+
+def test_what_cannot_be_trained_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    traced = torch.fx.symbolic_trace(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)))
+    monkeypatch.setattr(hardening, "open_encoder", lambda _: Encoder(traced, mean=0, std=1))
+    with pytest.raises(HoldfastError, match="got one converted from ONNX or traced"):
+        harden(replace(FEW, data="nowhere.npz"), tmp_path / "out")
+
+
+def test_a_folder_of_another_training_is_not_taken_for_a_hardening(tmp_path: Path) -> None:
+    (tmp_path / "encoder.safetensors").write_bytes(b"")
+    with pytest.raises(HoldfastError, match="holds a training"):
+        harden(FEW, tmp_path)
