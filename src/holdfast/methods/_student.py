@@ -156,7 +156,7 @@ class Student(nn.Module, ABC):
         name = type(self).__module__.rpartition(".")[2]
         raise HoldfastError(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
 
-    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Reps:
+    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Float[Tensor, "some dim"]:
         """Return representations of some images, whose spread tells whether they have collapsed."""
         return next(one.rep for one in seen if one.rep is not None)
 

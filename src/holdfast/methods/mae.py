@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images, Reps, Rng
+from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.encoders._packages import optional
 from holdfast.methods._gather import gather, share
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student, View, pairs
@@ -104,7 +104,7 @@ class _Student(Student):
         return torch.stack([F.mse_loss(out, target) for out, target in pairs(views)]).mean()
 
     @torch.no_grad()
-    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Reps:
+    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Float[Tensor, "some dim"]:
         # whole images: visible patches are of different places, and differ even where pixels no longer matter
         return gather(self.encoder(views[0][:LOOKED_AT]))
 
