@@ -1,9 +1,7 @@
 """The command line: a thin skin over the library."""
 
-import inspect
 import json
 import os
-import re
 import shlex
 import sys
 import time
@@ -99,24 +97,32 @@ def audit(
 
 def _run(plan: Any, folder: Path, json_output: bool, overwrite: bool = False) -> None:
     from holdfast.audit.run import run_audit
-    from holdfast.progress import Bars
     from holdfast.report.html import write_report
     from holdfast.report.terminal import print_record
 
-    try:
-        with Bars(err) as bars:
-            record = run_audit(plan, folder, listener=bars, command=_command(), overwrite=overwrite)
-            bars.stage("writing the report")
-            report = write_report(folder)
-    except KeyboardInterrupt:
-        err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
-        raise typer.Exit(130) from None
+    with _interruptible() as bars:
+        record = run_audit(plan, folder, listener=bars, command=_command(), overwrite=overwrite)
+        bars.stage("writing the report")
+        report = write_report(folder)
     if json_output:
         print(json.dumps(record, allow_nan=False))
     else:
         print_record(record, out, report)
     if record["failures"]:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Any]:
+    """Show bars; an interrupt ends the command with status 130."""
+    from holdfast.progress import Bars
+
+    try:
+        with Bars(err) as bars:
+            yield bars
+    except KeyboardInterrupt:
+        err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
+        raise typer.Exit(130) from None
 
 
 def _command() -> str:
@@ -164,19 +170,6 @@ def train(
         print_training(trained.rows, time.perf_counter() - began, trained.resumed, seen, out)
         out.print(f"the encoder: [bold]{escape(trained.spec)}[/]", soft_wrap=True)
         out.print(f"audit it: holdfast audit {escape(shlex.quote(trained.spec))} --data FOLDER", soft_wrap=True)
-
-
-@contextmanager
-def _interruptible() -> Iterator[Any]:
-    """Show bars; an interrupt ends the command with status 130."""
-    from holdfast.progress import Bars
-
-    try:
-        with Bars(err) as bars:
-            yield bars
-    except KeyboardInterrupt:
-        err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
-        raise typer.Exit(130) from None
 
 
 @app.command()
@@ -240,18 +233,13 @@ def harden(
     """Make a fragile encoder robust, without labels, and audit it before and after."""
     from holdfast.harden.plan import Hardening, seconds
     from holdfast.harden.run import harden as run
-    from holdfast.progress import Bars
     from holdfast.report.hardening import print_hardening
 
     said = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}
     said |= {"test": test, "train": train, "profile": profile, "seed": seed, "device": device}
     asked = Hardening(encoder, data, objective, steps=steps, budget=seconds(budget), **said)
-    try:
-        with Bars(err) as bars:
-            found = run(asked, out_folder, listener=bars)
-    except KeyboardInterrupt:
-        err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
-        raise typer.Exit(130) from None
+    with _interruptible() as bars:
+        found = run(asked, out_folder, listener=bars)
     if json_output:
         print(json.dumps(found, allow_nan=False))
     else:
@@ -282,7 +270,9 @@ def list_parts(
     json_output: JsonOption = False,
 ) -> None:
     """List what there is: encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""
-    known = _catalogue()
+    from holdfast.report.parts import catalogue
+
+    known = catalogue()
     if kind is not None and kind not in known:
         raise unknown("kind", kind, known)
     shown = {kind: known[kind]} if kind else known
@@ -296,99 +286,14 @@ def list_parts(
         out.print(table, "")
 
 
-def _catalogue() -> dict[str, dict[str, str]]:
-    """Return everything that can be named, kind by kind, with one line each."""
-    from holdfast import data, encoders, registry
-    from holdfast.audit.profiles import PROFILES, profile
-    from holdfast.encoders.zoo import NETWORKS, SHIPPED
-
-    def lines(sources: dict[str, tuple[str, str | None]]) -> dict[str, str]:
-        return {f"{key}:": text + (f" [extra {extra}]" if extra else "") for key, (text, extra) in sources.items()}
-
-    zoo = SHIPPED | {name: network.about for name, network in NETWORKS.items()}
-    known = {"encoders": lines(encoders.SOURCES) | {f"zoo:{name}": line for name, line in zoo.items()}}
-    known["encoders"]["series:"] = "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label="
-    known["encoders"]["all take"] = "?label= layer= pool= weights=default|random|FILE seed= mean= std= size="
-    known["data"] = lines(data.SOURCES)
-    shaped = "balance=long_tail|uniform ratio= balance_seed="
-    known["data"]["all take"] = f"?size=H|HxW channels=1|3 skip_corrupt=true {shaped}"
-    for kind in registry.KINDS:
-        known[kind] = {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
-    known["profiles"] = {name: profile(name).description for name in PROFILES}
-    return known
-
-
-def _first_line(part: type) -> str:
-    """Return the sentence that a part's file begins with; files of other packages may only have a class docstring."""
-    module = inspect.getmodule(part)
-    doc = (module and inspect.getdoc(module)) or inspect.getdoc(part) or ""
-    return doc.split("\n")[0]
-
-
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="A measure, attack, certifier or other part; or a profile.")],
 ) -> None:
     """Explain a part: what it asks, its formula, its parameters, where it was published; or what a profile asks."""
-    from holdfast import registry
-    from holdfast.audit.profiles import PROFILES
+    from holdfast.report.parts import print_part
 
-    found = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
-    if name in PROFILES:
-        _show_profile(name)
-        if found:  # a measure may be called like its profile
-            out.print()
-    elif not found:
-        raise unknown("part", name, {*PROFILES, *(part for kind in registry.KINDS for part in registry.names(kind))})
-    for kind, part in found:
-        out.print(f"[bold]{escape(name)}[/] ({kind.rstrip('s')}): {escape(_first_line(part))}\n")
-        out.print(escape(_reflowed(inspect.getdoc(part) or "")), "\n")
-        if inherited := _inherited(part):
-            out.print("Further parameters:", escape("\n".join(["", *inherited])), "\n")
-        for title, key in (("Question", "question"), ("How to read it", "how_to_read"), ("Source", "reference")):
-            if isinstance(text := getattr(part, key, None), str):
-                out.print(f"[bold]{title}:[/] {escape(text)}")
-        if isinstance(better := getattr(part, "better", None), str):
-            out.print(f"[bold]Better:[/] {better}")
-        table = Table("parameter", "default", title="Parameters", title_justify="left", box=None, pad_edge=False)
-        for parameter in inspect.signature(part).parameters.values():
-            default = "required" if parameter.default is parameter.empty else repr(parameter.default)
-            table.add_row(parameter.name, escape(default))
-        out.print("", table)
-
-
-def _show_profile(name: str) -> None:
-    from holdfast.audit.plan import named
-    from holdfast.audit.profiles import profile
-    from holdfast.registry import spec
-
-    asked = profile(name)
-    out.print(f"[bold]{escape(name)}[/] (profile): {escape(asked.description)}\n")
-    for title, measure in named(asked.measures).items():
-        data = spec(measure)
-        given = ", ".join(f"{key} = {_brief(value)}" for key, value in data.items() if key not in ("kind", "name"))
-        out.print(f"[bold]{escape(title)}[/]: {escape(given)}")
-
-
-def _brief(value: Any) -> str:
-    return str(value["name"]) if isinstance(value, dict) and "name" in value else str(value)
-
-
-def _inherited(part: type) -> list[str]:
-    """Return what classes above a part say about parameters that its own docstring does not explain."""
-    own = inspect.getdoc(part) or ""
-    wanted = [name for name in inspect.signature(part).parameters if f"\n    {name}: " not in own]
-    said = {}
-    for above in part.__mro__[1:]:
-        for entry in re.split(r"\n    (?=\w)", inspect.cleandoc(above.__doc__ or "").partition("Attributes:")[2]):
-            said.setdefault(entry.partition(":")[0].strip(), " ".join(entry.split()))
-    return [f"    {said[name]}" for name in wanted if name in said]
-
-
-def _reflowed(doc: str) -> str:
-    """Join the lines of each paragraph, so that the terminal breaks them where it is wide; indented ones stay."""
-    paragraphs = doc.split("\n\n")
-    return "\n\n".join(p if "\n " in p else " ".join(p.split("\n")) for p in paragraphs)
+    print_part(name, out)
 
 
 @app.command()

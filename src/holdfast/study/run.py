@@ -1,6 +1,5 @@
 """Run a study: train every method on every version of the data, test all encoders, and say what is lost."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,10 +14,8 @@ from holdfast import registry, statistics
 from holdfast.audit.plan import Plan, named
 from holdfast.audit.record import slugs
 from holdfast.audit.run import run_audit
-from holdfast.core import Encoder, HoldfastError, Score
-from holdfast.data import open_images
+from holdfast.core import HoldfastError, Score
 from holdfast.encoders import open_encoder
-from holdfast.encoders._copy import with_weights
 from holdfast.listener import Listener, Silent
 from holdfast.measures.probe_accuracy import ProbeAccuracy
 from holdfast.ratios import relative_drop
@@ -86,7 +83,10 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
         HoldfastError: a training or a test that fails.
     """
     original = next(iter(study.recipes.values()))
-    encoder = open_encoder(original.encoder) if recipe is None else _trained(column.recipe(recipe), folder, listener)
+    if recipe is None:
+        encoder = open_encoder(original.encoder)
+    else:
+        encoder = train(column.recipe(recipe), folder, listener=listener).encoder
     found: Answers = {}
     for data, asked in _questions(study, column, original.data).items():
         measures = tuple(dict.fromkeys(asked.values()))
@@ -122,18 +122,6 @@ def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[
             asked[data][name, "same"] = ProbeAccuracy(probe, consistent=True, threat=column.corruption)
             asked[data][name, "moved"] = ProbeAccuracy(probe, threat=column.corruption)
     return asked
-
-
-def _trained(recipe: Recipe, folder: Path, listener: Listener) -> Encoder:
-    """Return what a recipe comes to; an earlier run's where it is of the very recipe and images."""
-    kept = Store(folder).read_tensors("encoder.safetensors")
-    asked = json.loads(json.dumps(entry(recipe)))
-    if kept is not None:
-        said = json.loads(kept[1].get("recipe", "{}"))
-        asked["images"] = open_images(recipe.data, size=recipe.images, seed=recipe.seed).fingerprint
-        if all(said.get(key) == value for key, value in asked.items()):
-            return open_encoder(with_weights(recipe.encoder, folder / "encoder.safetensors"))
-    return train(recipe, folder, listener=listener).encoder
 
 
 def _scored(study: Study, found: Mapping[str, Answers | str], probe: str, setting: str) -> dict[str, Any]:

@@ -191,7 +191,8 @@ class _Training:
         resumed, saved = self.step, time.monotonic()
         self.listener.begin(self.recipe.encoder, self.total)
         self.listener.advance(self.step)
-        engines.begin(self.accelerator, self.asked, self.store.folder)
+        if self.step < self.total:
+            engines.begin(self.accelerator, self.asked, self.store.folder)
         try:
             while self.step < self.total:
                 self._one_step()
