@@ -1,6 +1,5 @@
 """Pre-training methods against losses written from their formulas, and what they may and may not change."""
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,8 +14,9 @@ from holdfast.attacks.pgd import Pgd
 from holdfast.core import Encoder, HoldfastError, Rng
 from holdfast.encoders._copy import trainable
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student, momentum_at, spread
+from holdfast.store import Store
 from holdfast.threats.linf import Linf
-from holdfast.training import loop
+from holdfast.training import _checkpoint, loop
 from holdfast.training._checkpoint import tensors_of
 from holdfast.training.adversary import Adversary
 from holdfast.training.loop import train
@@ -54,7 +54,7 @@ def student_of(name: str, *, batchnorm: bool = False, **changes: object) -> Stud
         net = nn.Sequential(nn.Conv2d(1, 3, 3, 2), normal, nn.Tanh(), nn.Flatten(), nn.Linear(12, 5))
         start = trainable(Encoder(net, mean=0.5, std=0.5))
         student = made(name, **changes).student(start, Facts(5, 20, 3)).double().train()
-        moved(student.encoder)
+        moved(student)
     return student
 
 
@@ -220,6 +220,18 @@ def test_only_training_fills_the_queue() -> None:
     torch.testing.assert_close(tensors_of(student)["queue"], torch.cat([keys, start])[:10])
 
 
+def test_the_queue_and_the_twin_survive_a_checkpoint(tmp_path: Path) -> None:
+    student, other = student_of("moco_v2"), student_of("moco_v2")
+    student(views_of(student), [], BATCH)
+    student.after_step(0.5)
+    assert not same(snapshot(student), snapshot(other))
+    _checkpoint.write(Store(tmp_path), student, {"recipe": "it"})
+    kept = _checkpoint.read(tmp_path, "it")
+    assert kept is not None
+    _checkpoint.restore(other, kept["tensors"])
+    assert same(snapshot(student), snapshot(other))
+
+
 def test_what_an_encoder_is_distilled_from_stays() -> None:
     student = student_of("self_distillation", batchnorm=True)
     assert student.twin is not None
@@ -248,6 +260,55 @@ def test_attacks_on_a_loss_raise_it_and_leave_everything_untouched(name: str) ->
     assert student(views, [attacked], BATCH).attacked > student(views, [views[0]], BATCH).attacked
     student.loss(student.see(views, range(student.views)), BATCH)
     assert same(before, snapshot(student))
+
+
+# --- heads, and who encodes what ---
+
+HEADS = {  # widths of the linear layers of projector and predictor; BatchNorm layers of both
+    "simclr": ("5-8-6", "", 0),
+    "byol": ("5-8-6", "6-8-6", 2),
+    "moco_v2": ("5-8-6", "", 0),
+    "moco_v3": ("5-8-8-6", "6-8-6", 5),
+    "simsiam": ("5-8-8-6", "6-4-6", 4),
+    "barlow_twins": ("5-8-8-6", "", 2),
+    "vicreg": ("5-8-8-6", "", 2),
+    "supcon": ("5-8-6", "", 0),
+    "supervised": ("5-3", "", 0),
+    "self_distillation": ("", "", 0),
+}
+
+
+def widths(head: nn.Module) -> str:
+    layers = [module for module in head.modules() if isinstance(module, nn.Linear)]
+    sizes = [layer.in_features for layer in layers[:1]] + [layer.out_features for layer in layers]
+    return "-".join(map(str, sizes))
+
+
+@every_method
+def test_heads_are_those_of_the_papers(name: str) -> None:
+    student = student_of(name)
+    heads = nn.ModuleList([student.projector, student.predictor])
+    norms = sum(isinstance(module, nn.BatchNorm1d) for module in heads.modules())
+    assert (widths(student.projector), widths(student.predictor), norms) == HEADS[name]
+    rep = torch.randn(SIZE, 5, dtype=torch.float64)
+    out, target = student.heads(rep, None if student.twin is None else rep)
+    projected = student.projector(rep)
+    assert out is not None
+    torch.testing.assert_close(out, student.predictor(projected))
+    aimed = projected if student.twin is None else student.twin[1](rep)
+    torch.testing.assert_close(target, aimed)
+    assert all(value.requires_grad != key.startswith("twin.") for key, value in student.named_parameters())
+
+
+@every_method
+def test_no_view_is_encoded_in_vain(name: str) -> None:
+    student = student_of(name)
+    student(views_of(student), [], BATCH)
+    one_sided = name in ("supervised", "moco_v2", "self_distillation")
+    assert student.encoder.passes.forward == SIZE * (1 if one_sided else 2)
+    if student.twin is not None:
+        (twin,) = (module for module in student.twin.modules() if isinstance(module, Encoder))
+        assert twin.passes.forward == SIZE * (1 if one_sided else 2)
 
 
 # --- (d) adversarial training ---
@@ -346,12 +407,12 @@ def test_collapse_is_named(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     constant = Encoder(Constant(), mean=0.0, std=1.0)
     assert spread(constant(torch.rand(4, 1, 8, 8))).item() == 0
     with pytest.raises(HoldfastError, match=r"step 2 of 3.*collapsed"):
-        train(recipe(name, images=32, batch_size=8), tmp_path, encoder=constant)
+        train(recipe(name, data="gaussian?shape=1x8x8&count=32", images=32, batch_size=8), tmp_path, encoder=constant)
 
 
 @every_method
 def test_three_steps_change_the_encoder(name: str, tmp_path: Path) -> None:
-    trained = train(recipe(name, adversary=copy.copy(ATTACK)), tmp_path)
+    trained = train(recipe(name, adversary=ATTACK), tmp_path)
     assert trained.steps == 3
     assert [row["step"] for row in trained.rows] == [1, 2, 3]
     assert all(row["gradient"] > 0 for row in trained.rows)
