@@ -144,7 +144,10 @@ class Adversary:
 
 
 def _loss_goal(student: Student, views: Sequence[View], further: Sequence[Images] | None, batch: Batch) -> Goal:
-    """Return the training loss of the batch with its first view attacked, divided among its images."""
+    """Return the training loss of the batch with its first view attacked, divided among its images.
+
+    What a twin makes of the attacked view is not attacked (listing 2).
+    """
     first, more = (1, ()) if further is None else (0, further)
     with torch.no_grad():
         roles = [*range(first, len(views)), *[0] * len(more)]
