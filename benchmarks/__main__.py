@@ -1,6 +1,15 @@
 """All benchmarks in one table: python -m benchmarks [--json]."""
 
-from benchmarks import attack_step, certified_radius, knn, learning_step, pair_memory, sampling, sharing
+from benchmarks import (
+    adversarial_step,
+    attack_step,
+    certified_radius,
+    knn,
+    learning_step,
+    pair_memory,
+    sampling,
+    sharing,
+)
 from benchmarks.result import Result, report
 
 
@@ -13,6 +22,7 @@ def measure() -> list[Result]:
         *knn.measure(),
         *sampling.measure(),
         *learning_step.measure(),
+        *adversarial_step.measure(),
         *certified_radius.measure(),
     ]
 

@@ -224,9 +224,8 @@ def trained(kind: str, rank: int, of: int) -> dict[str, Tensor]:
         found |= {f"{step}.clean": clean.detach(), f"{step}.attacked": attacked.detach()}
     gradients = {f"gradient.{name}": value.grad for name, value in encoder.module.named_parameters()}
     named = {key: value for key, value in gradients.items() if value is not None} | dict(encoder.module.named_buffers())
-    out = released(encoder)
-    plain = {f"released.{name}": value for name, value in out.module.state_dict().items()}
-    return {key.replace("layer.", ""): value for key, value in (found | named | plain).items()}
+    inside = {key.replace("layer.", ""): value for key, value in (found | named).items()}
+    return inside | {f"released.{name}": value for name, value in released(encoder).module.state_dict().items()}
 
 
 def work(rank: int, folder: Path) -> None:
