@@ -362,10 +362,12 @@ def test_all_images_are_looked_at_before_the_first_epoch_only() -> None:
 # --- trainings ---
 
 
+PLAIN = {"encoder": "zoo:digits_cnn", "data": "digits?part=train", "images": 128, "batch_size": 64, "steps": 3}
+
+
 def recipe(name: str, **changes: object) -> Recipe:
     small = SMALL[name] | ({"queue": 100, "queue_from": 0.3} if name == "swav" else {})
-    asked = {"encoder": "zoo:digits_cnn", "data": "digits?part=train", "images": 128, "batch_size": 64, "steps": 3}
-    return make_recipe({**asked, "method": {"name": name, **small}, "views": {"local": 1}, **changes})
+    return make_recipe({**PLAIN, "method": {"name": name, **small}, "views": {"local": 1}, **changes})
 
 
 @every_method
@@ -392,16 +394,17 @@ class Interrupting(Silent):
 
 
 @every_method
-@pytest.mark.parametrize("after", [3, 4])  # in the middle of an epoch of two steps, and at its end
-def test_an_interrupted_training_comes_to_the_same_weights(name: str, after: int, tmp_path: Path) -> None:
-    asked = recipe(name, steps=6)
+def test_an_interrupted_training_comes_to_the_same_weights(name: str, tmp_path: Path) -> None:
+    asked = recipe(name, steps=5)
     whole = train(asked, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(asked, tmp_path / "run", listener=Interrupting(after))
-    resumed = train(asked, tmp_path / "run")
-    assert (whole.resumed, resumed.resumed) == (0, after)
-    assert resumed.rows == whole.rows
-    assert resumed.encoder.fingerprint == whole.encoder.fingerprint
+    for after in (3, 4):  # in the middle of an epoch of two steps, and at its end
+        folder = tmp_path / str(after)
+        with pytest.raises(KeyboardInterrupt):
+            train(asked, folder, listener=Interrupting(after))
+        resumed = train(asked, folder)
+        assert (whole.resumed, resumed.resumed) == (0, after)
+        assert resumed.rows == whole.rows
+        assert resumed.encoder.fingerprint == whole.encoder.fingerprint
 
 
 def test_small_views_have_a_size_of_their_own() -> None:
@@ -414,6 +417,16 @@ def test_small_views_have_a_size_of_their_own() -> None:
     assert torch.allclose(still(x, rng, local=True), means, atol=1e-6)
     with pytest.raises(HoldfastError, match="local_size: expected at least 1 pixel, got 0"):
         Views(local_size=0)
+
+
+def test_small_views_that_nobody_takes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match="views: local=2: this method takes whole views only"):
+        train(make_recipe({**PLAIN, "method": "simclr", "views": {"local": 2}}), tmp_path)
+    with pytest.raises(HoldfastError, match=r"local_size=5: 'zoo:digits_cnn' does not take images of that size \(mat"):
+        train(recipe("dino", views={"local": 2, "local_size": 5}), tmp_path)
+    net = nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+    asked = recipe("swav", views={"local": 2, "local_size": 5})
+    assert len(train(asked, tmp_path, encoder=Encoder(net, mean=0, std=1)).rows) == 3
 
 
 # --- bad settings ---

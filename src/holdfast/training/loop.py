@@ -21,7 +21,7 @@ from holdfast.encoders._weights import seeded
 from holdfast.listener import Listener, Silent
 from holdfast.methods._batchnorm import prepared, released
 from holdfast.methods._gather import processes, rank
-from holdfast.methods._student import Batch, Facts, Outcome, Student
+from holdfast.methods._student import Batch, Facts, Outcome, Student, View
 from holdfast.store import Store
 from holdfast.training import _checkpoint as checkpoint
 from holdfast.training import _engine as engines
@@ -131,6 +131,7 @@ class _Training:
         )
         with seeded(_number(recipe.seed, "heads")):
             student = recipe.method.student(prepared(trainable(start), recipe.batchnorm), facts)
+        recipe.views.check(start, self.images.batch(torch.arange(2)).cpu(), many=student.many)
         if processes() > 1:
             self._leave_out(student)
         student.train()
@@ -258,7 +259,7 @@ class _Training:
             self._attacked[key] = attacked
         return self._outcome(self.model, views, attacked, batch)
 
-    def _outcome(self, model: nn.Module, views: list[Images], attacked: list[Images], batch: Batch) -> Outcome:
+    def _outcome(self, model: nn.Module, views: list[View], attacked: list[Images], batch: Batch) -> Outcome:
         adversary = self.recipe.adversary
         if adversary is None:
             return model(views, [], batch)
@@ -268,7 +269,7 @@ class _Training:
         """Return the random numbers of some images in an epoch."""
         return self.rng.at([self.images.ids[place] for place in places.tolist()]).child(epoch)
 
-    def _views(self, places: Tensor, epoch: int) -> list[Images]:
+    def _views(self, places: Tensor, epoch: int) -> list[View]:
         """Return the views of some images in an epoch."""
         recipe, student = self.recipe, self.student
         x, rng = self.images.batch(places), self._rng(places, epoch)

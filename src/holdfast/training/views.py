@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Images, Rng
+from holdfast.core import Encoder, HoldfastError, Images, Rng
+from holdfast.errors import first_line
 
 LUMA = (0.299, 0.587, 0.114)
 NUMBERS = 21
@@ -82,6 +83,33 @@ class Views:
             raise HoldfastError(f"views: expected colour in [0, 1) and nothing below 0, got {self}")
         if self.local_size is not None and self.local_size < 1:
             raise HoldfastError(f"views: local_size: expected at least 1 pixel, got {self.local_size}")
+
+    def check(self, encoder: Encoder, x: Images, *, many: bool) -> None:
+        """Refuse small views that nobody takes.
+
+        Args:
+            encoder: the encoder to be trained.
+            x: two images, [2, C, H, W].
+            many: whether the method takes more than whole views.
+
+        Raises:
+            HoldfastError: a method of whole views, or an encoder of one size, does not take them.
+        """
+        if self.local and not many:
+            raise HoldfastError(
+                f"views: local={self.local}: this method takes whole views only; leave it out, or choose one that "
+                "takes small views (dino, swav, deepcluster_v2)"
+            )
+        if not (self.local and self.local_size):
+            return
+        try:
+            with torch.no_grad():
+                encoder(self(x, Rng(0, ids=("first", "second")), local=True))
+        except (RuntimeError, AssertionError) as error:
+            raise HoldfastError(
+                f"views: local_size={self.local_size}: {encoder.name!r} does not take images of that size "
+                f"({first_line(error)}); leave it out, and small views are as large as the images"
+            ) from error
 
     def __call__(self, x: Images, rng: Rng, *, local: bool = False) -> Float[Tensor, "batch channel high wide"]:
         """Draw one view of every image.
