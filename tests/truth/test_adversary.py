@@ -476,3 +476,32 @@ def test_an_interrupted_replay_is_made_again(tmp_path: Path, monkeypatch: pytest
 def test_bad_adversaries(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(HoldfastError, match=said):
         recipe(adversary=wrong)
+
+
+@pytest.mark.parametrize("objective", [Untargeted(), Targeted()])
+def test_attacks_on_a_distilled_encoder_measure_from_what_it_was(objective: Untargeted | Targeted) -> None:
+    """Listing 3: clean and target representations are those of the encoder before training, f_0, not of f."""
+    made = student(SelfDistillation())
+    with torch.no_grad():
+        for value in made.encoder.parameters():
+            value += 0.1
+    x = views(1) * 2
+    start, now = encoder(), eval_reps(made, x[0])
+    assert not torch.allclose(now, start(x[0]))
+    value, reps = Adversary(objective=objective)._goal(made.eval(), x, BATCH)(x[0])
+    torch.testing.assert_close(reps, now)
+    aim = start(x[0]) if isinstance(objective, Untargeted) else start(x[0]).roll(1, 0)
+    apart = (now - aim).norm(dim=1)
+    torch.testing.assert_close(value, apart if isinstance(objective, Untargeted) else -apart)
+
+
+def test_losses_are_computed_in_full_under_mixed_precision() -> None:
+    made = student(Simclr(hidden=32, dim=4)).float().eval()
+    x = [view.float() for view in views()]
+    with torch.autocast("cpu", torch.bfloat16):
+        outcome = made(x, [], BATCH)
+        seen = made.see(x, [0, 1], batch=BATCH)
+    outs = [one.out for one in seen if one.out is not None]
+    assert [out.dtype for out in outs] == [torch.float32] * 2
+    assert not torch.equal(outs[0], made.see(x, [0, 1])[0].out)  # the network itself ran in half
+    torch.testing.assert_close(outcome.loss, made.loss(seen, BATCH), atol=0, rtol=0)

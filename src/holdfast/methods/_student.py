@@ -143,6 +143,10 @@ class Student(nn.Module, ABC):
         with torch.no_grad():
             return out, None if twin is None else self.twin[1](twin)
 
+    def reference(self, x: Images) -> Reps:
+        """Return the representations from which attacks measure how far undisturbed images have been moved."""
+        return self.encoder(x)
+
     @abstractmethod
     def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
         """Return the loss of some views of a batch; changes nothing."""
@@ -205,7 +209,8 @@ class Student(nn.Module, ABC):
         if self.twin is not None and targets:
             with torch.no_grad():
                 twins = self._encode(self.twin[0], aimed, clean)
-        return [Seen(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
+        seen = [(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
+        return [Seen(*map(_whole, one)) for one in seen]
 
     def forward(
         self,
@@ -234,9 +239,11 @@ class Student(nn.Module, ABC):
         ends = len(views) - first, len(seen) - len(attacked)
         kept, rest, disturbed = seen[: ends[0]], seen[ends[0] : ends[1]], seen[ends[1] :]
         zero = torch.zeros((), device=views[0].device)
-        plain = self.loss(kept, batch) if first == 0 else zero
         others, rest = (kept[1 - first :], None) if further is None else (kept, rest)
-        worst = torch.stack([self.worst(one, others, rest, batch) for one in disturbed]).mean() if disturbed else zero
+        with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences
+            plain = self.loss(kept, batch) if first == 0 else zero
+            every = [self.worst(one, others, rest, batch) for one in disturbed]
+        worst = torch.stack(every).mean() if every else zero
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *others], batch)
         apart = spread(self.shown(views, seen).detach())
@@ -286,6 +293,11 @@ def pairs(views: Sequence[Seen]) -> Iterator[tuple[Tensor, Tensor]]:
         for j, other in enumerate(views):
             if i != j and one.out is not None and other.target is not None:
                 yield one.out, other.target
+
+
+def _whole(value: Tensor | None) -> Tensor | None:
+    """Return what mixed precision left in half as float32."""
+    return value.float() if value is not None and value.dtype in (torch.float16, torch.bfloat16) else value
 
 
 def momentum_at(first: float, progress: float) -> float:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder
+from holdfast.core import Encoder, Images, Reps
 from holdfast.errors import unknown
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student, pairs
 
@@ -60,6 +60,10 @@ class _Student(Student):
 
     def is_target(self, view: int) -> bool:
         return view == 1
+
+    def reference(self, x: Images) -> Reps:
+        assert self.twin is not None
+        return self.twin[0](x)
 
     def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([self._apart(out, target) for out, target in pairs(views)]).mean()

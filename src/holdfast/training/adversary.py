@@ -1,7 +1,7 @@
 """The adversary of adversarial training: any attack, in any ball, on any objective or on the training loss itself."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -127,15 +127,16 @@ class Adversary:
                 "the training loss itself (leave the objective out), or train in one process"
             )
         with torch.no_grad():
-            clean = self._points(student, views[0])
+            clean = self._points(student, views[0], student.reference)
             target = None
             if self.objective.needs_target:
-                other = clean if len(views) < 2 or student.same_view else self._points(student, views[1])
+                alone = len(views) < 2 or student.same_view
+                other = clean if alone else self._points(student, views[1], student.reference)
                 target = share(gather(other).roll(1, 0))
-        return self.objective.pursue(lambda x: self._points(student, x), clean, target)
+        return self.objective.pursue(lambda x: self._points(student, x, student.encoder), clean, target)
 
-    def _points(self, student: Student, x: Images) -> Reps:
-        reps = student.encoder(x)
+    def _points(self, student: Student, x: Images, encode: Callable[[Images], Reps]) -> Reps:
+        reps = encode(x)
         if self.space == "representation":
             return reps
         out, _ = student.heads(reps, None)
