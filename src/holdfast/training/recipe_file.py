@@ -62,6 +62,10 @@ def _read(path: Path, settings: Sequence[str], overrides: Mapping[str, Any]) -> 
     values |= {key: value for key, value in overrides.items() if value is not None}
     for setting in settings:
         _set(values, setting)
+    known = {*(field.name for field in dataclasses.fields(Recipe)), *BESIDE}
+    for key in values:
+        if key not in known:
+            raise unknown(f"key of {path.name}", key, known)
     return values
 
 
