@@ -69,7 +69,7 @@ def harden(asked: Hardening, folder: Path, *, listener: Listener | None = None) 
     plan = _plan(asked, folder, ball)
     held = open_images(plan.data, size=plan.images, seed=asked.seed, geometry=start.geometry)
     learned = TrainingImages(asked.data, geometry=start.geometry, seed=asked.seed, device=asked.device, leave_out=held)
-    plan = _with_labels(plan, asked, held)
+    plan = _with_labels(plan, asked, held, learned)
     store, whose = Store(folder), _identity(asked, start, held, learned)
     steps = _steps(asked, store, whose, start, learned)
     began = time.perf_counter()
@@ -112,16 +112,13 @@ def _plan(asked: Hardening, folder: Path, ball: Ball) -> Plan:
     return replace(plan, images=images, attacked=min(plan.attacked or images, images))
 
 
-def _with_labels(plan: Plan, asked: Hardening, held: ImageSet) -> Plan:
+def _with_labels(plan: Plan, asked: Hardening, held: ImageSet, learned: TrainingImages) -> Plan:
     """Return the plan with the accuracy of a kNN probe, where labels are known."""
-    wanted = bool(asked.train or plan.labelled())
-    if held.labels is None:
-        if wanted:
-            raise no_labels("the accuracy before and after", str(held))
+    if held.labels is None and (asked.train or plan.labelled()):
+        raise no_labels("the accuracy before and after", str(held))
+    if held.labels is None or (asked.train is None and learned.labels is None):
         return plan
     apart = {"train": asked.train} if asked.train else {"train": asked.data, "train_images": BANK}
-    if not asked.train and open_images(asked.data, seed=asked.seed).labels is None:
-        return plan
     probe = ProbeAccuracy(Knn())
     return replace(plan, measures=(*plan.measures, *([] if probe in plan.measures else [probe])), spare=False, **apart)
 
@@ -170,7 +167,7 @@ def seconds_per_step(recipe: Recipe, encoder: Encoder, images: TrainingImages) -
     watch = _Watch()
     with tempfile.TemporaryDirectory() as folder:
         train(recipe, Path(folder), encoder=encoder, images=images, listener=watch)
-    return statistics.median(b - a for a, b in itertools.pairwise(watch.ends[2:]))
+    return statistics.median(b - a for a, b in itertools.pairwise(watch.ends))
 
 
 class _Watch(Silent):
