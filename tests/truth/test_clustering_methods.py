@@ -376,7 +376,7 @@ def test_three_steps(name: str, objective: str | None, tmp_path: Path) -> None:
     attack = {"name": "pgd", "steps": 2, "step_size": 0.02}
     changes = {"adversary": {"objective": objective, "attack": attack}} if objective else {}
     rows = train(recipe(name, **changes), tmp_path).rows
-    assert len(rows) == 3
+    assert len({row["loss"] for row in rows}) == 3  # clusters that nobody has found leave it where it is
     assert all(row["spread"] > 0.01 for row in rows)
     assert all((row["attacked"] > 0) == bool(objective) for row in rows)
 
