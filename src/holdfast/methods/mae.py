@@ -81,9 +81,6 @@ class _Student(Student):
     def predicts(self, view: int) -> bool:
         return view == 0
 
-    def is_target(self, view: int) -> bool:
-        return view == 1
-
     def see(
         self,
         views: Sequence[View],
