@@ -103,6 +103,7 @@ def test_delta_is_the_share_that_is_lost(record: dict, setting: str) -> None:
     found = row(record, setting)
     shares = {title: score["value"] for title, score in found["accuracy"].items()}
     original = shares[ORIGINAL.title]
+    assert original == row(record, "clean")["accuracy"][ORIGINAL.title]["value"]  # nothing befalls its images
     for title, drop in found["drop"].items():
         assert drop["value"] == pytest.approx((original - shares[title]) / original)
         assert drop["low"] < drop["value"] < drop["high"]
