@@ -108,6 +108,40 @@ def test_a_killed_training_comes_to_the_same_weights(name: str, tmp_path: Path) 
     assert same(weights(done), weights(whole))
 
 
+INTERRUPTED = """
+import os, signal
+import holdfast.training.loop as loop
+
+learn = loop._Training._learn
+
+def _learn(training, *arguments):
+    outcome = learn(training, *arguments)
+    if training.step == 5:  # in the middle of a step: the queue and BatchNorm have moved, the weights have not
+        os.kill(os.getpid(), signal.SIGINT)
+    return outcome
+
+loop._Training._learn = _learn
+"""
+
+
+def test_ctrl_c_waits_for_the_end_of_a_step(tmp_path: Path) -> None:
+    queue = {"method": {"name": "moco_v2", "hidden": 32, "dim": 16, "queue": 100}}
+    path = write(tmp_path / "recipe.toml", RECIPES["byol, attacked towards others"], queue)
+    stopped = holdfast("train", str(path), "--out", str(tmp_path / "stopped"), before=INTERRUPTED)
+    _, err = stopped.communicate(timeout=120)
+    assert stopped.returncode == 130, err
+    assert "the same command continues" in err
+    resumed, whole = train(read_recipe(path), tmp_path / "stopped"), train(read_recipe(path), tmp_path / "whole")
+    assert resumed.resumed == 6
+    assert same(weights(whole), weights(resumed))
+
+
+def test_precisions_share_no_process(tmp_path: Path) -> None:
+    train(recipe(SIMCLR, steps=1), tmp_path / "full")
+    with pytest.raises(HoldfastError, match="need a process each"):
+        train(recipe(SIMCLR, steps=1, precision="bf16"), tmp_path / "half")
+
+
 def test_interrupted_trainings_keep_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, step = recipe(SIMCLR), loop._Training._one_step
 

@@ -21,8 +21,8 @@ from holdfast.measures.probe_accuracy import ProbeAccuracy
 from holdfast.ratios import relative_drop
 from holdfast.store import Store, StoreError, digest
 from holdfast.study.plan import ORIGINAL, UNTRAINED, Column, Study
-from holdfast.training.loop import entry, train
-from holdfast.training.recipe import Recipe
+from holdfast.training.loop import train
+from holdfast.training.recipe import Recipe, entry
 
 SETTINGS = {
     "same": "the probe learns from, and is tested on, images corrupted as those of the training (Table 2)",

@@ -1,15 +1,19 @@
-"""The engine of a training, Accelerate, and the experiment trackers that it tells: TensorBoard, MLflow, trackio."""
+"""What a training runs on: Accelerate, experiment trackers, Ctrl-C, seeded dropout and a running mean of weights."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from holdfast.core import HoldfastError
 from holdfast.encoders._packages import optional
-from holdfast.errors import missing, unknown
+from holdfast.errors import first_line, missing, unknown
 from holdfast.training.recipe import Recipe
 
 TRACKERS = ("tensorboard", "mlflow", "trackio")
@@ -35,13 +39,19 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
         if find_spec(name) is None:  # Accelerate would leave it out and say nothing
             raise missing(name, name, f"track = [{name!r}]")
     accelerate = optional("accelerate", "accelerate", "train", "training")
-    made = accelerate.Accelerator(
-        cpu=recipe.device == "cpu",
-        mixed_precision=recipe.precision,
-        log_with=list(track) or None,
-        project_dir=str(folder),
-        step_scheduler_with_optimizer=False,
-    )
+    try:
+        made = accelerate.Accelerator(
+            cpu=recipe.device == "cpu",
+            mixed_precision=recipe.precision,
+            log_with=list(track) or None,
+            project_dir=str(folder),
+            step_scheduler_with_optimizer=False,
+        )
+    except ValueError as error:  # Accelerate decides once for a process
+        raise HoldfastError(
+            f"precision {recipe.precision!r} on {recipe.device!r} cannot be used here ({first_line(error)}); trainings "
+            "of different precision need a process each"
+        ) from error
     if made.device.type != torch.device(recipe.device).type:
         raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {made.device.type}")
     return made
@@ -78,3 +88,40 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
         inner = (_flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in data.items())
         return {key: value for part in inner for key, value in part.items()}
     return {prefix: data if isinstance(data, (bool, int, float, str)) else str(data)}
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Let Ctrl-C wait for the end of a step: the list that is yielded is then no longer empty; twice stops at once."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+        yield heard
+        return
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield heard
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Run a step whose dropout depends on the seed alone, so that it is the same after a restart."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def running_mean(module: nn.Module, decay: float | None) -> Any:
+    """Return a network whose weights are a running mean of another one's; None where none is asked for."""
+    if decay is None:
+        return None
+    averaging = torch.optim.swa_utils
+    return averaging.AveragedModel(module, multi_avg_fn=averaging.get_ema_multi_avg_fn(decay), use_buffers=True)

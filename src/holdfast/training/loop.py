@@ -1,11 +1,10 @@
 """The one training loop: any method, with or without an adversary, in one process or several; it resumes exactly."""
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -27,7 +26,7 @@ from holdfast.training import _checkpoint as checkpoint
 from holdfast.training import _engine as engines
 from holdfast.training._images import TrainingImages
 from holdfast.training._log import Log
-from holdfast.training.recipe import Recipe
+from holdfast.training.recipe import Recipe, entry
 
 SAVE_EVERY = 60.0
 """Seconds between checkpoints."""
@@ -126,9 +125,8 @@ class _Training:
         self.replays = recipe.adversary.free if recipe.adversary else 1
         self.total = recipe.steps or recipe.epochs * self.per_epoch * self.replays
         self._check(start)
-        facts = Facts(
-            _width(start, self.images), len(self.images), len(self.images.classes) if self.images.classes else None
-        )
+        classes = self.images.classes
+        facts = Facts(_width(start, self.images), len(self.images), len(classes) if classes else None)
         with seeded(_number(recipe.seed, "heads")):
             student = recipe.method.student(prepared(trainable(start), recipe.batchnorm), facts)
         recipe.views.check(start, self.images.batch(torch.arange(2)).cpu(), many=student.many)
@@ -138,11 +136,11 @@ class _Training:
         optimiser = recipe.optimiser.build(student)
         self.model, self.optimiser = self.accelerator.prepare(student, optimiser)
         self.student: Student = self.accelerator.unwrap_model(self.model)
-        self.mean = _running_mean(self.student.encoder.module, recipe.ema)
+        self.mean = engines.running_mean(self.student.encoder.module, recipe.ema)
         self.held = nn.ModuleDict({"student": self.student} | ({"ema": self.mean} if self.mean else {}))
         self.asked = {**entry(recipe), "weights": start.refresh_fingerprint(), "images": self.images.images.fingerprint}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
-        self.step, self.log, self._order, self._flat = 0, Log(), (-1, torch.empty(0)), 0
+        self.step, self.log, self._order, self._flat, self._whole = 0, Log(), (-1, torch.empty(0)), 0, True
         self._attacked: dict[int, list[Images]] = {}  # part of the batch -> what the step before attacked it with
 
     def _check(self, start: Encoder) -> None:
@@ -195,16 +193,20 @@ class _Training:
         if self.step < self.total:
             engines.begin(self.accelerator, self.asked, self.store.folder)
         try:
-            while self.step < self.total:
-                self._one_step()
-                engines.tell(self.accelerator, self.log.rows[-1])
-                self.listener.advance(1)
-                self.listener.stage(f"loss {self.log.rows[-1]['loss']:.4g}")
-                if time.monotonic() - saved > SAVE_EVERY:
-                    self._save(digest)
-                    saved = time.monotonic()
+            with engines.interrupts() as interrupted:
+                while self.step < self.total:
+                    self._one_step()
+                    engines.tell(self.accelerator, self.log.rows[-1])
+                    self.listener.advance(1)
+                    self.listener.stage(f"loss {self.log.rows[-1]['loss']:.4g}")
+                    if interrupted:
+                        raise KeyboardInterrupt
+                    if time.monotonic() - saved > SAVE_EVERY:
+                        self._save(digest)
+                        saved = time.monotonic()
         except KeyboardInterrupt:
-            self._save(digest)
+            if self._whole:
+                self._save(digest)
             raise
         finally:
             engines.end(self.accelerator)
@@ -212,7 +214,7 @@ class _Training:
         return self._finish(resumed)
 
     def _one_step(self) -> None:
-        recipe = self.recipe
+        recipe, self._whole = self.recipe, False
         done, replay = divmod(self.step, self.replays)
         epoch, number = divmod(done, self.per_epoch)
         if replay == 0:
@@ -225,7 +227,7 @@ class _Training:
         places = self._places(epoch)[number * recipe.batch_size : (number + 1) * recipe.batch_size]
         parts = places.chunk(recipe.accumulate)
         outcomes = []
-        with _randomness(_number(recipe.seed, "step", self.step, rank()), self.accelerator.device):
+        with engines.randomness(_number(recipe.seed, "step", self.step, rank()), self.accelerator.device):
             for last, part in enumerate(parts, 1 - len(parts)):
                 apart = self.accelerator.no_sync(self.model) if last else contextlib.nullcontext()
                 with apart:
@@ -243,6 +245,7 @@ class _Training:
             self.mean.update_parameters(self.student.encoder.module)
         self.log.add(step=self.step, epoch=epoch + (number + 1) / self.per_epoch, rate=rate, gradient=norm, **facts)
         self._look((number + 1, replay + 1) == (self.per_epoch, self.replays), epoch + 1)
+        self._whole = True
 
     def _learn(self, part: Tensor, epoch: int) -> Outcome:
         """Return the loss of a part of a batch, of which this process holds its share."""
@@ -344,24 +347,11 @@ class _Training:
 
     def _finish(self, resumed: int) -> Trained:
         encoder, path = self._encoder(), self.store.folder / "encoder.safetensors"
-        about = {"trained": self.recipe.method.__class__.__name__, "recipe": json.dumps(self.asked)}
+        about = {"trained": self.recipe.title, "recipe": json.dumps(self.asked)}
         if self.accelerator.is_main_process:
             self.store.write(path.name, lambda place: save(encoder, place, about))
         self.accelerator.wait_for_everyone()
         return Trained(encoder, with_weights(self.recipe.encoder, path), self.step, resumed, self.log.rows)
-
-
-def entry(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as plain JSON data."""
-
-    def plain(value: Any) -> Any:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            with contextlib.suppress(HoldfastError):
-                return registry.spec(value)
-            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return registry.spec(value)
-
-    return plain(recipe)
 
 
 def _width(encoder: Encoder, images: TrainingImages) -> int:
@@ -369,24 +359,8 @@ def _width(encoder: Encoder, images: TrainingImages) -> int:
         return encoder(images.batch(torch.arange(2)).cpu()).shape[1]
 
 
-def _running_mean(module: nn.Module, decay: float | None) -> Any:
-    if decay is None:
-        return None
-    averaging = torch.optim.swa_utils
-    return averaging.AveragedModel(module, multi_avg_fn=averaging.get_ema_multi_avg_fn(decay), use_buffers=True)
-
-
 def _number(seed: int, *names: object) -> int:
     return Rng(seed, ("training", *map(str, names))).generator().initial_seed()
-
-
-@contextlib.contextmanager
-def _randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Run a step whose dropout depends on the seed alone, so that it is the same after a restart."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
 
 
 def _columns(outcomes: list[Outcome]) -> list[tuple[str, tuple[Tensor, ...]]]:

@@ -1,9 +1,13 @@
 """The recipe of a training: everything that decides its weights."""
 
+import contextlib
+import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from holdfast.core import HoldfastError, Threat
+from holdfast import registry
+from holdfast.core import Ball, HoldfastError, Threat
 from holdfast.errors import unknown
 from holdfast.methods._student import Method
 from holdfast.training.adversary import Adversary
@@ -87,3 +91,26 @@ class Recipe:
                 raise unknown(f"{name} of a recipe", value, known)
         if self.batchnorm == "split" and self.adversary is None:
             raise HoldfastError("recipe: batchnorm=split parts attacked from clean images; there is no adversary here")
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words: the method, its adversary, how long."""
+        name, against = registry.part_name(self.method), ""
+        if self.adversary is not None:
+            threat = self.adversary.threat
+            radius = f" {threat.radius:g}" if isinstance(threat, Ball) else ""
+            against = f" against {registry.part_name(threat)}{radius}"
+        return f"{name}{against}, {f'{self.steps} steps' if self.steps else f'{self.epochs} epochs'}"
+
+
+def entry(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe as plain JSON data."""
+
+    def plain(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            with contextlib.suppress(HoldfastError):
+                return registry.spec(value)
+            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return registry.spec(value)
+
+    return plain(recipe)
