@@ -145,6 +145,11 @@ def test_losses_are_those_of_the_papers(name: str, progress: float, views: int) 
     assert found == pytest.approx(expected, rel=1e-6)  # lightly keeps temperatures in float32
 
 
+def test_small_views_are_no_targets() -> None:
+    seen = student_of("dino").see([*pictures(2), *pictures(2, 1, side=5)], range(4))
+    assert [view.target is not None for view in seen] == [True, True, False, False]
+
+
 def test_an_attacked_view_is_no_target() -> None:
     student = student_of("dino")
     seen = seen_by(student, 3)
