@@ -222,7 +222,7 @@ def harden(
     batch_size: Annotated[int, typer.Option(help="Images per step.")] = 64,
     test: Annotated[str | None, typer.Option(help="Images of the audits. (default: some of --data, held out)")] = None,
     train: Annotated[str | None, typer.Option(help="Labelled images for the kNN accuracy before and after.")] = None,
-    profile: Annotated[str, typer.Option(help="What the audits ask, see holdfast list profiles.")] = "quick",
+    profile: Annotated[str, typer.Option(help="What the audits ask, see holdfast list profiles.")] = "hardening",
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted run resumes.")] = Path(
         "holdfast-harden"
     ),

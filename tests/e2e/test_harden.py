@@ -99,9 +99,10 @@ def test_every_measure_without_labels_becomes_better(hardened) -> None:
 
 def test_the_difference_is_that_of_the_record(hardened) -> None:
     found, folder, _ = hardened
-    record = json.loads((folder / "audit" / "record.json").read_text())
-    assert [encoder["name"] for encoder in record["encoders"]] == ["before", "after"]
+    records = [json.loads((folder / name / "record.json").read_text()) for name in ("audit", "accuracy")]
+    assert [[encoder["name"] for encoder in record["encoders"]] for record in records] == [["before", "after"]] * 2
     for row in found["measures"]:
+        record = records[row["needs_labels"]]
         before, after = row["before"]["value"], row["after"]["value"]
         gap = record["comparison"][row["measure"]]["pairs"][0]["difference"]
         assert row["difference"]["value"] == pytest.approx(after - before)
@@ -115,26 +116,30 @@ def test_accuracy_is_measured_where_labels_are_known(hardened) -> None:
     assert row["measure"] == "probe_accuracy"
     assert row["before"]["value"] > 0.9
     assert row["difference"]["value"] > -0.1  # the papers' price
-    record = json.loads((folder / "audit" / "record.json").read_text())
+    record = json.loads((folder / "accuracy" / "record.json").read_text())
     assert record["data"]["train"]["images"] + record["data"]["train"]["left_out"] == 1197
+    assert record["data"]["attacked"] == record["data"]["images"] == row["before"]["n"] == 200  # all held out
 
 
 def test_audits_see_no_image_that_was_learned_from(hardened) -> None:
     found, folder, (learned,) = hardened
     record = json.loads((folder / "audit" / "record.json").read_text())
-    held = open_images("digits?part=train", size=record["data"]["images"])
-    assert record["data"]["fingerprint"] == held.fingerprint
+    audited = open_images("digits?part=train", size=record["data"]["images"])
+    assert record["data"]["fingerprint"] == audited.fingerprint
+    assert len(audited) == 120
+    held = open_images("digits?part=train", size=200)
+    assert set(audited.ids) < set(held.ids)
     pixels = {x.numpy().tobytes() for x in held.batch(0, len(held))}
     assert pixels.isdisjoint(x.numpy().tobytes() for x in learned.images.batch(0, len(learned)))
     assert found["images"] == {
-        "learned": len(learned), "held_out": 120, "data": "digits?part=train", "test": "digits?part=train",
+        "learned": len(learned), "held_out": 200, "data": "digits?part=train", "test": "digits?part=train",
     }  # fmt: skip
-    assert len(learned) == 1197 - 120
+    assert len(learned) == 1197 - 200
 
 
 def test_drift_is_what_the_printed_encoder_shows(hardened) -> None:
     found, *_ = hardened
-    x = open_images("digits?part=train", size=120).batch(0, 120)
+    x = open_images("digits?part=train", size=200).batch(0, 200)
     with torch.no_grad():
         old = open_encoder("zoo:digits-supervised")(x).numpy().astype(np.float64)
         new = open_encoder(found["encoder"])(x).numpy().astype(np.float64)
@@ -329,7 +334,7 @@ def test_images_without_labels_have_drift_alone(unaudited, capsys, tmp_path: Pat
     assert "no labels, so no accuracy" in out
     found = json.loads((tmp_path / "out" / "harden.json").read_text())
     assert not any(row["needs_labels"] for row in found["measures"])
-    assert found["images"]["held_out"] == 120
+    assert found["images"]["held_out"] == 150  # half of them
 
 
 @pytest.mark.parametrize(

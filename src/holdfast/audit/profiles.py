@@ -194,6 +194,24 @@ def feature_space(ball: Ball) -> Profile:
     )
 
 
+def hardening(ball: Ball) -> Profile:
+    """What hardening is judged by: attacks, noise and corruptions, without labels and without proofs."""
+    return Profile(
+        "before and after hardening: PGD of 20 steps, uniform noise, gamma and shuffles; 200 of 500 images",
+        (
+            *_all_measures(Pgd(20), Pgd(20), ball),
+            AdversarialRobustness(ball=ball),
+            ProbabilisticRobustness(noise=Uniform(ball)),
+            CorruptionDrift(SIX),
+            NeighbourConsistency(SIX),
+        ),
+        images=500,
+        attacked=200,
+        examined=8,
+        queries=200,
+    )
+
+
 def downstream(ball: Ball) -> Profile:
     """What becomes of classifiers on the representation, beside the label-free numbers that may foretell it."""
     attack, pgd = Apgd(50), Pgd(20)
@@ -229,6 +247,7 @@ PROFILES: dict[str, Callable[[Ball], Profile]] = {
         probabilistic,
         corruptions,
         feature_space,
+        hardening,
         downstream,
         rvcl,
         nppr,

@@ -66,7 +66,7 @@ class Hardening:
     batch_size: int = 64
     test: str | None = None
     train: str | None = None
-    profile: str = "quick"
+    profile: str = "hardening"
     seed: int = 0
     device: str = "cpu"
 

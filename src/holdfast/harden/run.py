@@ -38,8 +38,8 @@ ENCODER, PLAN = "encoder.safetensors", "harden-plan.json"
 PROBED = 6
 """Steps of a throw-away training that tell how long a step takes; the first two are not counted."""
 
-LEAST, SHARE = 200, 0.1
-"""Images held out for the audits: so many or that share, if it is more; the profile's population at most."""
+LEAST, SHARE, MOST = 200, 0.1, 2000
+"""Images held out: so many or that share, if it is more, but not beyond the last (or the profile's population)."""
 
 BANK = 10_000
 """Images that the kNN probe compares with at most, where they are not given apart."""
@@ -66,16 +66,19 @@ def harden(asked: Hardening, folder: Path, *, listener: Listener | None = None) 
     """
     listener, start, ball = listener or Silent(), open_encoder(asked.encoder), asked.ball()
     trainable(start)  # raises now, not after the images are read
-    plan = _plan(asked, folder, ball)
-    held = open_images(plan.data, size=plan.images, seed=asked.seed, geometry=start.geometry)
+    plan, size = _plan(asked, folder, ball)
+    held = open_images(plan.data, size=size, seed=asked.seed, geometry=start.geometry)
     learned = TrainingImages(asked.data, geometry=start.geometry, seed=asked.seed, device=asked.device, leave_out=held)
-    plan = _with_labels(plan, asked, held, learned)
+    probed = _with_labels(plan, asked, held, learned)
     store, whose = Store(folder), _identity(asked, start, held, learned)
     steps = _steps(asked, store, whose, start, learned)
     began = time.perf_counter()
     trained = _trained(asked.recipe(steps), folder, start, learned, listener)
     seconds = time.perf_counter() - began
-    record = run_audit(plan, folder / "audit", listener=listener, command=asked.command(folder, steps))
+    command = asked.command(folder, steps)
+    records = [run_audit(plan, folder / "audit", listener=listener, command=command)]
+    if probed is not None:
+        records.append(run_audit(probed, folder / "accuracy", listener=listener, command=command))
     listener.stage("measuring the drift")
     price = drift(start, trained, held, asked.device)
     listener.stage("writing the report")
@@ -87,20 +90,20 @@ def harden(asked: Hardening, folder: Path, *, listener: Listener | None = None) 
         "steps": steps,
         "seconds": round(seconds, 3),
         "images": {"learned": len(learned), "held_out": len(held), "data": asked.data, "test": plan.data},
-        "measures": changes(record),
+        "measures": [row for record in records for row in changes(record)],
         "price": {name: asdict(score) for name, score in price.items()},
-        "command": asked.command(folder, steps),
+        "command": command,
         "audit": str(folder / "audit"),
         "report": str(write_report(folder / "audit")),
-        "failures": record["failures"],
+        "failures": [line for record in records for line in record["failures"]],
     }
     found = finite(found)
     store.write_json("harden.json", found)
     return found
 
 
-def _plan(asked: Hardening, folder: Path, ball: Ball) -> Plan:
-    """Return the audit of both encoders, on images that are not learned from."""
+def _plan(asked: Hardening, folder: Path, ball: Ball) -> tuple[Plan, int]:
+    """Return the audit of both encoders, on images that are not learned from, and how many of these there are."""
     data = asked.test or asked.data
     after = with_weights(asked.encoder, folder / ENCODER)
     names = [_labelled(asked.encoder, "before"), _labelled(after, "after")]
@@ -108,19 +111,20 @@ def _plan(asked: Hardening, folder: Path, ball: Ball) -> Plan:
     plan = make_plan(names, data, profile_name=asked.profile, norm=registry.part_name(ball), eps=ball.radius, **run)
     there = open_images(data, seed=asked.seed).available
     share = there if asked.test else min(there // 2, max(LEAST, int(SHARE * there)))
-    images = min(plan.images or there, share)
-    return replace(plan, images=images, attacked=min(plan.attacked or images, images))
+    size = min(share, max(MOST, plan.images or share))
+    images = min(plan.images or size, size)
+    return replace(plan, images=images, attacked=min(plan.attacked or images, images)), size
 
 
-def _with_labels(plan: Plan, asked: Hardening, held: ImageSet, learned: TrainingImages) -> Plan:
-    """Return the plan with the accuracy of a kNN probe, where labels are known."""
+def _with_labels(plan: Plan, asked: Hardening, held: ImageSet, learned: TrainingImages) -> Plan | None:
+    """Return the audit of a kNN probe's accuracy on all images held out, where labels are known."""
     if held.labels is None and (asked.train or plan.labelled()):
         raise no_labels("the accuracy before and after", str(held))
     if held.labels is None or (asked.train is None and learned.labels is None):
-        return plan
+        return None
     apart = {"train": asked.train} if asked.train else {"train": asked.data, "train_images": BANK}
-    probe = ProbeAccuracy(Knn())
-    return replace(plan, measures=(*plan.measures, *([] if probe in plan.measures else [probe])), spare=False, **apart)
+    every = {"images": len(held), "attacked": len(held)}
+    return replace(plan, measures=(ProbeAccuracy(Knn()),), checks=(), spare=False, **every, **apart)
 
 
 def _identity(asked: Hardening, start: Encoder, held: ImageSet, learned: TrainingImages) -> dict[str, Any]:

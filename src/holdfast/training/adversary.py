@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -51,7 +50,7 @@ class Adversary:
     threat: Threat = Linf(0.05)
     attack: Attack = Pgd(steps=3, step_size=0.005, keep="last")
     objective: Objective | None = Untargeted()
-    space: Literal["representation", "projection"] = "representation"
+    space: str = "representation"
     clean: float = 1.0
     weight: float = 1.0
     joint: bool = False
