@@ -126,7 +126,9 @@ def configure(cls: type, values: Mapping[str, Any]) -> Any:
             raise unknown(f"parameter of {part_name(cls)}", key, fields)
     built = {key: build(_told(value, fields[key].default)) for key, value in values.items()}
     for key, value in built.items():
-        usual = fields[key].default
+        usual, kind = fields[key].default, fields[key].type
+        if kind in (bool, int) and type(value) is not kind:  # "no" would be true, and 64.5 a width
+            raise HoldfastError(f"{part_name(cls)}.{key}: expected {kind.__name__}, got {values[key]!r}")
         if dataclasses.is_dataclass(usual) and _kind(value) != _kind(usual):  # an attack stays an attack
             raise HoldfastError(f"{part_name(cls)}.{key}: expected one of the {_kind(usual)}, got {values[key]!r}")
     try:

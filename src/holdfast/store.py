@@ -46,7 +46,7 @@ class Store:
                 f"cannot create the folder {str(folder)!r}: {error.strerror}; choose another --out"
             ) from error
         self.write("plan.probe", lambda path: path.write_text(""))
-        (folder / "plan.probe").unlink()
+        (folder / "plan.probe").unlink(missing_ok=True)  # processes that train together all do so
 
     def write(self, name: str, put: Callable[[Path], object]) -> None:
         """Write a file through `put`, which gets a path beside the final one.

@@ -57,7 +57,10 @@ class AuditMonitor:
         self._train, self._attacked, self._seed = train, attacked, seed
 
     def __call__(self, encoder: Encoder, step: int) -> dict[str, float]:
-        """Return the values of a look, and keep it; a measure that fails is said in `monitor.json`."""
+        """Return the values of a look, and keep it; a measure that fails is said in `monitor.json`.
+
+        Where the monitor is not called "monitor", their names begin with its own: several may ask the same.
+        """
         folder = self._store.folder / self._name
         for file in folder.glob("*.safetensors"):  # of a training that was begun anew, or went on from before
             if int(file.stem) >= step:
@@ -69,7 +72,7 @@ class AuditMonitor:
         rows["step"] = torch.tensor(step)
         self._store.write_tensors(f"{self._name}/{step:08d}.safetensors", rows, facts)
         self._store.write_json(f"{self._name}.json", self.summary())
-        return seen.values
+        return {name if self._name == "monitor" else f"{self._name}/{name}": v for name, v in seen.values.items()}
 
     def summary(self) -> dict[str, Any]:
         """Return all looks so far as plain data; what is undefined is None."""
@@ -122,6 +125,9 @@ def _monitor(table: Any, recipe: Recipe, store: Store, name: str) -> AuditMonito
     for key in ("every", "epochs", "images", "attacked", "train_images", "seed"):
         if key in table and (not isinstance(table[key], int) or isinstance(table[key], bool)):
             raise HoldfastError(f"monitor: {key}: expected a whole number, got {table[key]!r}")
+    for key in ("data", "train"):
+        if key in table and not isinstance(table[key], str):
+            raise HoldfastError(f"monitor: {key}: expected a data spec, got {table[key]!r}")
     if "data" not in table or ("every" in table) == ("epochs" in table):
         raise HoldfastError("monitor: expected data, and every (steps) or epochs between looks, one of the two")
     if not isinstance(measures := table.get("measures", []), list):

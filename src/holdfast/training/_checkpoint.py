@@ -28,7 +28,15 @@ def write(store: Store, network: nn.Module, facts: dict[str, Any]) -> None:
         facts: anything else that torch can read back without running code.
     """
     held = {"format": FORMAT, "tensors": {name: value.detach() for name, value in tensors_of(network).items()}, **facts}
-    store.write(NAME, lambda path: torch.save(held, path))
+
+    def put(path: Path) -> None:
+        with path.open("wb") as file:
+            try:
+                torch.save(held, file)
+            except RuntimeError as error:  # torch's, of a disk that is full
+                raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
+
+    store.write(NAME, put)
 
 
 def read(folder: Path, asked: str) -> dict[str, Any] | None:

@@ -38,10 +38,14 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
             raise unknown("tracker", name, TRACKERS)
         if find_spec(name) is None:  # Accelerate would leave it out and say nothing
             raise missing(name, name, f"track = [{name!r}]")
+    try:
+        wanted = torch.device(recipe.device)
+    except RuntimeError as error:
+        raise HoldfastError(f"device {recipe.device!r}: expected cpu, cuda or mps") from error
     accelerate = optional("accelerate", "accelerate", "train", "training")
     try:
         made = accelerate.Accelerator(
-            cpu=recipe.device == "cpu",
+            cpu=wanted.type == "cpu",
             mixed_precision=recipe.precision,
             log_with=list(track) or None,
             project_dir=str(folder),
@@ -52,8 +56,13 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
             f"precision {recipe.precision!r} on {recipe.device!r} cannot be used here ({first_line(error)}); trainings "
             "of different precision need a process each"
         ) from error
-    if made.device.type != torch.device(recipe.device).type:
+    if made.device.type != wanted.type:
         raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {made.device.type}")
+    if wanted.index and wanted.index != (made.device.index or 0):  # Accelerate takes the first one there is
+        raise HoldfastError(
+            f"device {recipe.device!r}: trainings take the first GPU they see; set CUDA_VISIBLE_DEVICES={wanted.index} "
+            "and device=cuda"
+        )
     return made
 
 

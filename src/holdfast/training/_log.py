@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast.core import HoldfastError
 from holdfast.store import Store
 
 NAME = "log.parquet"
@@ -24,9 +25,20 @@ class Log:
         """Take down a step."""
         self.rows.append(values)
 
-    def note(self, values: dict[str, float]) -> None:
-        """Take down more about the last step."""
-        self.rows[-1] |= values
+    def note(self, values: dict[str, Any]) -> None:
+        """Take down more about the last step, as plain numbers, which a checkpoint can hold.
+
+        Raises:
+            HoldfastError: what is no number, or stands there under the same name.
+        """
+        for name, value in values.items():
+            try:
+                number = float(value)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise HoldfastError(f"monitor: {name}: expected one number, got {value!r}") from error
+            if name in self.rows[-1]:
+                raise HoldfastError(f"monitor: the log has {name!r} already; call what is looked at otherwise")
+            self.rows[-1][name] = number
 
     def write(self, store: Store) -> None:
         """Write the whole log as Parquet."""

@@ -111,6 +111,8 @@ class _Training:
         command: str,
     ):
         self.recipe, self.store, self.monitors, self.listener = recipe, store, monitors, listener
+        self.path = store.folder / "encoder.safetensors"
+        self.spec = with_weights(recipe.encoder, self.path)
         self.accelerator = engines.engine(recipe, track, store.folder)
         start = encoder or open_encoder(recipe.encoder)
         self.images = images or TrainingImages(
@@ -138,7 +140,8 @@ class _Training:
         self.student: Student = self.accelerator.unwrap_model(self.model)
         self.mean = engines.running_mean(self.student.encoder.module, recipe.ema)
         self.held = nn.ModuleDict({"student": self.student} | ({"ema": self.mean} if self.mean else {}))
-        self.asked = {**entry(recipe), "weights": start.refresh_fingerprint(), "images": self.images.images.fingerprint}
+        begun = {"weights": start.refresh_fingerprint(), "images": self.images.images.fingerprint}
+        self.asked = {**entry(recipe), "begun_from": begun}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
         self.step, self.log, self._order, self._flat, self._whole = 0, Log(), (-1, torch.empty(0)), 0, True
         self._attacked: dict[int, list[Images]] = {}  # part of the batch -> what the step before attacked it with
@@ -210,6 +213,11 @@ class _Training:
             raise
         finally:
             engines.end(self.accelerator)
+        if not self._finite():
+            raise HoldfastError(
+                f"training stopped after its last step, {self.total}: not finite: weights; {self._kept()}; lower the "
+                "rate, or clip the gradient (clip=1)"
+            )
         self._save(digest)
         return self._finish(resumed)
 
@@ -336,22 +344,25 @@ class _Training:
 
     def _save(self, digest: str) -> None:
         """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch."""
-        if not self.accelerator.is_main_process or self._flat or self.step % self.replays:
+        unfit = self.step < self.total and (self._flat or self.step % self.replays)
+        if not self.accelerator.is_main_process or unfit or not self._finite():
             return
         scaler = self.accelerator.scaler
         facts = {"recipe": digest, "step": self.step, "flat": self._flat, "log": self.log.rows}
         facts |= {"optimiser": self.optimiser.state_dict(), "scaler": scaler.state_dict() if scaler else {}}
-        if all(bool(value.isfinite().all()) for value in self.held.parameters()):
-            checkpoint.write(self.store, self.held, facts)
-            self.log.write(self.store)
+        checkpoint.write(self.store, self.held, facts)
+        self.log.write(self.store)
+
+    def _finite(self) -> bool:
+        return all(bool(value.isfinite().all()) for value in self.held.parameters())
 
     def _finish(self, resumed: int) -> Trained:
-        encoder, path = self._encoder(), self.store.folder / "encoder.safetensors"
+        encoder = self._encoder()
         about = {"trained": self.recipe.title, "recipe": json.dumps(self.asked)}
         if self.accelerator.is_main_process:
-            self.store.write(path.name, lambda place: save(encoder, place, about))
+            self.store.write(self.path.name, lambda path: save(encoder, path, about))
         self.accelerator.wait_for_everyone()
-        return Trained(encoder, with_weights(self.recipe.encoder, path), self.step, resumed, self.log.rows)
+        return Trained(encoder, self.spec, self.step, resumed, self.log.rows)
 
 
 def _width(encoder: Encoder, images: TrainingImages) -> int:

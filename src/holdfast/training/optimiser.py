@@ -52,6 +52,8 @@ class Optimiser:
             raise HoldfastError(f"optimiser: expected a rate above 0 and weight_decay >= 0, got {self}")
         if not 0 <= self.momentum < 1 or not 0 <= self.warmup < 1:
             raise HoldfastError(f"optimiser: expected momentum and warmup in [0, 1), got {self}")
+        if not 0 < self.factor <= 1:
+            raise HoldfastError(f"optimiser: factor: expected a number in (0, 1], got {self.factor}")
         if any(not 0 < share < 1 for share in self.milestones) or list(self.milestones) != sorted(self.milestones):
             raise HoldfastError(f"optimiser: expected rising milestones between 0 and 1, got {list(self.milestones)}")
 

@@ -6,7 +6,7 @@ import tomllib
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from holdfast import registry
 from holdfast.core import HoldfastError
@@ -48,7 +48,11 @@ def read_recipe(path: Path, settings: Sequence[str] = (), **overrides: Any) -> R
 
 def read_beside(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
     """Return what a recipe file says under `BESIDE`, as plain data; see `read_recipe`."""
-    return {key: value for key, value in _read(path, settings, {}).items() if key in BESIDE}
+    beside = {key: value for key, value in _read(path, settings, {}).items() if key in BESIDE}
+    track = beside.get("track", [])
+    if not isinstance(track, list) or not all(isinstance(name, str) for name in track):
+        raise HoldfastError(f"{path.name}: track: expected a list of names, got {track!r}")
+    return beside
 
 
 def _read(path: Path, settings: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +75,13 @@ def _read(path: Path, settings: Sequence[str], overrides: Mapping[str, Any]) -> 
 
 def make_recipe(values: Mapping[str, Any], settings: Sequence[str] = (), where: str = "the recipe") -> Recipe:
     """Return the recipe that plain data describe; see `read_recipe`."""
-    data = json.loads(json.dumps(dict(values)))
+
+    def told(name: str) -> float:
+        if name == "NaN":
+            raise HoldfastError(f"{where}: expected numbers, got nan")
+        return float(name)
+
+    data = json.loads(json.dumps(dict(values), default=str), parse_constant=told)
     for setting in settings:
         _set(data, setting)
     for key in ("encoder", "data", "method"):
@@ -87,7 +97,9 @@ def _made(cls: type, values: Mapping[str, Any], where: str) -> Any:
     for key, value in values.items():
         if key not in fields:
             raise unknown(f"key of {where}", key, fields)
-        if key in PARTS:
+        if value is None and type(None) in get_args(fields[key].type):
+            built[key] = None
+        elif key in PARTS:
             built[key] = _part(key, value, where)
         elif key in TABLES:
             if not isinstance(value, Mapping):
@@ -104,18 +116,21 @@ def _part(key: str, value: Any, where: str) -> Any:
     data = {"name": value} if isinstance(value, str) else value
     if not isinstance(data, Mapping) or "name" not in data:
         raise HoldfastError(f"{where}: {key}: expected a name or a table with one, got {value!r}")
-    return registry.build({"kind": PARTS[key], **data})
+    return registry.build({**data, "kind": PARTS[key]})
 
 
 def _plain(kind: Any, value: Any, where: str) -> Any:
     """Return a plain value of the type that a field has."""
     kinds = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     for one in kinds:
+        if get_origin(one) is Literal and value in get_args(one):
+            return value
         if get_origin(one) is tuple and isinstance(value, list) and all(_is(float, item) for item in value):
             return tuple(float(item) for item in value)
         if isinstance(one, type) and _is(one, value):
             return one(value)
-    wanted = " or ".join(getattr(one, "__name__", str(one)) for one in kinds if one is not type(None))
+    words = (get_args(one) if get_origin(one) is Literal else [getattr(one, "__name__", one)] for one in kinds)
+    wanted = " or ".join(str(word) for several in words for word in several if word != "NoneType")
     raise HoldfastError(f"{where}: expected {wanted}, got {value!r}")
 
 

@@ -69,6 +69,9 @@ class Views:
     local_size: int | None = None
 
     def __post_init__(self) -> None:
+        numbers = {f.name: getattr(self, f.name) for f in fields(self) if f.type is float}
+        if wrong := [f"{name}={value}" for name, value in numbers.items() if not math.isfinite(value)]:
+            raise HoldfastError(f"views: expected finite numbers, got {', '.join(wrong)}")
         ranges = [self.crop, self.ratio, self.scale, self.gain, self.blur, self.local_crop]
         if any(len(pair) != 2 or not 0 < pair[0] <= pair[1] < math.inf for pair in ranges):
             raise HoldfastError(f"views: expected ranges [low, high] with 0 < low <= high, got {self}")

@@ -1,0 +1,158 @@
+"""Trainings that something befalls: odd numbers from monitors, full disks, weights that blow up at the very end."""
+
+import json
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from test_command_line import refused, run
+from test_training import ATTACK, SIMCLR, recipe, write
+from torch import nn
+
+from holdfast.core import Encoder, HoldfastError
+from holdfast.training.loop import train
+from holdfast.training.recipe import entry
+from holdfast.training.recipe_file import make_recipe
+
+
+class Says:
+    """A monitor."""
+
+    every = 1
+
+    def __init__(self, said: Callable[[], dict]):
+        self.said = said
+
+    def __call__(self, encoder: Encoder, step: int) -> dict:
+        return self.said()
+
+
+@pytest.mark.parametrize("number", [np.float64(0.5), torch.tensor(0.5), 1])
+def test_numbers_of_monitors_are_read_back(number: object, tmp_path: Path) -> None:
+    """A checkpoint holds plain numbers only."""
+    asked, watch = recipe(SIMCLR, steps=2), Says(lambda: {"mine": number})
+    assert train(asked, tmp_path, monitors=(watch,)).rows[-1]["mine"] == float(number)
+    assert train(asked, tmp_path, monitors=(watch,)).resumed == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"), [({"a": "b"}, "expected one number"), ({"loss": 0}, "has 'loss' already")]
+)
+def test_what_monitors_may_not_say(said: dict, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match=problem):
+        train(recipe(SIMCLR, steps=2), tmp_path, monitors=(Says(lambda: said),))
+
+
+def test_two_monitors_that_ask_the_same_are_told_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write(tmp_path / "recipe.toml", SIMCLR, steps=2)
+    table = '\n[[monitor]]\nevery = 2\ndata = "digits"\nimages = {}\nmeasures = ["uniformity"]\n'
+    path.write_text(path.read_text() + table.format(40) + table.format(80))
+    code, _, err = run(capsys, "train", str(path), "--out", str(tmp_path / "run"))
+    assert code == 0, err
+    row = pq.read_table(tmp_path / "run" / "log.parquet").to_pylist()[-1]
+    assert row["uniformity"] != row["monitor-2/uniformity"]
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """Files of more than 30 kB cannot be written."""
+    limits, before = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, before)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_checkpoint_that_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match=r"cannot write .*checkpoint\.pt.*File too large"):
+        train(recipe(SIMCLR, steps=2), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.json"]  # nothing half-written stays
+
+
+def test_weights_that_blow_up_in_the_last_step(tmp_path: Path) -> None:
+    asked = recipe(SIMCLR, steps=1, optimiser={"name": "sgd", "rate": 1e38, "weight_decay": 1e38})
+    with pytest.raises(HoldfastError, match="after its last step, 1: not finite: weights"):
+        train(asked, tmp_path)
+    assert not (tmp_path / "encoder.safetensors").exists()
+
+
+class Flat(nn.Module):
+    """Representations that hardly differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((64, 4), 1e-9))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1) @ self.weight + 1
+
+
+@pytest.mark.parametrize("kind", ["free training that ends within a batch", "representations that are flat at the end"])
+def test_what_ends_is_kept_with_its_log(kind: str, tmp_path: Path) -> None:
+    encoder = Encoder(Flat(), mean=0, std=1, name="flat") if kind.startswith("rep") else None
+    asked = recipe(SIMCLR, steps=3, adversary={**ATTACK, "free": 1 if encoder else 2}, optimiser={"rate": 1e-12})
+    found = train(asked, tmp_path, encoder=encoder)
+    assert pq.read_table(tmp_path / "log.parquet").num_rows == 3
+    assert train(asked, tmp_path, encoder=encoder).resumed == found.steps == 3
+
+
+def test_a_spec_that_nobody_could_open_is_refused_before_the_training(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match="key=value"):
+        train(replace(recipe(SIMCLR), encoder="mine?"), tmp_path, encoder=Encoder(Flat(), mean=0, std=1))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        recipe(SIMCLR, clip=1, ema=0.9, corruption="gamma"),
+        recipe(SIMCLR, adversary={**ATTACK, "objective": "loss", "space": "projection"}),
+    ],
+)
+def test_a_recipe_comes_back_from_its_record(asked, tmp_path: Path) -> None:
+    assert make_recipe(json.loads(json.dumps(entry(asked)))) == asked
+    train(replace(asked, steps=1), tmp_path)
+    held = json.loads((tmp_path / "recipe.json").read_text())
+    own = {key: value for key, value in held.items() if key not in ("begun_from", "command")}
+    assert make_recipe(own) == replace(asked, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("steps=NaN", "expected numbers, got nan"),
+        ("views.rotate=NaN", "expected numbers, got nan"),
+        ("views.noise=Infinity", "expected finite numbers"),
+        ("optimiser.factor=-1", "factor: expected a number in (0, 1]"),
+        ("method.dim=64.5", "simclr.dim: expected int, got 64.5"),
+        ("method.batchnorm=no", "simclr.batchnorm: expected bool, got 'no'"),
+        ('method={"kind": "threats", "name": "linf"}', "unknown method 'linf'"),
+        ("adversary.space=image", "expected representation or projection"),
+        ("device=toaster", "expected cpu, cuda or mps"),
+        ("track=tensorboard", "track: expected a list of names"),
+        ('monitor={"every": 1, "data": 3}', "monitor: data: expected a data spec"),
+        ("images=null", None),
+    ],
+)
+def test_words_of_the_wrong_kind(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, change: str, said: str | None
+) -> None:
+    path = write(tmp_path / "recipe.toml", SIMCLR, steps=1)
+    asked = ["train", str(path), "--set", change, "--out", str(tmp_path / "run")]
+    if said is None:
+        assert run(capsys, *asked)[0] == 0
+    else:
+        assert said in refused(capsys, *asked)
+
+
+def test_a_date_is_no_number(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = write(tmp_path / "recipe.toml", SIMCLR)
+    path.write_text(path.read_text().replace("epochs = 2", "epochs = 2020-01-01"))
+    assert "epochs: expected int" in refused(capsys, "train", str(path))
