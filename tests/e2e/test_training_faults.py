@@ -1,6 +1,7 @@
 """Trainings that something befalls: odd numbers from monitors, full disks, weights that blow up at the very end."""
 
 import json
+import re
 import resource
 import signal
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from test_training import ATTACK, SIMCLR, recipe, write
 from torch import nn
 
 from holdfast.core import Encoder, HoldfastError
+from holdfast.encoders import open_encoder
 from holdfast.training.loop import train
 from holdfast.training.recipe import entry
 from holdfast.training.recipe_file import make_recipe
@@ -156,3 +158,52 @@ def test_a_date_is_no_number(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     path = write(tmp_path / "recipe.toml", SIMCLR)
     path.write_text(path.read_text().replace("epochs = 2", "epochs = 2020-01-01"))
     assert "epochs: expected int" in refused(capsys, "train", str(path))
+
+
+@pytest.mark.parametrize("place", ["a b", "a&b=c", "a%20b", "a?b"])
+def test_what_is_said_of_an_encoder_opens_it_again(place: str, tmp_path: Path) -> None:
+    found = train(recipe(SIMCLR, steps=1, encoder="zoo:digits_cnn?mean=0.5&std=0.25"), tmp_path / place)
+    opened = open_encoder(found.spec)
+    assert (opened.fingerprint, opened.mean, opened.std) == (found.encoder.fingerprint, [0.5], [0.25])
+    if "?" not in place:
+        again = train(recipe(SIMCLR, steps=1, encoder=f"file:{tmp_path}/{place}/encoder.safetensors"), tmp_path / "own")
+        assert open_encoder(again.spec).fingerprint == again.encoder.fingerprint != opened.fingerprint
+
+
+def test_a_folder_that_no_spec_can_name(tmp_path: Path) -> None:
+    train(recipe(SIMCLR, steps=1), tmp_path / "first")
+    asked = recipe(SIMCLR, steps=1, encoder=f"file:{tmp_path}/first/encoder.safetensors")
+    with pytest.raises(HoldfastError, match=r"expected a path without '\?'"):
+        train(asked, tmp_path / "why?")
+
+
+STUDY = {"title": "one", "method": "simclr", "batch_size": 8, "steps": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"test": "/no/where"}, "no file or folder '/no/where'"),
+        ({"test": "gaussian?shape=1x8x8", "columns": 3}, "columns: expected list, got 3"),
+        ({"test": 3}, "test: expected str, got 3"),
+        ({"test_images": "many"}, "test_images: expected int, got 'many'"),
+        ({"probes": "knn"}, "probes: expected list, got 'knn'"),
+        ({"encoder": "zoo:none"}, "unknown zoo encoder 'none'"),
+        ({"columns": [{"title": "more", "data": 3}]}, "column 'more': expected a data spec, got 3"),
+        (
+            {"columns": [{"title": "odd", "corruption": {"kind": "methods", "name": "simclr"}}]},
+            "unknown threat 'simclr'",
+        ),
+        ({"data": "IMAGES"}, "expected images with labels"),
+        ({"test": "IMAGES"}, "expected images with labels"),
+    ],
+)
+def test_a_study_is_refused_before_its_first_training(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, change: dict, said: str
+) -> None:
+    np.save(tmp_path / "images.npy", np.zeros((80, 8, 8), np.uint8))
+    change = {key: str(tmp_path / "images.npy") if value == "IMAGES" else value for key, value in change.items()}
+    path = write(tmp_path / "study.toml", {"test": "digits", "methods": [STUDY], "epochs": 1, "images": 16}, **change)
+    path.write_text(re.sub(r'"(\w+)": ', r"\1 = ", path.read_text()))  # tables of TOML within lists
+    assert said in refused(capsys, "study", str(path), "--out", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -78,14 +78,20 @@ def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:
 
 
 def with_weights(spec: str, path: str | Path) -> str:
-    """Return an encoder's spec with the weights in a file; a `file:` spec becomes that file's."""
-    source, name, options = parse(spec)
-    kept = {key: value for key, value in options.items() if key not in ("weights", "seed", "label")}
+    """Return an encoder's spec with the weights in a file; a `file:` spec becomes that file's.
+
+    Raises:
+        HoldfastError: a path that a `file:` spec cannot say.
+    """
+    source, name, given = parse(spec)
+    kept = {key: value for key, value in given.items() if key not in ("weights", "seed", "label")}
     if source == "file" or (source is None and name.endswith(".safetensors")):
+        if "?" in str(path):
+            raise HoldfastError(
+                f"expected a path without '?', which begins the options of file:PATH, got {str(path)!r}"
+            )
         kept, head = {key: value for key, value in kept.items() if key not in ("mean", "std")}, f"file:{path}"
     else:
-        kept["weights"] = quote(str(path), safe="/:.~-_")
-        head = spec.strip().partition("?")[0]
-    return head + "".join(
-        f"{mark}{key}={value}" for mark, (key, value) in zip("?" + "&" * len(kept), kept.items(), strict=False)
-    )
+        kept, head = {**kept, "weights": str(path)}, spec.strip().partition("?")[0]
+    options = [f"{key}={quote(value, safe='/:.,~-_')}" for key, value in kept.items()]
+    return "?".join([head, "&".join(options)]) if options else head

@@ -29,6 +29,9 @@ def read_study(path: Path, **overrides: Any) -> Study:
         raise HoldfastError(f"the study {str(path)!r} is not TOML: {error}") from error
     values |= {key: value for key, value in overrides.items() if value is not None}
     own = {key: values.pop(key) for key in ("methods", "columns", "test", "test_images", "probes") if key in values}
+    for key, kind in {"methods": list, "columns": list, "probes": list, "test": str, "test_images": int}.items():
+        if key in own and type(own[key]) is not kind:
+            raise HoldfastError(f"{path.name}: {key}: expected {kind.__name__}, got {own[key]!r}")
     if "test" not in own or not own.get("methods"):
         raise HoldfastError(f"{path.name}: expected 'test' images and at least one [[methods]]")
     recipes = {}
@@ -63,6 +66,8 @@ def _column(table: Any, where: str) -> Column:
             raise unknown(f"key of a column of {where}", key, ("title", "corruption", "data"))
     if not values:
         raise HoldfastError(f"{where}: column {title!r}: expected a corruption or data, got neither")
+    if not isinstance(values.get("data", ""), str):
+        raise HoldfastError(f"{where}: column {title!r}: expected a data spec, got {values['data']!r}")
     corruption = _part("threats", values["corruption"], where) if "corruption" in values else None
     return Column(title, corruption, values.get("data"))
 
@@ -71,4 +76,4 @@ def _part(kind: str, value: Any, where: str) -> Any:
     data = {"name": value} if isinstance(value, str) else value
     if not isinstance(data, dict) or "name" not in data:
         raise HoldfastError(f"{where}: {kind}: expected a name or a table with one, got {value!r}")
-    return registry.build({"kind": kind, **data})
+    return registry.build({**data, "kind": kind})

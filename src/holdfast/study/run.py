@@ -15,6 +15,7 @@ from holdfast.audit.plan import Plan, named
 from holdfast.audit.record import slugs
 from holdfast.audit.run import run_audit
 from holdfast.core import HoldfastError, Score
+from holdfast.data import open_images
 from holdfast.encoders import open_encoder
 from holdfast.listener import Listener, Silent
 from holdfast.measures.probe_accuracy import ProbeAccuracy
@@ -51,8 +52,10 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
         command: how to do it again, for the record.
 
     Raises:
-        HoldfastError: an encoder that cannot be opened, or a folder that cannot be written.
+        HoldfastError: an encoder or images that cannot be opened, images without labels, or a folder that cannot be
+            written.
     """
+    _checked(study)
     store, listener = Store(folder), listener or Silent()
     columns, rows = (ORIGINAL, *study.columns), {UNTRAINED: None, **study.recipes}
     places = slugs([column.title for column in columns])
@@ -74,6 +77,15 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
         ]
         store.write_json("study.json", record)
     return record
+
+
+def _checked(study: Study) -> None:
+    """Refuse before the first training what no row could be made of."""
+    first = next(iter(study.recipes.values()))
+    geometry = open_encoder(first.encoder).geometry
+    for data, size in ((first.data, first.images), (study.test, study.test_images)):
+        if open_images(data, size=size, seed=first.seed, geometry=geometry).labels is None:
+            raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
 
 
 def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
