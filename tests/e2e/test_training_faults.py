@@ -207,3 +207,26 @@ def test_a_study_is_refused_before_its_first_training(
     path.write_text(re.sub(r'"(\w+)": ', r"\1 = ", path.read_text()))  # tables of TOML within lists
     assert said in refused(capsys, "study", str(path), "--out", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+class Bare(nn.Module):
+    """Raw pixels, or a layer that is kept from learning."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.layer = nn.Identity() if kind == "none" else nn.Linear(64, 8)
+        self.kind, self.dtype = kind, torch.float16 if kind == "half" else torch.float32
+        self.to(self.dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.set_grad_enabled(self.kind != "shut" and torch.is_grad_enabled()):
+            return self.layer(x.flatten(1).to(self.dtype))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("none", "no gradient to any weight"), ("shut", "no gradient"), ("half", "got torch.float16")]
+)
+@pytest.mark.parametrize("method", ["simclr", "self_distillation"])
+def test_networks_that_would_learn_nothing_are_refused(method: str, kind: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match=f"encoder 'bare': expected float32 .* {said}"):
+        train(recipe(method=method, steps=1), tmp_path, encoder=Encoder(Bare(kind), mean=0, std=1, name="bare"))

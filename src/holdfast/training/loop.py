@@ -128,9 +128,10 @@ class _Training:
         self.total = recipe.steps or recipe.epochs * self.per_epoch * self.replays
         self._check(start)
         classes = self.images.classes
-        facts = Facts(_width(start, self.images), len(self.images), len(classes) if classes else None)
+        encoder = trainable(start)
+        facts = Facts(_width(encoder, self.images), len(self.images), len(classes) if classes else None)
         with seeded(_number(recipe.seed, "heads")):
-            student = recipe.method.student(prepared(trainable(start), recipe.batchnorm), facts)
+            student = recipe.method.student(prepared(encoder, recipe.batchnorm), facts)
         recipe.views.check(start, self.images.batch(torch.arange(2)).cpu(), many=student.many)
         if processes() > 1:
             self._leave_out(student)
@@ -366,8 +367,21 @@ class _Training:
 
 
 def _width(encoder: Encoder, images: TrainingImages) -> int:
-    with torch.no_grad():
-        return encoder(images.batch(torch.arange(2)).cpu()).shape[1]
+    """Return the size of the representations of a trainable encoder.
+
+    Raises:
+        HoldfastError: no gradient reaches its weights, or it computes in half or double precision.
+    """
+    encoder.module.eval()
+    reps = encoder(images.batch(torch.arange(2)).cpu())
+    encoder.module.train()
+    if not reps.requires_grad or reps.dtype != torch.float32:
+        found = reps.dtype if reps.requires_grad else "no gradient to any weight"
+        raise HoldfastError(
+            f"encoder {encoder.name!r}: expected float32 representations with gradients to train it, got {found}; open "
+            "the original network, in float32"
+        )
+    return reps.shape[1]
 
 
 def _number(seed: int, *names: object) -> int:
