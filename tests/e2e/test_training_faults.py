@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from test_audit_run import holdfast
 from test_command_line import refused, run
 from test_training import ATTACK, SIMCLR, recipe, write
 from torch import nn
@@ -230,3 +231,11 @@ class Bare(nn.Module):
 def test_networks_that_would_learn_nothing_are_refused(method: str, kind: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(HoldfastError, match=f"encoder 'bare': expected float32 .* {said}"):
         train(recipe(method=method, steps=1), tmp_path, encoder=Encoder(Bare(kind), mean=0, std=1, name="bare"))
+
+
+def test_half_precision_where_there_is_none(tmp_path: Path) -> None:
+    """Of a process of its own: Accelerate decides once, and would say nothing."""
+    path = write(tmp_path / "recipe.toml", SIMCLR, precision="fp16")
+    done = holdfast("train", str(path), "--out", str(tmp_path / "run"))
+    assert "precision 'fp16' cannot be used on 'cpu'" in done.communicate()[1]
+    assert done.returncode == 1

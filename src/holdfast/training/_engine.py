@@ -56,6 +56,10 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
             f"precision {recipe.precision!r} on {recipe.device!r} cannot be used here ({first_line(error)}); trainings "
             "of different precision need a process each"
         ) from error
+    if recipe.precision != "no" and not made.native_amp:  # Accelerate would train in full precision and say nothing
+        raise HoldfastError(
+            f"precision {recipe.precision!r} cannot be used on {recipe.device!r}; fp16 needs a GPU: choose bf16 or no"
+        )
     if made.device.type != wanted.type:
         raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {made.device.type}")
     if wanted.index and wanted.index != (made.device.index or 0):  # Accelerate takes the first one there is
