@@ -10,12 +10,13 @@ from holdfast.encoders._weights import fill, load, read_safetensors, seeded
 from holdfast.errors import unknown
 from holdfast.spec_string import Options
 
+DIGITS = "digits_cnn"
 SHIPPED = {
     "digits-supervised": "digits_cnn trained with labels on scikit-learn's digits",
     "digits-simclr": "digits_cnn trained by SimCLR, without labels",
     "digits-simclr-adv": "digits_cnn trained by SimCLR on attacked views: the hardened one",
 }
-"""Encoders whose weights are part of the package (`scripts/train_digits.py` makes them) -> one line each."""
+"""Encoders whose weights are part of the package (`recipes/digits_*.toml` make them) -> one line each."""
 
 _WEIGHTS = Path(__file__).parent / "weights"
 
@@ -35,7 +36,7 @@ def open(name: str, options: Options) -> Encoder:
     said, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
     if name in SHIPPED:
         state, shipped = read_safetensors(_WEIGHTS / f"{name}.safetensors")
-        architecture = NETWORKS[shipped["arch"]]
+        architecture = NETWORKS[DIGITS]
     else:
         state, shipped, architecture = {}, {}, NETWORKS[name]
     with seeded(common.seed):
