@@ -27,6 +27,17 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def files_read(spec: Any) -> list[str]:
+    """Return the fingerprints of the files that a part is read from: heads, mixtures, folders of textures."""
+    if isinstance(spec, Mapping):
+        named = [spec.get(key) for key in ("path", "textures")]
+        own = [Path(path) for path in named if isinstance(path, str) and path]
+        files = [file for path in own for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        mine = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+        return mine + [found for inner in spec.values() for found in files_read(inner)]
+    return [found for inner in spec for found in files_read(inner)] if isinstance(spec, list) else []
+
+
 class Store:
     """A run folder.
 

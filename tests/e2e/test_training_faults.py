@@ -19,6 +19,11 @@ from torch import nn
 
 from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders import open_encoder
+from holdfast.threats._generator import Design, Generator
+from holdfast.threats._mixture import LearnedNoise
+from holdfast.threats.linf import Linf
+from holdfast.threats.mixture import Mixture, save
+from holdfast.training.adversary import Adversary
 from holdfast.training.loop import train
 from holdfast.training.recipe import entry
 from holdfast.training.recipe_file import make_recipe
@@ -239,3 +244,26 @@ def test_half_precision_where_there_is_none(tmp_path: Path) -> None:
     done = holdfast("train", str(path), "--out", str(tmp_path / "run"))
     assert "precision 'fp16' cannot be used on 'cpu'" in done.communicate()[1]
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("what", ["labels", "mixture"])
+def test_what_decides_the_weights_is_part_of_what_is_asked(what: str, tmp_path: Path) -> None:
+    """Corrected labels, or another noise in the same file: not the training that is done already."""
+    asked = recipe(SIMCLR, data=str(tmp_path / "images.npz"), images=None, batch_size=16, steps=1)
+    if what == "mixture":
+        asked = replace(asked, adversary=Adversary(threat=Mixture(str(tmp_path / "mixture.safetensors"))))
+    for shift in (0, 1):
+        images = np.random.default_rng(0).integers(0, 255, (32, 8, 8), np.uint8)
+        labels = np.arange(32) % 4 if what == "mixture" else (np.arange(32) + shift) % 4
+        np.savez(tmp_path / "images.npz", images=images, labels=labels)
+        with torch.random.fork_rng():
+            torch.manual_seed(shift)
+            generator = Generator(
+                Design((1, 8, 8), 64, structure="independent", components=2, latent=64, upsampler="none")
+            )
+        save(LearnedNoise(generator, Linf(0.1)), tmp_path / "mixture.safetensors")
+        if not shift:
+            train(asked, tmp_path / "run")
+            assert train(asked, tmp_path / "run").resumed == 1
+    with pytest.raises(HoldfastError, match="is of another recipe"):
+        train(asked, tmp_path / "run")

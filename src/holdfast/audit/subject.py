@@ -1,13 +1,10 @@
 """An encoder being observed: runs observations shard by shard, stores them, and hands them to measures."""
 
-import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -35,7 +32,7 @@ from holdfast.errors import no_labels
 from holdfast.measures._probe import classifier_of, head_of
 from holdfast.observations.clean import Clean
 from holdfast.observations.training import Training
-from holdfast.store import Store, digest
+from holdfast.store import Store, digest, files_read
 
 LAYOUT = 2
 """Version of what shard files hold; part of their key."""
@@ -364,17 +361,6 @@ def memory_format(encoder: Encoder) -> torch.memory_format:
     """Return channels_last for convolutional networks (a tenth faster or more), else the usual format."""
     convolutions = sum(isinstance(module, nn.Conv2d) for module in encoder.modules())
     return torch.channels_last if convolutions > 1 else torch.contiguous_format  # one: a transformer's patches
-
-
-def files_read(spec: Any) -> list[str]:
-    """Return the fingerprints of the files that a part is read from: heads, mixtures, folders of textures."""
-    if isinstance(spec, Mapping):
-        named = [spec.get(key) for key in ("path", "textures")]
-        own = [Path(path) for path in named if isinstance(path, str) and path]
-        files = [file for path in own for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        mine = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
-        return mine + [found for inner in spec.values() for found in files_read(inner)]
-    return [found for inner in spec for found in files_read(inner)] if isinstance(spec, list) else []
 
 
 def _described(encoder: Encoder) -> list[str]:

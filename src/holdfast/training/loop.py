@@ -21,7 +21,7 @@ from holdfast.listener import Listener, Silent
 from holdfast.methods._batchnorm import prepared, released
 from holdfast.methods._gather import processes, rank
 from holdfast.methods._student import Batch, Facts, Outcome, Student, View
-from holdfast.store import Store
+from holdfast.store import Store, files_read
 from holdfast.training import _checkpoint as checkpoint
 from holdfast.training import _engine as engines
 from holdfast.training._images import TrainingImages
@@ -141,8 +141,10 @@ class _Training:
         self.student: Student = self.accelerator.unwrap_model(self.model)
         self.mean = engines.running_mean(self.student.encoder.module, recipe.ema)
         self.held = nn.ModuleDict({"student": self.student} | ({"ema": self.mean} if self.mean else {}))
-        begun = {"weights": start.refresh_fingerprint(), "images": self.images.images.fingerprint}
-        self.asked = {**entry(recipe), "begun_from": begun}
+        asked, learned = entry(recipe), self.images.images
+        begun = {"weights": start.refresh_fingerprint(), "images": learned.fingerprint}
+        begun |= {"labels": learned.labels_fingerprint, "files": files_read(asked)}
+        self.asked = {**asked, "begun_from": begun}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
         self.step, self.log, self._order, self._flat, self._whole = 0, Log(), (-1, torch.empty(0)), 0, True
         self._attacked: dict[int, list[Images]] = {}  # part of the batch -> what the step before attacked it with
