@@ -19,8 +19,12 @@ from torch import nn
 
 from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders import open_encoder
+from holdfast.probes.knn import Knn
+from holdfast.study.plan import Column, Study
+from holdfast.study.run import run_study
 from holdfast.threats._generator import Design, Generator
 from holdfast.threats._mixture import LearnedNoise
+from holdfast.threats.gamma import Gamma
 from holdfast.threats.linf import Linf
 from holdfast.threats.mixture import Mixture, save
 from holdfast.training.adversary import Adversary
@@ -267,3 +271,16 @@ def test_what_decides_the_weights_is_part_of_what_is_asked(what: str, tmp_path: 
             assert train(asked, tmp_path / "run").resumed == 1
     with pytest.raises(HoldfastError, match="is of another recipe"):
         train(asked, tmp_path / "run")
+
+
+def test_a_study_does_not_take_the_place_of_another(tmp_path: Path) -> None:
+    asked = Study(
+        {"one": recipe(SIMCLR, images=16, batch_size=8, steps=1)}, "digits", (Column("γ", Gamma(2.0)),), 20, (Knn(),)
+    )
+    run_study(asked, tmp_path)
+    kept = (tmp_path / "study.json").read_text()
+    with pytest.raises(HoldfastError, match="tells of 'one' by another recipe; choose another --out"):
+        run_study(replace(asked, recipes={"one": replace(asked.recipes["one"], steps=2)}), tmp_path)
+    assert (tmp_path / "study.json").read_text() == kept
+    more = run_study(replace(asked, columns=(*asked.columns, Column("γ 3", Gamma(3.0)))), tmp_path)
+    assert not any(row["problems"] for row in more["rows"])

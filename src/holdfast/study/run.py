@@ -1,5 +1,6 @@
 """Run a study: train every method on every version of the data, test all encoders, and say what is lost."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -52,10 +53,10 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
         command: how to do it again, for the record.
 
     Raises:
-        HoldfastError: an encoder or images that cannot be opened, images without labels, or a folder that cannot be
-            written.
+        HoldfastError: an encoder or images that cannot be opened, images without labels, a folder that cannot be
+            written, or one in which a method of the same name was trained by another recipe.
     """
-    _checked(study)
+    _checked(study, folder / "study.json")
     store, listener = Store(folder), listener or Silent()
     columns, rows = (ORIGINAL, *study.columns), {UNTRAINED: None, **study.recipes}
     places = slugs([column.title for column in columns])
@@ -79,13 +80,19 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
     return record
 
 
-def _checked(study: Study) -> None:
+def _checked(study: Study, before: Path) -> None:
     """Refuse before the first training what no row could be made of."""
     first = next(iter(study.recipes.values()))
     geometry = open_encoder(first.encoder).geometry
     for data, size in ((first.data, first.images), (study.test, study.test_images)):
         if open_images(data, size=size, seed=first.seed, geometry=geometry).labels is None:
             raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
+    held = json.loads(before.read_text(encoding="utf-8"))["study"]["methods"] if before.exists() else {}
+    for title, recipe in study.recipes.items():
+        if title in held and held[title] != entry(recipe):
+            raise HoldfastError(
+                f"{str(before)!r} tells of {title!r} by another recipe; choose another --out, or call it otherwise"
+            )
 
 
 def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
