@@ -226,7 +226,7 @@ def harden(
     out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted run resumes.")] = Path(
         "holdfast-harden"
     ),
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps.")] = "cpu",
     seed: Annotated[int, typer.Option(help="The one seed that decides everything.")] = 0,
     json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
 ) -> None:

@@ -90,7 +90,9 @@ loop._Training._one_step = one_step
 """
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if "byol" not in name else name for name in RECIPES]
+)
 def test_a_killed_training_comes_to_the_same_weights(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "recipe.toml", RECIPES[name])
     killed = holdfast("train", str(path), "--out", str(tmp_path / "killed"), before=KILLED)
@@ -159,7 +161,10 @@ def test_interrupted_trainings_keep_what_is_done(tmp_path: Path, monkeypatch: py
     assert same(weights(resumed), weights(train(asked, tmp_path / "whole")))
 
 
-@pytest.mark.parametrize("name", ["byol, attacked towards others", "simclr, its own loss attacked"])
+@pytest.mark.parametrize(
+    "name",
+    ["byol, attacked towards others", pytest.param("simclr, its own loss attacked", marks=pytest.mark.slow)],
+)
 def test_two_processes_come_to_the_weights_of_one(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "recipe.toml", RECIPES[name], epochs=1)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "holdfast"]
