@@ -79,7 +79,7 @@ def _loss(
         return criterion(a, b) + criterion(c, b)
     with torch.no_grad():
         target = teacher(views[0])
-    return sum(F.mse_loss(reps, target) for reps in network(torch.cat([views[0]] * 2)).chunk(2))
+    return torch.stack([F.mse_loss(reps, target) for reps in network(torch.cat([views[0]] * 2)).chunk(2)]).sum()
 
 
 def seconds(work: Callable[[], None]) -> float:
