@@ -242,6 +242,7 @@ def test_networks_that_would_learn_nothing_are_refused(method: str, kind: str, s
         train(recipe(method=method, steps=1), tmp_path, encoder=Encoder(Bare(kind), mean=0, std=1, name="bare"))
 
 
+@pytest.mark.slow
 def test_half_precision_where_there_is_none(tmp_path: Path) -> None:
     """Of a process of its own: Accelerate decides once, and would say nothing."""
     path = write(tmp_path / "recipe.toml", SIMCLR, precision="fp16")
