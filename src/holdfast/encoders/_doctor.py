@@ -18,6 +18,8 @@ _PACKAGES = {  # module -> (distribution, extra)
     "onnx2torch": ("onnx2torch", "onnx"),
     "datasets": ("datasets", "datasets"),
     "faiss": ("faiss-cpu", "faiss"),
+    "accelerate": ("accelerate", "train"),
+    "lightly": ("lightly", "train"),
 }
 
 
