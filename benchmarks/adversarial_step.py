@@ -9,12 +9,12 @@ processor time; each step between two bare ones.
 
 import copy
 from collections.abc import Callable
-from time import process_time
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.paced import beside
 from benchmarks.result import Result, from_rounds, report
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import Rng
@@ -82,12 +82,6 @@ def _loss(
     return torch.stack([F.mse_loss(reps, target) for reps in network(torch.cat([views[0]] * 2)).chunk(2)]).sum()
 
 
-def seconds(work: Callable[[], None]) -> float:
-    began = process_time()
-    work()
-    return process_time() - began
-
-
 def measure(rounds: int = 7) -> list[Result]:
     """Return the ratio for every network, method and number of inner steps.
 
@@ -113,12 +107,7 @@ def _measured(network: str, method: str, steps: int, rounds: int) -> Result:
     if student.same_view:
         views = [views[0]] * 2
     floor, step = bare(student, views, steps), adversarial(student, views, steps)
-    seconds(step)
-    floors, taken = [seconds(floor)], []
-    for _ in range(rounds):
-        taken.append(seconds(step))
-        floors.append(seconds(floor))
-    ratios = [2 * s / (a + b) for s, a, b in zip(taken, floors, floors[1:], strict=False)]
+    ratios, floors = beside(step, floor, rounds)
     note = f"{images} images, {rounds} steps, floor {min(floors):.2f} s"
     return from_rounds(f"adversarial step, {network.removeprefix('zoo:')}, {method}, s = {steps}", ratios, TARGET, note)
 

@@ -8,12 +8,12 @@ bare passes.
 """
 
 from collections.abc import Callable
-from time import process_time
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from benchmarks.paced import beside
 from benchmarks.result import Result, from_rounds, report
 from holdfast.core import Encoder, Rng
 from holdfast.encoders import open_encoder
@@ -67,12 +67,6 @@ def learning(encoder: Encoder, x: Tensor) -> Callable[[], None]:
     return step
 
 
-def seconds(work: Callable[[], None]) -> float:
-    began = process_time()
-    work()
-    return process_time() - began
-
-
 def measure(rounds: int = 5) -> list[Result]:
     """Return the ratio for every network.
 
@@ -87,12 +81,7 @@ def measure(rounds: int = 5) -> list[Result]:
             encoder = open_encoder(name)
             x = torch.rand(images, 3, 32, 32, generator=torch.Generator().manual_seed(0))
             floor, step = bare(encoder, x), learning(encoder, x)
-            seconds(step)
-            floors, steps = [seconds(floor)], []
-            for _ in range(rounds):
-                steps.append(seconds(step))
-                floors.append(seconds(floor))
-            ratios = [2 * s / (a + b) for s, a, b in zip(steps, floors, floors[1:], strict=False)]
+            ratios, floors = beside(step, floor, rounds)
             note = f"{images} × {SAMPLES} samples, {rounds} steps, floor {min(floors):.2f} s"
             results.append(from_rounds(f"learning step, {name.removeprefix('zoo:')}", ratios, TARGET, note))
         return results

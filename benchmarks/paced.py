@@ -37,6 +37,22 @@ class Timing:
         return self.whole / steps / median(self.floors)
 
 
+def beside(step: Callable[[], object], floor: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
+    """Return the ratios of some steps to the floors beside them, A B A B, and the floors; one step is a warm-up."""
+    _seconds(step)
+    floors, steps = [_seconds(floor)], []
+    for _ in range(rounds):
+        steps.append(_seconds(step))
+        floors.append(_seconds(floor))
+    return [2 * s / (a + b) for s, (a, b) in zip(steps, pairwise(floors), strict=True)], floors
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = process_time()
+    work()
+    return process_time() - began
+
+
 class Paced(nn.Module):
     """A network that times one floor before every pass that an attack makes through it.
 

@@ -20,6 +20,7 @@ from holdfast.audit.one_encoder import EncoderAudit
 from holdfast.audit.plan import Plan
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
 from holdfast.data import ImageSet, open_images
+from holdfast.encoders._copy import copied
 from holdfast.errors import first_line
 from holdfast.listener import Silent
 from holdfast.measures._shape import ShapeMeasure
@@ -94,7 +95,7 @@ def look(
     """
     asked = measures_of(measures)
     with undisturbed():
-        network = copied(encoder, mean, std)
+        network = _copied(encoder, mean, std)
         where = device or str(network.get_buffer("_mean").device)
         population = opened(images, size, seed)
         bank = None if train is None else opened(train, None, seed)
@@ -150,7 +151,7 @@ def opened(images: Pictures, size: int | None, seed: int) -> ImageSet:
     return images if isinstance(images, ImageSet) else open_images(images, size=size, seed=seed)
 
 
-def copied(
+def _copied(
     network: nn.Module, mean: float | Sequence[float] | None = None, std: float | Sequence[float] | None = None
 ) -> Encoder:
     """Return a frozen encoder with a copy of a network.
@@ -177,9 +178,7 @@ def copied(
         assert std is not None
         made = Encoder(copy_of, mean=mean, std=std, name=type(network).__name__)
         return made.to(next((value.device for value in copy_of.parameters()), torch.device("cpu")))
-    made = Encoder(copy_of, mean=network.mean, std=network.std, geometry=network.geometry, name=network.name)
-    made.origin, made.root = dict(network.origin), network.root
-    return made.to(network.get_buffer("_mean").device)
+    return copied(network, copy_of)
 
 
 @contextmanager

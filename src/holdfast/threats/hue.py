@@ -44,13 +44,16 @@ class Hue(Noise):
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         """Return the images that some numbers stand for; zero stands for the image itself."""
         _check_colours(x)
-        to_yiq = torch.tensor(YIQ, dtype=torch.float64)
-        back = to_yiq.inverse()
-        chroma = (back[:, 1:] @ to_yiq[1:]).to(x)
-        turned = (back[:, [1, 2]] @ torch.stack([-to_yiq[2], to_yiq[1]])).to(x)
         angle = math.radians(self.degrees) * even(z)[..., None, None]
-        along, across = (torch.einsum("dc,bchw->bdhw", m, x)[:, None] for m in (chroma, turned))
+        along, across = (torch.einsum("dc,bchw->bdhw", m.to(x), x)[:, None] for m in chroma_maps())
         return (x[:, None] + (angle.cos() - 1) * along + angle.sin() * across).clamp(0, 1)
+
+
+def chroma_maps() -> tuple[Float[Tensor, "3 3"], Float[Tensor, "3 3"]]:
+    """Return what takes RGB to its chroma, and to that turned by a right angle round the grey axis; float64."""
+    to_yiq = torch.tensor(YIQ, dtype=torch.float64)
+    back = to_yiq.inverse()
+    return back[:, 1:] @ to_yiq[1:], back[:, [1, 2]] @ torch.stack([-to_yiq[2], to_yiq[1]])
 
 
 def _check_colours(x: Images) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -307,7 +308,7 @@ class _Training:
         Raises:
             HoldfastError: a loss or gradient that is not finite, or one point for all images.
         """
-        bad = [name for name, value in facts.items() if not torch.isfinite(torch.tensor(value))]
+        bad = [name for name, value in facts.items() if not math.isfinite(value)]
         if self.recipe.precision == "fp16" and bad == ["gradient"]:
             bad = []  # the scaler leaves out such steps and lowers its scale
         where = f"at step {self.step + 1} of {self.total} (epoch {self.step // (self.per_epoch * self.replays) + 1})"

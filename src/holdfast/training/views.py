@@ -10,8 +10,9 @@ from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.errors import first_line
+from holdfast.threats.hue import YIQ, chroma_maps
 
-LUMA = (0.299, 0.587, 0.114)
+LUMA = YIQ[0]
 NUMBERS = 21
 """Uniform numbers that one view of one image takes."""
 
@@ -203,12 +204,10 @@ def _where(chosen: Bool[Tensor, "batch"], new: Images, old: Images) -> Images:
 
 
 def _turned(chroma: Images, angle: Float[Tensor, "batch"]) -> Images:
-    """Return colours without luma turned round the grey axis (I and Q of NTSC)."""
-    yiq = torch.tensor([LUMA, (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135)], dtype=torch.float64)
-    back = yiq.inverse()
-    along, across = back[:, 1:] @ yiq[1:], back[:, [1, 2]] @ torch.stack([-yiq[2], yiq[1]])
+    """Return colours without luma turned round the grey axis."""
+    along, across = (part.to(chroma) for part in chroma_maps())
     cos, sin = angle.cos().view(-1, 1, 1), angle.sin().view(-1, 1, 1)
-    return torch.einsum("bdc,bchw->bdhw", cos * along.to(chroma) + sin * across.to(chroma), chroma)
+    return torch.einsum("bdc,bchw->bdhw", cos * along + sin * across, chroma)
 
 
 def _blurred(x: Images, sigma: Float[Tensor, "batch"], most: float) -> Images:
