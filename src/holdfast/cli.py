@@ -184,13 +184,14 @@ def study(
 ) -> None:
     """Train several methods on corrupted data, and say what each loses in accuracy."""
     from holdfast.report.study import markdown, print_study, problems
+    from holdfast.store import Store
     from holdfast.study.file import read_study
     from holdfast.study.run import run_study
 
     asked = read_study(file, data=data, test=test)
     with _interruptible() as bars:
         record = run_study(asked, out_folder, listener=bars, command=_command())
-    (out_folder / "study.md").write_text(markdown(record), encoding="utf-8")
+    Store(out_folder).write("study.md", lambda path: path.write_text(markdown(record), encoding="utf-8"))
     if json_output:
         print(json.dumps(record, allow_nan=False))
     else:
