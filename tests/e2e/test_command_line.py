@@ -10,6 +10,7 @@ import PIL.Image
 import pytest
 
 from holdfast import cli
+from holdfast.cli import _common
 
 TINY = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
 
@@ -23,8 +24,8 @@ def status_of(*arguments: str) -> int:
     """Run the command line in this process and return its exit status."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["holdfast", *arguments])
-        patch.setattr(cli, "out", cli.Console(width=200))
-        patch.setattr(cli, "err", cli.Console(stderr=True, width=200))
+        patch.setattr(_common.out, "width", 200)
+        patch.setattr(_common.err, "width", 200)
         with pytest.raises(SystemExit) as ended:
             cli.main()
     return int(ended.value.code or 0)

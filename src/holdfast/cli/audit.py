@@ -1,0 +1,47 @@
+"""holdfast audit: encoders on images."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli._common import JsonOption, OutOption, SeedOption, number, run_plan
+
+
+def audit(
+    encoders: Annotated[list[str], typer.Argument(help="Encoder specs (holdfast list encoders), or one plan.toml.")],
+    data: Annotated[
+        str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data); synbench needs none.")
+    ] = None,
+    train: Annotated[
+        str | None, typer.Option(help="Labelled images that probes learn from; else images that are not attacked.")
+    ] = None,
+    train_images: Annotated[int | None, typer.Option(help="How many of them. (default: all)")] = None,
+    profile: Annotated[str | None, typer.Option(help="see holdfast list profiles. (default: standard)")] = None,
+    eps: Annotated[
+        float | None,
+        typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),
+    ] = None,
+    norm: Annotated[str | None, typer.Option(help="Norm of the ball: linf or l2. (default: linf)")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="measure.parameter=value; * for all.")] = None,
+    images: Annotated[int | None, typer.Option(help="Images compared with each other.")] = None,
+    attacked: Annotated[int | None, typer.Option(help="How many of them are attacked.")] = None,
+    out_folder: OutOption = Path("holdfast-audit"),
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. (default: cpu)")] = None,
+    seed: SeedOption = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. (default: by image size)")] = None,
+    skip_corrupt: Annotated[bool | None, typer.Option("--skip-corrupt", help="Leave out unreadable files.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Audit encoders on your images: measures, validity checks, record and report."""
+    from holdfast.audit.plan_file import make_plan, read_plan
+
+    run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
+    run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
+    if len(encoders) == 1 and encoders[0].endswith(".toml"):
+        plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
+    else:
+        given = {key: value for key, value in run.items() if value is not None}
+        plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
+    run_plan(plan, out_folder, json_output, overwrite)

@@ -1,0 +1,21 @@
+"""holdfast demo: the main job on what is shipped."""
+
+from pathlib import Path
+
+from holdfast.cli._common import JsonOption, OutOption, SeedOption, run_plan
+
+DEMO_ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-adv")
+
+
+def demo(
+    out_folder: OutOption = Path("holdfast-demo"),
+    json_output: JsonOption = False,
+    seed: SeedOption = None,
+) -> None:
+    """Audit three shipped encoders on 600 handwritten digits they have not seen, and write the report."""
+    from holdfast.audit.plan_file import make_plan
+
+    plan = make_plan(
+        DEMO_ENCODERS, "digits", profile_name="standard", eps=0.15, images=600, attacked=600, seed=seed or 0
+    )
+    run_plan(plan, out_folder, json_output)

@@ -1,0 +1,26 @@
+"""holdfast doctor: what is installed."""
+
+import json
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from holdfast.cli._common import JsonOption, out
+
+
+def doctor(json_output: JsonOption = False) -> None:
+    """Say what is installed, what works, and what to install."""
+    from holdfast.encoders import doctor as examine
+
+    findings = examine()
+    if json_output:
+        print(json.dumps([{"name": n, "status": s, "detail": d} for n, s, d in findings]))
+    else:
+        colours = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+        table = Table("package", "status", "", box=None, pad_edge=False)
+        for name, status, detail in findings:
+            table.add_row(name, f"[{colours[status]}]{status}[/]", escape(detail))
+        out.print(table)
+    if any(status == "broken" for _, status, _ in findings):
+        raise typer.Exit(1)

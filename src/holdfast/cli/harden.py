@@ -1,0 +1,56 @@
+"""holdfast harden: a training between two audits."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli._common import interruptible, number, out
+
+
+def harden(
+    encoder: Annotated[str, typer.Argument(help="Encoder spec, see holdfast list encoders; it is not changed.")],
+    data: Annotated[str, typer.Option(help="Images to learn from; labels are not needed.")],
+    objective: Annotated[
+        str, typer.Option(help="auto (its own representations), or see holdfast list methods.")
+    ] = "auto",
+    budget: Annotated[str, typer.Option(help="Time for the training, 90s, 30m, 2h; audits come on top.")] = "30m",
+    steps: Annotated[int | None, typer.Option(help="Steps of the training, instead of a budget.")] = None,
+    eps: Annotated[
+        float | None,
+        typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),
+    ] = None,
+    norm: Annotated[str, typer.Option(help="Norm of the ball: linf or l2.")] = "linf",
+    attack: Annotated[
+        str, typer.Option(help="What the adversary raises: untargeted, targeted or loss.")
+    ] = "untargeted",
+    views: Annotated[str | None, typer.Option(help="Augmentation: none, light or full.")] = None,
+    rate: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    batch_size: Annotated[int, typer.Option(help="Images per step.")] = 64,
+    test: Annotated[str | None, typer.Option(help="Images of the audits. (default: some of --data, held out)")] = None,
+    train: Annotated[str | None, typer.Option(help="Labelled images for the kNN accuracy before and after.")] = None,
+    profile: Annotated[str, typer.Option(help="What the audits ask, see holdfast list profiles.")] = "hardening",
+    out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted run resumes.")] = Path(
+        "holdfast-harden"
+    ),
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="The one seed that decides everything.")] = 0,
+    json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
+) -> None:
+    """Make a fragile encoder robust, without labels, and audit it before and after."""
+    from holdfast.harden.plan import Hardening, seconds
+    from holdfast.harden.run import harden as run
+    from holdfast.report.hardening import print_hardening
+
+    said = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}
+    said |= {"test": test, "train": train, "profile": profile, "seed": seed, "device": device}
+    asked = Hardening(encoder, data, objective, steps=steps, budget=seconds(budget), **said)
+    with interruptible() as bars:
+        found = run(asked, out_folder, listener=bars)
+    if json_output:
+        print(json.dumps(found, allow_nan=False))
+    else:
+        print_hardening(found, out)
+    if found["failures"]:
+        raise typer.Exit(1)

@@ -1,0 +1,55 @@
+"""holdfast train: a recipe."""
+
+import json
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from holdfast.cli._common import SeedOption, command_line, interruptible, out
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe.toml: encoder, data, method, and how; see recipes/.")],
+    data: Annotated[str | None, typer.Option(help="Images to learn from, instead of the recipe's.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; adversary.threat.radius=0.1.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images, instead of the recipe's.")] = None,
+    images: Annotated[int | None, typer.Option(help="How many images to learn from. (default: all)")] = None,
+    track: Annotated[list[str] | None, typer.Option(help="Trackers to tell: tensorboard, mlflow, trackio.")] = None,
+    out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted training resumes.")] = Path(
+        "holdfast-train"
+    ),
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps. (default: cpu)")] = None,
+    seed: SeedOption = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
+) -> None:
+    """Train an encoder by a recipe: any method, with or without an adversary; torchrun starts several processes."""
+    from holdfast.monitoring import monitors_of
+    from holdfast.report.training import print_training
+    from holdfast.store import Store
+    from holdfast.training.loop import train as run
+    from holdfast.training.recipe_file import read_beside, read_recipe
+
+    given = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
+    asked, beside = read_recipe(recipe, settings or (), **given), read_beside(recipe, settings or ())
+    speaks, began = os.environ.get("RANK", "0") == "0", time.perf_counter()  # of several processes, one
+    watches = "monitor" in beside and speaks
+    monitors = monitors_of(beside["monitor"], asked, Store(out_folder)) if watches else ()
+    told = {"track": track or beside.get("track", ()), "monitors": monitors, "command": command_line()}
+    with interruptible() as bars:
+        trained = run(asked, out_folder, listener=bars if speaks else None, **told)
+    if not speaks:
+        return
+    seen = [monitor.summary() for monitor in monitors]
+    if json_output:
+        last = trained.rows[-1]
+        said = {"encoder": trained.spec, "steps": trained.steps, "resumed": trained.resumed, "loss": last["loss"]}
+        print(json.dumps(said | {"monitors": seen}, allow_nan=False))
+    else:
+        print_training(trained.rows, time.perf_counter() - began, trained.resumed, seen, out)
+        out.print(f"the encoder: [bold]{escape(trained.spec)}[/]", soft_wrap=True)
+        out.print(f"audit it: holdfast audit {escape(shlex.quote(trained.spec))} --data FOLDER", soft_wrap=True)
