@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import Geometry, HoldfastError, ImageSource
+from holdfast.core import Geometry, HoldfastError, ImageSource, Rng
 from holdfast.data import Conversion, ImageSet, open_images
 from holdfast.data.folder import Folder
 
@@ -179,6 +179,23 @@ def test_one_image_cannot_be_audited(count):
 def test_ids_must_be_unique():
     with pytest.raises(HoldfastError, match="'x' more than once"):
         ImageSet(Named(["x", "y", "x"]))
+
+
+def test_the_choice_is_that_of_the_generators_seeds():
+    known = names(40)
+    rng = Rng(3).child("images")
+    expected = sorted(known, key=lambda name: rng.generator(name).initial_seed())
+    assert ImageSet(Named(known), seed=3).ids == expected
+    assert ImageSet(Named(known), seed=3, size=7).ids == expected[:7]
+
+
+def test_ids_with_equal_numbers_are_ordered_by_name(monkeypatch):
+    monkeypatch.setattr(
+        Rng, "number", lambda self, image: 0 if image in ("image-3", "image-8") else 1 + hash(image) % 9
+    )
+    ids = ImageSet(Named(names(10)[::-1])).ids
+    assert ids[:2] == ["image-3", "image-8"]
+    assert sorted(ids) == names(10)
 
 
 @pytest.mark.parametrize("skip", [False, True])

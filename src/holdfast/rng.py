@@ -38,6 +38,10 @@ class Rng:
         """Return the CPU generator of one image (or, without a name, of the stream itself)."""
         return torch.Generator().manual_seed(int.from_bytes(self._digest(image)[:8], "big", signed=True))
 
+    def number(self, image: str) -> int:
+        """Return one uniform integer in [0, 2⁶⁴) of an image, the seed of its generator; a million take seconds."""
+        return int.from_bytes(self._digest(image)[:8], "big")
+
     def _digest(self, image: str) -> bytes:
         return hashlib.sha256(repr((self.seed, self.path, image)).encode()).digest()
 

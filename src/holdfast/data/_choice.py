@@ -1,13 +1,13 @@
 """Which images of a source an audit uses: a permutation of its ids, what is unreadable, and a fingerprint."""
 
 import hashlib
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
 import PIL.Image
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Rng
@@ -31,22 +31,28 @@ class Choice:
         self._pool = pool
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
         self.classes = tuple(source.classes)
-        rng = Rng(seed).child("images")
-        # only the first word of each stream is used: a number that depends on (seed, id)
-        keys = sorted((rng.generator(name).initial_seed(), name, row) for row, name in enumerate(self._names()))
-        self._order = [row for _, _, row in keys]
+        self._order = self._permutation(Rng(seed).child("images"))
 
-    def _names(self) -> list[str]:
-        names = [self.source.id(row) for row in range(len(self.source))]
-        if len(set(names)) < len(names):
-            twice = next(name for name, count in Counter(names).items() if count > 1)
-            raise HoldfastError(f"expected unique image ids, got {twice!r} more than once in {self.source}; rename one")
-        return names
+    def _permutation(self, rng: Rng) -> Int[np.ndarray, "images"]:
+        """Return all rows by their numbers drawn from (seed, id); 16 bytes an image, for there may be millions."""
+        names = map(self.source.id, range(len(self.source)))
+        numbers = np.fromiter((rng.number(name) for name in names), np.uint64, len(self.source))
+        order = np.argsort(numbers)
+        ranked = numbers[order]
+        for place in np.flatnonzero(ranked[1:] == ranked[:-1]):  # equal ids have equal numbers, others hardly ever
+            first, second = (self.source.id(row) for row in order[place : place + 2].tolist())
+            if first == second:
+                raise HoldfastError(
+                    f"expected unique image ids, got {first!r} more than once in {self.source}; rename one"
+                )
+            if first > second:
+                order[[place, place + 1]] = order[[place + 1, place]]
+        return order
 
     @cached_property
     def rows(self) -> list[int]:
         """Where the chosen images stand in the source."""
-        return self._survey[0] if self._skip_corrupt else self._order[: self._size]
+        return self._survey[0] if self._skip_corrupt else self._order[: self._size].tolist()
 
     @cached_property
     def ids(self) -> list[str]:
@@ -132,7 +138,7 @@ class Choice:
         position = 0
         while len(rows) < self._size and position < len(self._order):
             # never more than are still needed: what is skipped does not depend on the chunk
-            chunk = self._order[position : position + min(_CHUNK, self._size - len(rows))]
+            chunk = self._order[position : position + min(_CHUNK, self._size - len(rows))].tolist()
             position += len(chunk)
             for row, found in zip(chunk, self._pool.map(self._try, chunk), strict=True):
                 if isinstance(found, HoldfastError):
