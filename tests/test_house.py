@@ -13,7 +13,7 @@ ROOT = Path(holdfast.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors", "rng", "torchvision_guard", "listener"},
-    {"encoder", "spec_string"},
+    {"encoder", "spec_string", "folders", "gate"},
     {"worst_case"},
     {"labels"},
     {"core"},

@@ -7,6 +7,7 @@ from rich.markup import escape
 
 from holdfast.cli._common import err
 from holdfast.cli.audit import audit
+from holdfast.cli.check import check
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
 from holdfast.cli.harden import harden
@@ -22,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, audit, train, study, harden, report, show, doctor):
+for _command in (demo, audit, check, train, study, harden, report, show, doctor):
     app.command()(_command)
 app.command("list")(list_parts)
 

@@ -1,0 +1,51 @@
+"""holdfast check: a run held against requirements."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli._common import out
+from holdfast.errors import HoldfastError
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(help="Run folder of an audit.")],
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="MEASURE[.SCORE][.value|low|high|n] OP NUMBER[%], or checks.NAME == pass; without a field the end of "
+            "the interval that must hold: high for <, low for >. Several are all asked."
+        ),
+    ] = None,
+    require_file: Annotated[
+        Path | None, typer.Option(help="A text file with one requirement in each line; # begins a comment.")
+    ] = None,
+    encoder: Annotated[list[str] | None, typer.Option(help="Which encoders must meet them. (default: all)")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else.")] = False,
+) -> None:
+    """Hold a run against requirements: status 0 where all are met, 1 where one is not."""
+    from holdfast.gate import judge
+    from holdfast.report._folder import read_record
+    from holdfast.report.gate import as_data, print_findings
+
+    asked = [*(require or []), *(_lines(require_file) if require_file else [])]
+    findings = judge(read_record(folder), asked, encoder or [])
+    if json_output:
+        print(json.dumps({"record": str(folder), **as_data(findings)}, allow_nan=False))
+    else:
+        print_findings(findings, out)
+    if not all(finding.met for finding in findings):
+        raise typer.Exit(1)
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the requirements in a file."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"cannot read the requirements {str(path)!r}: {error}; give a text file") from error
+    if not (asked := [text for line in lines if (text := line.partition("#")[0].strip())]):
+        raise HoldfastError(f"expected requirements in {str(path)!r}, one in each line, got none")
+    return asked

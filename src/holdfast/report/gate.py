@@ -1,0 +1,57 @@
+"""What the gate found, in the terminal: one line for every requirement and encoder, readable without colour."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.gate import Finding
+from holdfast.report._format import plural
+
+MARKS = {True: ("✓", "green"), False: ("✗", "bold red")}
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    """Print which requirements are met, and why the others are not.
+
+    Args:
+        findings: what `holdfast.gate.judge` returned.
+        console: where to print; colours follow it.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column("requirement", overflow="fold")
+    table.add_column("encoder", overflow="fold")
+    table.add_column("compared", overflow="fold")
+    table.add_column("found", overflow="fold")
+    for one in findings:
+        table.add_row(
+            Text(*MARKS[one.met]),
+            Text(one.requirement),
+            Text(one.encoder),
+            Text(one.compared, style="dim"),
+            Text(_found(one), style="" if one.met else "red"),
+        )
+    console.print(table)
+    missed = sum(not one.met for one in findings)
+    said = f"not met: {missed} of {len(findings)}" if missed else f"all {plural(len(findings), 'requirement')} met"
+    if len(findings) == 1:
+        said = "not met" if missed else "met"
+    console.print(Text(said, style=MARKS[not missed][1]))
+
+
+def as_data(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the findings as JSON data: {"met": whether all are, "findings": [...]}."""
+    return {"met": all(one.met for one in findings), "findings": [asdict(one) for one in findings]}
+
+
+def _found(one: Finding) -> str:
+    """Return what was found and, where that is not enough, why."""
+    found = one.found if isinstance(one.found, str) else ""
+    if isinstance(one.found, (int, float)):
+        found = f"{one.found * 100:.6g} %" if one.unit == "share" else f"{one.found:.6g}"
+    return (" " if one.reason.startswith("is not") else ": ").join(filter(None, [found, one.reason]))
