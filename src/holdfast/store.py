@@ -1,6 +1,5 @@
-"""The run folder: every file is written beside its place and renamed into it, so a kill leaves no half file."""
+"""The run folder: files appear whole or not at all, so a kill leaves no half file."""
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -16,6 +15,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Table
+from holdfast.folders import Folder
 
 
 class StoreError(HoldfastError):
@@ -42,22 +42,37 @@ class Store:
     """A run folder.
 
     Args:
-        folder: created where it is missing.
+        place: a path or a URL, see `Folder`; a local folder is created where it is missing.
+
+    Attributes:
+        files: the folder.
 
     Raises:
         StoreError: a folder that cannot be created or written.
     """
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, place: str | Path):
+        self.files = Folder(place)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            self.files.make()
         except OSError as error:
             raise StoreError(
-                f"cannot create the folder {str(folder)!r}: {error.strerror}; choose another --out"
+                f"cannot create the folder {str(self.files)!r}: {error.strerror}; choose another --out"
             ) from error
-        self.write("plan.probe", lambda path: path.write_text(""))
-        (folder / "plan.probe").unlink(missing_ok=True)  # processes that train together all do so
+        probe = f"plan.{os.getpid()}.probe"
+        self.write(probe, lambda path: path.write_text("."))
+        self.delete(probe)
+
+    @property
+    def folder(self) -> Path:
+        """The path of a local folder.
+
+        Raises:
+            StoreError: one that is not on a local file system.
+        """
+        if self.files.local is None:
+            raise StoreError(f"{self.files}: expected a local folder here; only audits write to other file systems")
+        return self.files.local
 
     def write(self, name: str, put: Callable[[Path], object]) -> None:
         """Write a file through `put`, which gets a path beside the final one.
@@ -65,24 +80,49 @@ class Store:
         Raises:
             StoreError: no permission, a full disk, or any other fault of the file system.
         """
-        path = self.folder / name
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            put(part)
-            os.replace(part, path)
+            self.files.write(name, put)
         except (OSError, safetensors.SafetensorError) as error:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
             full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
             hint = "the disk is full; free some room and run the same command again" if full else "check the folder"
             reason = getattr(error, "strerror", None) or error
-            raise StoreError(f"cannot write {str(path)!r}: {reason}; {hint}; what is already stored is kept") from error
+            raise StoreError(
+                f"cannot write {self.files.named(name)!r}: {reason}; {hint}; what is already stored is kept"
+            ) from error
+
+    def delete(self, name: str) -> None:
+        """Delete a file; nothing where there is none.
+
+        Raises:
+            StoreError: no permission.
+        """
+        try:
+            self.files.delete(name)
+        except OSError as error:
+            raise StoreError(f"cannot delete {self.files.named(name)!r}: {error}; check the folder") from error
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file.
+
+        Raises:
+            StoreError: a file system that does not answer.
+        """
+        try:
+            return self.files.exists(name)
+        except OSError as error:
+            raise StoreError(f"cannot look for {self.files.named(name)!r}: {error}; check the folder") from error
 
     def write_json(self, name: str, value: Any) -> None:
         """Write JSON; not-a-number is refused."""
         text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
         self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def read_json(self, name: str) -> Any:
+        """Return JSON; None where the file is missing or damaged."""
+        try:
+            return json.loads(self.files.read(name))
+        except (OSError, ValueError):
+            return None
 
     def write_table(self, name: str, ids: list[str], table: Table) -> None:
         """Write a table as Parquet, with the image ids as its first column."""
@@ -97,9 +137,8 @@ class Store:
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """Return tensors and facts; None where the file is missing or damaged (it is then made again)."""
-        path = self.folder / name
         try:
-            with safe_open(path, "pt") as file:
+            with self.files.fetched(name) as path, safe_open(path, "pt") as file:
                 return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
         except (OSError, safetensors.SafetensorError):
             return None

@@ -1,0 +1,182 @@
+"""A folder on any file system: local, or what fsspec opens ("s3://bucket/run"). Files appear whole or not at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from holdfast.errors import HoldfastError, first_line
+
+EXTRAS = {"s3": "s3", "s3a": "s3"}
+"""Which extra of Holdfast brings a file system; of others the package is named by fsspec."""
+
+
+class Folder:
+    """A folder whose files are written beside their place and renamed into it (a local one), or uploaded whole.
+
+    Args:
+        place: a path, or a URL such as "s3://bucket/run" or "memory://run". Credentials and endpoints are those of the
+            environment, as the file system's package reads them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …).
+
+    Attributes:
+        place: the folder as text.
+        local: its path; None where it is not on a local file system.
+
+    Raises:
+        HoldfastError: a URL that no installed file system opens.
+    """
+
+    def __init__(self, place: str | Path):
+        self.local: Path | None = None
+        text = str(place)
+        if "://" not in text or text.startswith("file://"):
+            self.local = Path(text.removeprefix("file://"))
+            self.place = str(self.local)
+        else:
+            self.place = text.rstrip("/")
+            self._system, self._root = _remote(self.place)
+
+    def __str__(self) -> str:
+        return self.place
+
+    def named(self, name: str) -> str:
+        """Return a file of the folder as text."""
+        return str(self.local / name) if self.local is not None else f"{self.place}/{name}"
+
+    def make(self) -> None:
+        """Create the folder where it is missing; object stores know no folders.
+
+        Raises:
+            OSError: no permission, or a file in its place.
+        """
+        if self.local is not None:
+            self.local.mkdir(parents=True, exist_ok=True)
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            FileNotFoundError: no such file.
+            OSError: one that cannot be read.
+        """
+        if self.local is not None:
+            return (self.local / name).read_bytes()
+        with _as_os_error():
+            return self._system.cat_file(self._at(name))
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file.
+
+        Raises:
+            OSError: a file system that does not answer.
+        """
+        if self.local is not None:
+            return (self.local / name).is_file()
+        with _as_os_error():
+            return bool(self._system.isfile(self._at(name)))
+
+    def files(self, under: str = "") -> list[str]:
+        """Return the names of all files below a subfolder, sorted, as the other methods take them.
+
+        Raises:
+            OSError: a file system that does not answer.
+        """
+        if self.local is not None:
+            found = (path for path in (self.local / under).rglob("*") if path.is_file())
+            return sorted(path.relative_to(self.local).as_posix() for path in found)
+        with _as_os_error():
+            inside = self._at(under) if under else self._root
+            found = (str(PurePosixPath(path).relative_to(self._root)) for path in self._system.find(inside))
+            return sorted(found)
+
+    def write(self, name: str, put: Callable[[Path], object]) -> None:
+        """Write a file through `put`, which gets a local path of the same ending; readers never see half of it.
+
+        Raises:
+            OSError: no permission, a full disk, or any other fault of the file system.
+        """
+        if self.local is None:
+            with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
+                part = Path(beside) / PurePosixPath(name).name
+                put(part)
+                with _as_os_error():
+                    self._system.put_file(str(part), self._at(name))
+            return
+        path = self.local / name
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            put(part)
+            os.replace(part, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
+
+    def delete(self, name: str) -> None:
+        """Delete a file; nothing where there is none.
+
+        Raises:
+            OSError: no permission.
+        """
+        if self.local is not None:
+            (self.local / name).unlink(missing_ok=True)
+            return
+        with contextlib.suppress(FileNotFoundError), _as_os_error():
+            self._system.rm_file(self._at(name))
+
+    @contextmanager
+    def fetched(self, name: str) -> Iterator[Path]:
+        """Give a local path of a file: itself, or a copy that lasts as long as the context.
+
+        Raises:
+            FileNotFoundError: no such file (of a local one the reader finds out).
+            OSError: one that cannot be read.
+        """
+        if self.local is not None:
+            yield self.local / name
+            return
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
+            path = Path(beside) / PurePosixPath(name).name
+            with _as_os_error():
+                self._system.get_file(self._at(name), str(path))
+            yield path
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def _remote(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL and the path in it."""
+    from fsspec.core import url_to_fs
+
+    scheme = url.partition("://")[0]
+    try:
+        if not scheme:
+            raise ValueError("it names none")
+        # listings that are remembered would hide what other processes write
+        system, root = url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        extra = EXTRAS.get(scheme)
+        what = f"pip install 'holdfast[{extra}]'" if extra else first_line(error)
+        raise HoldfastError(f"{url}: the file system {scheme!r} needs another package: {what}") from error
+    except ValueError as error:
+        raise HoldfastError(
+            f"{url}: expected a folder, or a URL of a file system that fsspec knows (s3://, gs://, …): "
+            f"{first_line(error)}"
+        ) from error
+    return system, root.rstrip("/")
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Raise what packages of file systems raise as the OSError that readers and writers of files expect."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # botocore has exceptions of its own for credentials and endpoints
+        raise OSError(f"{type(error).__name__}: {first_line(error)}") from error

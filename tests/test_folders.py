@@ -1,0 +1,84 @@
+"""Folders on any file system behave alike."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from holdfast.errors import HoldfastError
+from holdfast.folders import Folder
+from holdfast.store import Store, StoreError
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    made = Folder(tmp_path / "run" if request.param == "local" else f"memory://{uuid.uuid4().hex}/run")
+    made.make()
+    return made
+
+
+def text(value: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(value, encoding="utf-8")
+
+
+def test_what_is_written_is_read(folder: Folder) -> None:
+    folder.write("a/b/c.json", text("one"))
+    folder.write("a/b/c.json", text("two"))
+    folder.write("z.txt", text("three"))
+    assert folder.read("a/b/c.json") == b"two"
+    assert folder.exists("a/b/c.json")
+    assert not folder.exists("a/b")
+    assert folder.files() == ["a/b/c.json", "z.txt"]
+    assert folder.files("a") == ["a/b/c.json"]
+    assert folder.files("nothing") == []
+    with folder.fetched("z.txt") as path:
+        assert path.read_text() == "three"
+    folder.delete("z.txt")
+    folder.delete("z.txt")
+    assert not folder.exists("z.txt")
+    with pytest.raises(FileNotFoundError):
+        folder.read("z.txt")
+
+
+def test_a_write_that_fails_leaves_the_old_file(folder: Folder) -> None:
+    def fail(path: Path) -> None:
+        path.write_text("half")
+        raise RuntimeError("killed")
+
+    folder.write("kept.txt", text("whole"))
+    with pytest.raises(RuntimeError):
+        folder.write("kept.txt", fail)
+    assert folder.read("kept.txt") == b"whole"
+    assert folder.files() == ["kept.txt"]
+
+
+def test_a_store_keeps_tensors_anywhere(folder: Folder) -> None:
+    store = Store(folder.place)
+    store.write_tensors("x/0.safetensors", {"reps": torch.eye(3)}, {"forward": "3"})
+    found = store.read_tensors("x/0.safetensors")
+    assert found is not None
+    assert found[0]["reps"].equal(torch.eye(3))
+    assert found[1] == {"forward": "3"}
+    assert store.read_tensors("x/1.safetensors") is None
+    store.write("x/1.safetensors", text("no tensors"))
+    assert store.read_tensors("x/1.safetensors") is None
+    assert store.read_json("nothing.json") is None
+
+
+def test_a_remote_store_has_no_path() -> None:
+    with pytest.raises(StoreError, match="local folder"):
+        _ = Store(f"memory://{uuid.uuid4().hex}").folder
+
+
+@pytest.mark.parametrize("place", ["nosuch://bucket/run", "://x"])
+def test_unknown_file_systems_are_refused(place: str) -> None:
+    with pytest.raises(HoldfastError, match="expected a folder, or a URL"):
+        Folder(place)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
+    with pytest.raises(HoldfastError, match=r"holdfast\[s3\]"):
+        Folder("s3://bucket/run")
