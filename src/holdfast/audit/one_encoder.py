@@ -69,6 +69,7 @@ class EncoderAudit:
             subject = self._open(encoder, images, attacked, train)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
             entry |= {"input": list(subject.images.shape), "batch_size": subject.batch_size}
+            subject.forget_stale(self._plan.observations())
             subject.observe(Clean())
             entry["dim"] = subject.read(Clean())["reps"].shape[1]
         except StoreError:

@@ -1,10 +1,11 @@
 """An encoder being observed: runs observations shard by shard, stores them, and hands them to measures."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -42,6 +43,14 @@ TOGETHER = 64
 
 Progress = Callable[[int], None]
 """Told how much work, in encoder passes, has been done (or was found stored)."""
+
+
+class Unit(NamedTuple):
+    """One shard of an observation: its first image and its last (exclusive), and the file that holds what was seen."""
+
+    start: int
+    stop: int
+    file: str
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class AuditSubject:
         self._files: dict[Observation, list[str]] = {}  # of training images, which may be too many for memory
         self.costs: dict[Observation, Cost] = {}
         self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
-        self._fresh: bool | None = None  # whether stored shards are to be made anew; decided at the first one
+        self._units: dict[Observation, list[Unit]] = {}
         self._identity = [
             LAYOUT,
             version("holdfast"),
@@ -147,44 +156,63 @@ class AuditSubject:
     def _moved(self, x: Images) -> Images:
         return x.to(self._device).contiguous(memory_format=self._format)
 
-    def _still_answers(self, reps: Tensor) -> bool:
+    def units(self, observation: Observation) -> list[Unit]:
+        """Return the shards of an observation; the name of a file says everything that decides what is in it."""
+        if observation not in self._units:
+            total = extent(observation, self.population, self.attacked, self.train_size)
+            spec = registry.spec(observation)
+            folder = f"cache/{digest([self._identity, spec, *self._labels_read(observation), *files_read(spec)])}"
+            spans = self._spans(observation, total)
+            self._units[observation] = [
+                Unit(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors") for start, stop in spans
+            ]
+        return self._units[observation]
+
+    def forget_stale(self, observations: Iterable[Observation]) -> None:
+        """Delete what is stored where the encoder no longer gives the stored representations: its code has changed."""
+        for unit in self.units(Clean()):
+            if (found := self._store.read_tensors(unit.file)) is None:
+                continue
+            if not self._still_answers(found[0]["reps"], unit.start):
+                for file in {unit.file for one in (Clean(), *observations) for unit in self.units(one)}:
+                    self._store.delete(file)
+            return
+
+    def _still_answers(self, reps: Tensor, start: int) -> bool:
         """Whether the encoder still gives the stored representations: its code may have changed, its weights not."""
         before = self.encoder.passes
         with torch.no_grad():
-            now = self.encoder(self.batch(0, min(2, len(reps)))).float().cpu()
+            now = self.encoder(self.batch(start, start + min(2, len(reps)))).float().cpu()
         self.encoder.passes = before  # two passes that only a resumed audit makes
         return torch.allclose(now, reps[: len(now)], rtol=1e-3, atol=1e-3 * float(reps.abs().max()))
 
+    def make(self, observation: Observation, unit: Unit) -> None:
+        """Run one shard unless it is stored; what the observation reads must have been observed."""
+        if not self._store.exists(unit.file):
+            self._run(observation, unit.start, unit.stop, unit.file)
+
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
-        total = extent(observation, self.population, self.attacked, self.train_size)
-        spec = registry.spec(observation)
-        folder = f"cache/{digest([self._identity, spec, *self._labels_read(observation), *files_read(spec)])}"
         shards: list[dict[str, Tensor]] = []
-        files: list[str] = []
         passes, seconds, stored = Passes(), 0.0, 0
-        for start, stop in self._spans(observation, total):
-            name = f"{folder}/{start:07d}-{stop:07d}.safetensors"
-            found = self._store.read_tensors(name) if self._fresh is not True else None
-            if self._fresh is None:  # the first shard of the clean representations
-                self._fresh = found is None or not self._still_answers(found[0]["reps"])
-                found = None if self._fresh else found
+        for start, stop, file in self.units(observation):
+            found = self._store.read_tensors(file)
             if found is None:
-                self._run(observation, start, stop, name)
-                found = self._store.read_tensors(name)
+                self._run(observation, start, stop, file)
+                found = self._store.read_tensors(file)
                 assert found is not None
             else:
                 stored += 1
                 self._progress((observation.passes * (stop - start)).work)
             shards += [] if in_files(observation) else [found[0]]
-            files.append(name)
             passes += Passes(*(int(found[1][name]) for name in ("forward", "backward", "bounds")))
             seconds += float(found[1]["seconds"])
         if in_files(observation):
-            self._files[observation.key()] = files
+            self._files[observation.key()] = [unit.file for unit in self.units(observation)]
         else:
             rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
             self._seen[observation.key()] = rows or shards[0]
+        total = extent(observation, self.population, self.attacked, self.train_size)
         self.costs[observation] = Cost(passes, observation.passes * total, seconds, stored)
 
     def _labels_read(self, observation: Observation) -> list[str | None]:
