@@ -2,6 +2,7 @@
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +16,23 @@ from holdfast.data._geometry import standard
 from holdfast.data._range import check_range
 
 _CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a choice once all its images have been read; spares other processes to read them again.
+
+    Attributes:
+        available: how many images the source has.
+        rows: where the chosen images stand in it.
+        fingerprint: see `Choice.fingerprint`.
+        skipped: the (id, reason) of every image that was replaced.
+    """
+
+    available: int
+    rows: list[int]
+    fingerprint: str
+    skipped: list[tuple[str, str]]
 
 
 class Choice:
@@ -114,6 +132,27 @@ class Choice:
         self._survey = [rows[place] for place in kept], [mine[place] for place in kept], skipped
         self.rows = self._survey[0]
         return len(mine) - len(kept)
+
+    @property
+    def known(self) -> Known:
+        """What reading all images has found."""
+        return Known(len(self.source), self.rows, self.fingerprint, self.skipped)
+
+    def recall(self, known: Known) -> None:
+        """Take over what another process found out about the same images.
+
+        Raises:
+            HoldfastError: a source of another size: files came or went meanwhile.
+        """
+        if len(self.source) != known.available:
+            raise HoldfastError(
+                f"{self.source}: expected {known.available} images as when the audit began, got {len(self.source)}; "
+                "give every worker the same images"
+            )
+        for name in ("ids", "labels"):
+            self.__dict__.pop(name, None)  # cached
+        self._survey = known.rows, [], known.skipped
+        self.rows, self.fingerprint = known.rows, known.fingerprint
 
     @property
     def digests(self) -> list[str]:

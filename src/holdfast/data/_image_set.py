@@ -9,7 +9,7 @@ import PIL.Image
 import torch
 
 from holdfast.core import Geometry, HoldfastError, Images, ImageSource
-from holdfast.data._choice import Choice
+from holdfast.data._choice import Choice, Known
 from holdfast.data._geometry import Conversion, Pixels, convert, fit
 
 
@@ -114,6 +114,19 @@ class ImageSet:
         Reads all images of both once. Fewer than two may remain.
         """
         return self._choice.leave_out(set(other._choice.digests))
+
+    @property
+    def known(self) -> Known:
+        """What reading all images has found; for `recall` in other processes."""
+        return self._choice.known
+
+    def recall(self, known: Known) -> None:
+        """Take over what another process found out about the same images.
+
+        Raises:
+            HoldfastError: a source of another size: files came or went meanwhile.
+        """
+        self._choice.recall(known)
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
