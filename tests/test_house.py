@@ -13,7 +13,9 @@ ROOT = Path(holdfast.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"errors", "rng", "torchvision_guard", "listener"},
-    {"encoder", "spec_string", "folders", "gate"},
+    {"compiled", "spec_string", "folders", "gate"},
+    {"precision"},
+    {"encoder"},
     {"worst_case"},
     {"labels"},
     {"core"},
@@ -33,7 +35,7 @@ LAYERS: list[set[str]] = [
     {"measures"},
     {"checks"},
     {"audit"},
-    {"monitoring", "study"},
+    {"comparison", "monitoring", "study"},
     {"report", "progress"},
     {"harden"},
     {"cli"},

@@ -1,0 +1,1 @@
+"""Audits side by side: many encoders, from several run folders, on the same images."""

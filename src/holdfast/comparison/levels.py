@@ -1,0 +1,110 @@
+"""At which level a paired difference would just be called zero: p-values from 95 % intervals.
+
+A record holds intervals of one level. Their ends at another are taken to lie as those of the same method would: a
+proportion's as Clopper and Pearson's for the effective number of trials that its interval is worth, every other score's
+as those of Student's t; a limit for a sample without exception moves as 1 - (α/2)^(1/n). At the interval's own level both give the interval itself, so p <= 0.05 says that the paired
+95 % interval excludes zero, and only how much further below 0.05 p lies rests on the form of the tails.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy import optimize, stats
+
+from holdfast.core import Score
+
+Levels = Float[np.ndarray, "levels"]
+
+FLOOR = 1e-12
+"""Smaller p-values are given as this: no interval's tail is known so far out."""
+
+ALPHAS: Levels = np.unique(np.concatenate([np.geomspace(FLOOR, 0.5, 97), [0.05], np.linspace(0.55, 1, 10)]))
+"""1 - level of the intervals that are looked at; between them p is interpolated, linearly in log α."""
+
+BINOMIAL, LIMIT = ("exact binomial", "binomial with effective size"), "exact limit"
+"""How the kinds of intervals begin (`Score.interval`) that are a proportion's, and limits without exception."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a score's interval reaches from its value, at each of `ALPHAS`; in the score's unit."""
+
+    below: Levels
+    above: Levels
+
+
+def reach(score: Score) -> Reach | None:
+    """Return how far the interval of a score would reach at other levels; None without an interval."""
+    if score.value is None or score.low is None or score.high is None:
+        return None
+    below, above = score.value - score.low, score.high - score.value
+    tail = (1 - score.confidence) / 2
+    trials = _trials(score, tail) if score.interval.startswith(BINOMIAL) else None
+    if score.interval.startswith(LIMIT):
+        ratio = (1 - (ALPHAS / 2) ** (1 / score.n)) / (1 - tail ** (1 / score.n))
+        return Reach(below * ratio, above * ratio)
+    if trials is None:
+        ratio = np.maximum(stats.t.isf(ALPHAS / 2, max(score.n - 1, 1)) / stats.t.isf(tail, max(score.n - 1, 1)), 0)
+        return Reach(below * ratio, above * ratio)
+    k, p = score.value * trials, score.value
+    lows = stats.beta.ppf(ALPHAS / 2, k, trials - k + 1) if k > 0 else np.zeros_like(ALPHAS)
+    highs = stats.beta.isf(ALPHAS / 2, k + 1, trials - k) if k < trials else np.ones_like(ALPHAS)
+    own_low = float(stats.beta.ppf(tail, k, trials - k + 1)) if k > 0 else 0.0
+    own_high = float(stats.beta.isf(tail, k + 1, trials - k)) if k < trials else 1.0
+    # the other end need not be that of so many trials to the last digit, so both are scaled to what they were
+    return Reach(_scaled(p - lows, p - own_low, below), _scaled(highs - p, own_high - p, above))
+
+
+def _scaled(reaches: Levels, own: float, given: float) -> Levels:
+    return np.maximum(reaches, 0) * (given / own if own > 0 else 0.0)
+
+
+def _trials(score: Score, tail: float) -> float | None:
+    """Return how many trials have this interval on the side where it is longer; None where no number has."""
+    value, low, high = score.value, score.low, score.high
+    assert value is not None
+    assert low is not None
+    assert high is not None
+    if not 0 <= low <= value <= high <= 1:
+        return None
+    p, far = (value, high) if value <= 0.5 else (1 - value, 1 - low)  # by symmetry, the upper end
+    if not p < far < 1:
+        return None
+
+    def excess(log_n: float) -> float:
+        n = np.exp(log_n)
+        return float(stats.beta.isf(tail, p * n + 1, n - p * n)) - far
+
+    ends = np.log(1e-2), np.log(1e12)
+    if excess(ends[0]) < 0 or excess(ends[1]) > 0:
+        return None
+    return float(np.exp(optimize.brentq(excess, *ends)))
+
+
+def p_value(gap: float, first: Reach, second: Reach, correlation: float, n: int) -> float:
+    """Return 1 - the highest level at which the paired interval of a difference excludes zero.
+
+    The interval at each level is `statistics.difference`'s (MOVER) of both scores' intervals at that level.
+
+    Args:
+        gap: first minus second, θ₁ - θ₂.
+        first: how far the first score's interval reaches.
+        second: how far the second's does.
+        correlation: of their per-image influences.
+        n: units behind the difference, which keep the correlation below 1 - 1/n.
+    """
+    if gap == 0:
+        return 1.0
+    towards, other = (first.below, second.above) if gap > 0 else (first.above, second.below)
+    rho = min(correlation, 1 - 1 / max(n, 1))
+    squared = towards**2 + other**2 - 2 * rho * towards * other
+    excess = abs(gap) - np.sqrt(np.maximum(squared, 0))  # above 0: excludes zero
+    inside = np.flatnonzero(excess <= 0)
+    if not len(inside):
+        return FLOOR
+    last = int(inside[-1])
+    if last == len(ALPHAS) - 1:
+        return 1.0
+    step = -excess[last] / (excess[last + 1] - excess[last])
+    return float(np.exp(np.log(ALPHAS[last]) + step * (np.log(ALPHAS[last + 1]) - np.log(ALPHAS[last]))))

@@ -1,0 +1,79 @@
+"""Two measures against each other: which encoders are not dominated."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from holdfast.errors import HoldfastError, unknown
+
+FITNESS = ("probe_accuracy",)
+ROBUSTNESS = ("breakaway_risk", "nearest_neighbour_accuracy", "adversarial_robustness", "robust_accuracy")
+"""Measures that are drawn against the accuracy unless others are named; the first one that is there."""
+
+
+def dominated(beaten_x: Mapping[str, Iterable[str]], beaten_y: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Return for each encoder those by which it is dominated: better than it on both measures, by verdicts on each.
+
+    The others make the front. It holds the true Pareto front with the confidence of the verdicts: an encoder on the
+    true front has no other that is truly better on both. It may hold more, where the verdicts leave it open.
+
+    Args:
+        beaten_x: for each encoder those that it is better than on one measure.
+        beaten_y: the same on the other; encoders that are missing from either are left out.
+    """
+    both = [name for name in beaten_x if name in beaten_y]
+    won = {name: set(beaten_x[name]) & set(beaten_y[name]) for name in both}
+    return {name: [other for other in both if name in won[other]] for name in both}
+
+
+def axes(
+    measures: Mapping[str, Mapping[str, Any]], x: str | None, y: str | None
+) -> tuple[str | None, str | None, str | None]:
+    """Return which measures are drawn across and up, and why not where one of them is missing.
+
+    Without names: the clean accuracy of a kNN probe, and the first of `ROBUSTNESS`, or of all others without labels.
+
+    Args:
+        measures: of a comparison, by name.
+        x: name of the measure across, or None.
+        y: name of the measure up, or None.
+
+    Raises:
+        HoldfastError: a name that no compared measure has, or one measure twice.
+    """
+    across = _named(measures, x) if x else next(filter(None, (_knn(name, m) for name, m in measures.items())), None)
+    if y:
+        up = _named(measures, y)
+    else:
+        free = [name for name, m in measures.items() if not m["needs_labels"] and name != across]
+        usual = [name for kind in ROBUSTNESS for name in free if measures[name]["part"]["name"] == kind]
+        up = next(iter(usual or free), None)
+    if across is not None and across == up:
+        raise HoldfastError(f"expected two different measures for --x and --y, got {across} twice")
+    if across is None:
+        return None, None, "no clean accuracy of a kNN probe is compared; name a measure with --x"
+    return across, up, None if up else "no second measure is compared; audit with one, or name it with --y"
+
+
+def _knn(name: str, m: Mapping[str, Any]) -> str | None:
+    part = m["part"]
+    clean = part["name"] in FITNESS and not part.get("threat")
+    return name if clean and part.get("probe", {}).get("name") == "knn" else None
+
+
+def _named(measures: Mapping[str, Mapping[str, Any]], name: str) -> str:
+    return pick(measures, [name])[0]
+
+
+def pick(measures: Mapping[str, Mapping[str, Any]], wanted: Sequence[str]) -> list[str]:
+    """Return the measures that names mean: their full name, or that of the part, which may be several measures'.
+
+    Raises:
+        HoldfastError: a name that no measure has.
+    """
+    found: dict[str, None] = {}
+    for name in wanted:
+        own = [key for key, m in measures.items() if name in (key, m["part"]["name"])]
+        if not own:
+            raise unknown("measure of the comparison", name, measures)
+        found |= dict.fromkeys(own)
+    return list(found)

@@ -1,0 +1,21 @@
+"""Which places an encoder may have: ranks with uncertainty."""
+
+from collections.abc import Collection, Mapping
+
+
+def rank_intervals(beaten: Mapping[str, Collection[str]]) -> dict[str, tuple[int, int]]:
+    """Return for each encoder the places that it may have, [1 + #{better than it}, n - #{worse than it}].
+
+    "Better" and "worse" are verdicts of paired comparisons. Where with 95 % confidence no verdict is wrong (Holm over
+    all pairs), with the same confidence all true places lie in these intervals at once: whoever is truly better by a
+    verdict stands before, and whoever is worse behind. Encoders that are truly equal share all places of their tie.
+
+    Args:
+        beaten: for each of the n encoders, those that it is better than.
+
+    Source: Al Mohamad, Goeman & van Zwet (2022), "Simultaneous confidence intervals for ranks with application to
+    ranking institutions", Biometrics 78, there with Tukey's verdicts; Klein, Wright & Wieczorek (2020), "A joint
+    confidence region for an overall ranking of populations".
+    """
+    losses = {name: sum(name in those for those in beaten.values()) for name in beaten}
+    return {name: (1 + losses[name], len(beaten) - len(those)) for name, those in beaten.items()}
