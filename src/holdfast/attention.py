@@ -72,7 +72,7 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
     Source: Selvaraju et al. (2017), "Grad-CAM: visual explanations from deep networks via gradient-based localization".
     """
     chosen = None if layer is None else _named(encoder, layer)
-    with torch.enable_grad(), _recorded(encoder, x, chosen) as outputs:
+    with encoder.plainly(), torch.enable_grad(), _recorded(encoder, x, chosen) as outputs:
         reps = encoder(x.detach().requires_grad_())
         score = (reps * directions.to(reps)).sum()
     if not outputs:

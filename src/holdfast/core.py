@@ -181,6 +181,15 @@ class Observation(ABC):
         """Encoder passes that one image costs."""
 
     @property
+    def remade(self) -> int:
+        """How often one image that a search found is represented again in float32, where searches run in less."""
+        return 0
+
+    def passes_in(self, precision: str) -> Passes:
+        """Return the encoder passes that one image costs where searches run in a precision, see `Encoder.prepare`."""
+        return self.passes if precision == "float32" else self.passes + Passes(forward=self.remade)
+
+    @property
     def reads(self) -> "tuple[Observation, ...]":
         """Other observations that must be made before, beside those among its fields."""
         return ()

@@ -2,15 +2,18 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from holdfast.compiled import compiled
 from holdfast.errors import HoldfastError
+from holdfast.precision import check_precision, rounded, searched
 
 Images = Float[Tensor, "batch channel height width"]
 Reps = Float[Tensor, "batch dim"]
@@ -80,6 +83,9 @@ class Encoder(nn.Module):
     f(x) = module((x - mean) / std), in eval mode, no parameter requiring a gradient, so every radius is in
     pixels. Passes are counted in `passes`; `watch`, where set, is called with the work of all that is added to them.
 
+    A pass without a gradient to the pixels is float32 as IEEE has it (on CUDA too, where torch would allow TF32).
+    Passes with one, of which searches are made, run in `precision`, see `prepare`.
+
     Args:
         module: maps normalised images [B, C, H, W] to representations [B, D].
         mean: per-channel mean that the module's preprocessing subtracts, in [0, 1] pixels (0 for none).
@@ -126,8 +132,49 @@ class Encoder(nn.Module):
         self.root = root
         self.passes = Passes()
         self.watch: Callable[[int], None] | None = None
+        self.precision = "float32"
+        self.compiled = False
+        self._graph: Callable[[Tensor], Any] | None = None
+        self._plain = False
         self._fingerprint: str | None = None
         self.eval()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was compiled: it belongs to this encoder's own network, a copy compiles anew."""
+        return {**self.__dict__, "_graph": None, "watch": None}
+
+    def prepare(self, *, precision: str = "float32", compiled: bool = False) -> "Encoder":
+        """Say how passes are made; the network and its fingerprint stay as they are.
+
+        Args:
+            precision: of passes with a gradient to the pixels: float32, tf32, bf16 or fp16; see `holdfast.precision`.
+            compiled: run the forward pass through torch.compile; certificates and attention maps read the network.
+
+        Raises:
+            HoldfastError: a precision that is not known, or that the device does not have.
+        """
+        check_precision(precision, str(self._mean.device))
+        self.precision, self.compiled = precision, compiled
+        return self
+
+    @contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Make all passes in float32: for searches each pass of which decides something."""
+        before, self.precision = self.precision, "float32"
+        try:
+            yield
+        finally:
+            self.precision = before
+
+    @contextmanager
+    def plainly(self) -> Iterator[None]:
+        """Make all passes in float32 by the network's own modules: for hooks on them and gradients to their outputs."""
+        before, self._plain = self._plain, True
+        try:
+            with self.exactly(), rounded("float32", self._mean.device):
+                yield
+        finally:
+            self._plain = before
 
     def train(self, mode: bool = True) -> "Encoder":
         """Stay in eval mode: an audit must not move BatchNorm statistics or drop units."""
@@ -141,10 +188,17 @@ class Encoder(nn.Module):
         """
         self._check_input(x)
         self.count(Passes(forward=x.shape[0]))
-        if torch.is_grad_enabled() and x.requires_grad:
+        search = torch.is_grad_enabled() and x.requires_grad
+        if search:
             x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
             x.register_hook(self._count_backward)
-        reps = self.module(x if self._identity else (x - self._mean) / self._std)
+        if self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda"):
+            reps = self._mapped(x)
+        elif search:
+            reps = searched(self._call, x, self.precision, self.name)
+        else:
+            with rounded("float32", x.device):
+                reps = self._call(x)
         if not isinstance(reps, Tensor) or reps.ndim != 2 or len(reps) != len(x) or not reps.is_floating_point():
             got = f"{reps.dtype} {list(reps.shape)}" if isinstance(reps, Tensor) else type(reps).__name__
             raise HoldfastError(
@@ -152,6 +206,18 @@ class Encoder(nn.Module):
                 "choose a layer and a pooling that give one vector per image"
             )
         return reps
+
+    def _mapped(self, x: Tensor) -> Any:
+        return self.module(x if self._identity else (x - self._mean) / self._std)
+
+    @property
+    def _call(self) -> Callable[[Tensor], Any]:
+        """What a pass calls: the network, or what was compiled of it."""
+        if not self.compiled:
+            return self._mapped
+        if self._graph is None:
+            self._graph = compiled(self._mapped, self.name)
+        return self._graph
 
     def _check_input(self, x: Tensor) -> None:
         channels = len(self.mean) if len(self.mean) > 1 else (self.geometry.channels if self.geometry else None)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -183,6 +183,32 @@ class Trajectory:
     reps: dict[int, Tensor]
     values: Float[Tensor, "evaluations batch"]
     winner: Int[Tensor, "batch"] | None = None
+
+    def remade(self, goal: Goal, encoder: Encoder) -> "Trajectory":
+        """Return it with what is read out represented and valued again in float32, where the search ran in less.
+
+        One forward pass for each read-out. Values between read-outs stay those that the search saw, and so do its
+        choices of the best image.
+
+        Args:
+            goal: what was maximised.
+            encoder: the one that the goal closes over.
+
+        Raises:
+            HoldfastError: a representation or a value that is not finite.
+        """
+        if encoder.precision == "float32":
+            return self
+        values, reps = self.values.clone(), {}
+        for step, images in self.images.items():
+            with torch.no_grad():
+                values[step], reps[step] = goal(images)
+            if not bool(values[step].isfinite().all() & reps[step].isfinite().all()):
+                raise HoldfastError(
+                    f"encoder {encoder.name!r}: expected finite representations of attacked images in float32, got NaN "
+                    "or infinity; check its weights and its normalisation"
+                )
+        return replace(self, reps=reps, values=values)
 
 
 class Attack(ABC):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from holdfast import registry
@@ -11,6 +11,7 @@ from holdfast.core import Check, HoldfastError, Measure, Observation, Passes
 from holdfast.measures._probe import heads
 from holdfast.observations.robust_head import RobustHead
 from holdfast.observations.training import Training
+from holdfast.precision import check_precision
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Plan:
         skip_corrupt: leave out files that cannot be read, instead of stopping.
         profile: name of the profile that the measures come from, for the record.
         series: which of the encoders are checkpoints of one training, in order.
+        precision: of searches, float32, tf32, bf16 or fp16; what is read out is float32, see `Encoder.prepare`.
+        compiled: whether the forward pass runs through torch.compile.
     """
 
     encoders: tuple[str, ...]
@@ -51,6 +54,8 @@ class Plan:
     train_images: int | None = None
     spare: bool = False
     series: tuple[Series, ...] = ()
+    precision: str = "float32"
+    compiled: bool = False
 
     def __post_init__(self) -> None:
         for name in ("images", "attacked", "train_images"):
@@ -59,6 +64,7 @@ class Plan:
                 raise HoldfastError(f"{name}: expected at least 2 (images are compared in pairs), got {value}")
         if self.batch_size is not None and self.batch_size < 1:
             raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
+        check_precision(self.precision, self.device)
         if self.train_images is not None and self.train is None:
             raise HoldfastError("train_images: expected training images of which to take so many; give train as well")
         for one in self.series:
@@ -97,7 +103,7 @@ class Plan:
 
     def predict(self, population: int, train: int | None = None) -> Passes:
         """Return the encoder passes of all observations, for one encoder."""
-        return total_passes(self.observations(), population, self.attacked_of(population), train)
+        return total_passes(self.observations(), population, self.attacked_of(population), train, self.precision)
 
 
 def batch_size_for(shape: tuple[int, int, int], device: str) -> int:
@@ -134,10 +140,14 @@ def extent(observation: Observation, population: int, attacked: int, train: int 
 
 
 def total_passes(
-    observations: Iterable[Observation], population: int, attacked: int, train: int | None = None
+    observations: Iterable[Observation],
+    population: int,
+    attacked: int,
+    train: int | None = None,
+    precision: str = "float32",
 ) -> Passes:
-    """Return the encoder passes of some observations on so many images; see `extent`."""
-    return sum((o.passes * extent(o, population, attacked, train) for o in observations), Passes())
+    """Return the encoder passes of some observations on so many images, searches in a precision; see `extent`."""
+    return sum((o.passes_in(precision) * extent(o, population, attacked, train) for o in observations), Passes())
 
 
 def unread(measures: Iterable[Measure]) -> bool:
@@ -149,6 +159,12 @@ def observations_of(part: Measure | Check) -> tuple[Observation, ...]:
     """Return what a measure or a check reads, and what its probes need that learn through the encoder."""
     own = part.observations()
     return tuple(dict.fromkeys((*heads(part, own), *own)))
+
+
+def reads(observation: Observation) -> tuple[Observation, ...]:
+    """Return what an observation says that it reads, and the observations among its parameters."""
+    among = (getattr(observation, one.name) for one in fields(observation))  # pyright: ignore[reportArgumentType]
+    return (*observation.reads, *(other for other in among if isinstance(other, Observation)))
 
 
 def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:

@@ -42,6 +42,8 @@ def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
         "checks": [registry.spec(check) for check in plan.checks],
         "skip_corrupt": plan.skip_corrupt,
         "series": [asdict(one) for one in plan.series],
+        "precision": plan.precision,
+        "compiled": plan.compiled,
     }
 
 

@@ -53,6 +53,11 @@ class AdversarialNegatives(MadeNegatives):
         """Those of the attack, and one for the view."""
         return self.attack.passes + Passes(forward=1)
 
+    @property
+    def remade(self) -> int:
+        """The images that the attack ends at."""
+        return 1
+
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Make the negatives of one shard."""
         return {"reps": self.search(shard).reps[self.attack.steps][:, None].float().cpu()}
@@ -63,7 +68,7 @@ class AdversarialNegatives(MadeNegatives):
         with torch.no_grad():
             view = shard.encoder(_view(shard.x, self.shift, rng.child("view")))
         goal = Untargeted("squared_l2").pursue(shard.encoder, view)
-        return self.attack(goal, shard.x, self.ball, rng)
+        return self.attack(goal, shard.x, self.ball, rng).remade(goal, shard.encoder)
 
 
 def _view(x: Images, shift: int, rng: Rng) -> Images:

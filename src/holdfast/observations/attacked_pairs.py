@@ -58,13 +58,19 @@ class AttackedPairs(SomeMargins):
         """Those of all attacks; at most so many where there are fewer classes."""
         return self.attack.passes * self._attacks
 
+    @property
+    def remade(self) -> int:
+        """The images that the attacks end at."""
+        return self._attacks
+
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack the images of one shard."""
         margin, own = self.margins(shard), clean_of(shard)[shard.positions]
         lowest, reps = margin(own), own
         for number, goal in enumerate(self._goals(shard, margin, own)):
             rng = shard.rng.child("negative", number)
-            found = self.attack(goal, shard.x, self.ball, rng).reps[self.attack.steps].double()
+            searched = self.attack(goal, shard.x, self.ball, rng).remade(goal, shard.encoder)
+            found = searched.reps[self.attack.steps].double()
             lowest, reps = torch.minimum(lowest, margin(found)), torch.maximum(reps.abs(), found.abs())
         return {"margin": lowest.cpu(), "clean": margin(own).cpu(), "rounding": rounding(margin, reps).cpu()}
 

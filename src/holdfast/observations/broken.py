@@ -48,6 +48,11 @@ class Broken(Some):
         """Those of the attack."""
         return self.attack.passes
 
+    @property
+    def remade(self) -> int:
+        """The image that the attack ends at."""
+        return 1
+
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack one shard."""
         event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
@@ -56,6 +61,6 @@ class Broken(Some):
             reps = shard.encoder(x)
             return event(reps[:, None], rows).squeeze(1).float(), reps
 
-        found = self.attack(goal, shard.x, self.ball, shard.rng)
+        found = self.attack(goal, shard.x, self.ball, shard.rng).remade(goal, shard.encoder)
         reps = found.reps[max(found.reps)].double()
         return {"value": event(reps[:, None], rows).squeeze(1).cpu(), "wrong": wrong(shard, event)}

@@ -115,7 +115,8 @@ class Fooled(Some):
             return head.scores(reps)
 
         goal = objective.pursue(logits, head.scores(clean_of(shard)[at]), target)
-        attack(goal, x, self.ball, shard.rng.at([shard.rng.ids[row] for row in rows.tolist()]))
+        with shard.encoder.exactly():  # every pass decides
+            attack(goal, x, self.ball, shard.rng.at([shard.rng.ids[row] for row in rows.tolist()]))
         return fooled.cpu()
 
 

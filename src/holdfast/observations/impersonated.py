@@ -94,6 +94,11 @@ class Impersonated(Some):
         """Those of the attack, up to the last read-out; nothing for images that are in no pair."""
         return self.attack.until(max(self.steps)).passes
 
+    @property
+    def remade(self) -> int:
+        """Every read-out."""
+        return len(self.steps)
+
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack the paired images of one shard.
 
@@ -118,7 +123,8 @@ class Impersonated(Some):
         own, other = at[rows], seen["partner"][rows]
         goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[other].to(shard.x.device))
         rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])
-        found = self.attack.until(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
+        searched = self.attack.until(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
+        found = searched.remade(goal, shard.encoder)
         for step, reps in found.reps.items():
             seen[f"taken@{step}"][rows] = (head.ranks(reps.cpu(), labels[other]) == 0).double()
         last = max(found.reps)

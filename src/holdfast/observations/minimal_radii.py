@@ -68,7 +68,8 @@ class MinimalRadii(SomeMargins):
 
     def _search(self, shard: Shard, margin: Margin, known: Images | None) -> Tensor:
         goal, breaks = confusion(shard.encoder, margin, shard.x), _breaks(margin)
-        return minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)[0].double().cpu()
+        with shard.encoder.exactly():  # every pass decides whether an image breaks
+            return minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)[0].double().cpu()
 
 
 def _breaks(margin: Margin) -> Breaks:

@@ -69,6 +69,11 @@ class RobustHead(OfTraining):
         """One forward pass, and an attack in each epoch: the most that an image can cost, see `RobustLinear`."""
         return Passes(forward=1) + self.probe.attack.passes * self.probe.epochs
 
+    @property
+    def remade(self) -> int:
+        """The image that the attack of each epoch ends at."""
+        return self.probe.epochs
+
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Learn the head.
 

@@ -188,7 +188,8 @@ class RobustLinear(LinearProbe):
                 seen = encoder(moved + beyond)  # noqa: B023 called before the loop goes on
                 return self.objective(ours.scores(seen), logits, own), seen  # noqa: B023
 
-            trajectory = self.attack(goal, inside, ball, rng.at([rng.ids[place] for place in some.tolist()]))
+            own_rng = rng.at([rng.ids[place] for place in some.tolist()])
+            trajectory = self.attack(goal, inside, ball, own_rng).remade(goal, encoder)
             found.append(trajectory.reps[max(trajectory.reps)].float().cpu())
         return torch.cat(found)
 
