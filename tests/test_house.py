@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"core"},
     {
         "registry", "divergences", "statistics", "confidence", "negatives", "ratios", "correlations", "contributions",
-        "nearest_shift",
+        "nearest_shift", "remembered",
     },
     {
         "neighbours", "nearest_in_chunks", "feature_space", "spectrum", "fluctuation", "crossed", "margins",
@@ -29,7 +29,7 @@ LAYERS: list[set[str]] = [
     },
     {"encoders", "data", "threats", "objectives"},
     {"attacks"},
-    {"certify", "smoothing", "probes", "estimators", "learners", "attention", "methods", "store"},
+    {"certify", "smoothing", "probes", "estimators", "learners", "attention", "methods", "store", "engines"},
     {"failures", "training"},
     {"observations"},
     {"measures"},

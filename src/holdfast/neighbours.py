@@ -13,15 +13,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.divergences import divergence, gaussian, unit
+from holdfast.remembered import Remembered, content
 
 Bank = Float[Tensor, "bank dim"]
 Queries = Float[Tensor, "queries dim"]
 
-BLOCK_BYTES = 64 * 2**20
-"""Memory one block of distances may take; a few such blocks live at once."""
+BLOCK_BYTES = 4 * 2**20
+"""Memory one block of distances may take; a few such blocks live at once. Larger ones leave a processor's cache."""
+
+SIDE = 512
+"""Columns of a block at most."""
 
 _NEAR = 1e-4  # below this share of |a|² + |b|², |a - b|² is taken from the difference: cancellation
 _SLACK = 1e-9  # relative rounding of a distance from the matrix product, generously
+_CLOSER: Remembered[tuple[Tensor, Tensor]] = Remembered(16)
+_PLACED: Remembered[tuple[Tensor, Tensor]] = Remembered(4)  # values in order, and the share of pairs below each
 _FLOOR = {"cosine": 1e-12, "kl": 1e-12}  # its absolute rounding where the formula subtracts numbers of size one
 
 
@@ -61,7 +67,7 @@ def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tens
     """Yield (row offset, column offset, distances) over all pairs."""
     divergence(name)
     origin = _embed(bank[:1], name)
-    step = min(2048, _rows(bank.shape[1]))  # bank rows at a time
+    step = min(SIDE, _rows(bank.shape[1]))  # bank rows at a time
     for j in range(0, len(bank), step):
         columns = _embed(bank[j : j + step], name)
         rows = _rows(max(len(columns), a.shape[1]))
@@ -105,6 +111,9 @@ def closer(
         often each bank member is such a nearer one, [N].
     """
     exact = divergence(name)
+    question = (content(queries), content(bank), content(own), name)
+    if known := _CLOSER.get(question):  # several measures count the same
+        return known[0].clone(), known[1].clone()
     reference = exact(queries.double(), bank[own].double())
     by_query = torch.zeros(len(queries), dtype=torch.long)
     by_member = torch.zeros(len(bank), dtype=torch.long)
@@ -119,7 +128,8 @@ def closer(
         _leave_out(nearer, own[rows], j)
         by_query[rows] += nearer.sum(1)
         by_member[j : j + block.shape[1]] += nearer.sum(0)
-    return by_query, by_member
+    _CLOSER.put(question, (by_query, by_member))
+    return by_query.clone(), by_member.clone()
 
 
 def _leave_out(block: Bool[Tensor, "rows columns"], own: Int[Tensor, "rows"], offset: int) -> None:
@@ -138,8 +148,25 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
         values: divergences to place, any shape.
         name: divergence.
     """
+    question, (wanted, inverse) = (content(bank), name), torch.unique(values.double(), return_inverse=True)
+    shares = _known(question, wanted)
+    if shares is None:
+        shares = _shares_below(bank, wanted, name)
+        _PLACED.put(question, (wanted, shares))
+    return shares[inverse].reshape(values.shape).masked_fill(values.isnan(), torch.nan)
+
+
+def _known(question: tuple[str, str], wanted: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
+    """Return the shares below values that were all placed before, among others; None where one was not."""
+    if (known := _PLACED.get(question)) is None or not len(known[0]):
+        return None
+    places = torch.searchsorted(known[0], wanted).clamp_max(len(known[0]) - 1)
+    return known[1][places] if torch.equal(known[0][places], wanted) else None
+
+
+def _shares_below(bank: Bank, wanted: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
+    """Return the shares of all pairs at or below different values in rising order."""
     symmetric = name != "kl"
-    wanted, inverse = torch.unique(values.double(), return_inverse=True)
     edges = torch.cat([wanted.new_full((1,), -torch.inf), wanted, wanted.new_full((1,), torch.inf)])
     counts = torch.zeros(len(wanted) + 1, dtype=torch.long)
     for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
@@ -154,8 +181,7 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
             index = index[column > row if symmetric else column != row]
         counts += torch.bincount(index.flatten(), minlength=len(wanted) + 1)
     pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
-    shares = (counts.cumsum(0)[:-1].double() / pairs)[inverse].reshape(values.shape)
-    return shares.masked_fill(values.isnan(), torch.nan)
+    return counts.cumsum(0)[:-1].double() / pairs
 
 
 def quantile(bank: Bank, share: float, name: str = "l2") -> float:
@@ -174,7 +200,7 @@ def quantile(bank: Bank, share: float, name: str = "l2") -> float:
 def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
     """Yield blocks that together hold every pair i < j (and little more)."""
     origin = _embed(bank[:1], name)
-    step = min(2048, _rows(bank.shape[1]))
+    step = min(SIDE, _rows(bank.shape[1]))
     for j in range(0, len(bank), step):
         last = min(j + step, len(bank))
         columns = _embed(bank[j:last], name)

@@ -9,6 +9,7 @@ from torch import Tensor
 from holdfast import neighbours
 from holdfast.core import HoldfastError
 from holdfast.divergences import DIVERGENCES, divergence
+from holdfast.remembered import Remembered
 
 NAMES = sorted(DIVERGENCES)
 QUICK = settings(
@@ -165,3 +166,51 @@ def test_unknown_divergences_are_refused(function) -> None:
     arguments = {"closer": (x, x, torch.arange(2)), "share_below": (x, x[0]), "nearest": (x, x, 1), "pairwise": (x, x)}
     with pytest.raises(HoldfastError, match="did you mean 'cosine'"):
         getattr(neighbours, function)(*arguments[function], name="cosin")
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Count the blocks of distances that are computed."""
+    computed, block = [], neighbours._block
+
+    def counted(*arguments):
+        computed.append(arguments)
+        return block(*arguments)
+
+    monkeypatch.setattr(neighbours, "_block", counted)
+    monkeypatch.setattr(neighbours, "_CLOSER", Remembered(2))
+    monkeypatch.setattr(neighbours, "_PLACED", Remembered(2))
+    return computed
+
+
+def test_what_is_nearer_is_counted_once_for_equal_representations(blocks):
+    bank, own = torch.randn(30, 4), torch.arange(30)
+    queries = bank + 0.5 * torch.randn(30, 4)
+    first = neighbours.closer(queries, bank, own)
+    first[0].zero_()  # what is remembered is out of reach
+    done = len(blocks)
+    again = neighbours.closer(queries.double(), bank.double(), own)
+    assert len(blocks) == done
+    truth = torch.cdist(queries.double(), bank.double())
+    assert torch.equal(again[0], (truth < truth.diagonal()[:, None]).sum(1))
+    queries[0] = bank[1]  # changed in place: asked anew
+    truth = torch.cdist(queries.double(), bank.double())
+    assert torch.equal(neighbours.closer(queries, bank, own)[0], (truth < truth.diagonal()[:, None]).sum(1))
+    assert len(blocks) > done
+    neighbours.closer(queries, bank, own, "cosine")
+    assert len(blocks) > done + 1
+
+
+def test_values_that_were_placed_with_others_are_not_placed_again(blocks):
+    bank, values = torch.randn(30, 4), torch.rand(3, 5, dtype=torch.float64) * 4
+    shares = neighbours.share_below(bank, values)
+    done = len(blocks)
+    assert torch.equal(neighbours.share_below(bank, values[1, [3, 0]]), shares[1, [3, 0]])
+    assert len(blocks) == done
+    new = torch.cat([values[0], values.new_tensor([1.25, 99.0])])
+    pairs = torch.nn.functional.pdist(bank.double())
+    expected = (pairs[None] <= new[:, None]).double().mean(1)
+    torch.testing.assert_close(neighbours.share_below(bank, new), expected, rtol=0, atol=1e-12)
+    assert len(blocks) > done
+    neighbours.share_below(bank + 1, values)
+    assert len(blocks) > done + 1
