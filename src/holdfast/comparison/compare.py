@@ -135,8 +135,10 @@ def _looked_at(question: Question, unfit: Mapping[str, Any]) -> _Asked:
     p: list[float | None] = []
     for pair in pairs:
         first, second, gap = reaches[pair.first], reaches[pair.second], pair.gap.value
-        known = first is not None and second is not None and gap is not None
-        p.append(p_value(gap, first, second, pair.correlation, pair.gap.n) if known else None)
+        if first is None or second is None or gap is None:
+            p.append(None)
+        else:
+            p.append(p_value(gap, first, second, pair.correlation, pair.gap.n))
     return _Asked(question, found, reasons, pairs, p)
 
 

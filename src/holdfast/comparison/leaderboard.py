@@ -16,7 +16,7 @@ def leaderboard(place: str, *, correction: str = "holm", x: str | None = None, y
     """Return a comparison for each group of audits that can be compared, largest first, and what could not be read.
 
     Audits are of one group where images, attacked images, seed and precision are the same and a chain of measures with
-    one spec connects them. p-values are adjusted within each group. An audit that compares with no other is shown alone.
+    one spec connects them. p-values are adjusted within each group. An audit that compares with no other stands alone.
 
     Args:
         place: folder, local or remote; records at any depth are found.

@@ -1,12 +1,15 @@
 """At which level a paired difference would just be called zero: p-values from 95 % intervals.
 
 A record holds intervals of one level. Their ends at another are taken to lie as those of the same method would: a
-proportion's as Clopper and Pearson's for the effective number of trials that its interval is worth, every other score's
-as those of Student's t; a limit for a sample without exception moves as 1 - (α/2)^(1/n). At the interval's own level both give the interval itself, so p <= 0.05 says that the paired
-95 % interval excludes zero, and only how much further below 0.05 p lies rests on the form of the tails.
+proportion's as Clopper and Pearson's for the effective number of trials that its interval is worth, a limit for a
+sample without exception as 1 - (α/2)^(1/n), every other score's as those of Student's t. At the interval's own level
+all give the interval itself, so p <= 0.05 says that the paired 95 % interval excludes zero, and only how much further
+below 0.05 p lies rests on the form of the tails.
 """
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -34,6 +37,7 @@ class Reach:
     above: Levels
 
 
+@lru_cache(maxsize=4096)  # of a score that takes part in many pairs
 def reach(score: Score) -> Reach | None:
     """Return how far the interval of a score would reach at other levels; None without an interval."""
     if score.value is None or score.low is None or score.high is None:
@@ -45,7 +49,7 @@ def reach(score: Score) -> Reach | None:
         ratio = (1 - (ALPHAS / 2) ** (1 / score.n)) / (1 - tail ** (1 / score.n))
         return Reach(below * ratio, above * ratio)
     if trials is None:
-        ratio = np.maximum(stats.t.isf(ALPHAS / 2, max(score.n - 1, 1)) / stats.t.isf(tail, max(score.n - 1, 1)), 0)
+        ratio = _students(max(score.n - 1, 1), tail)
         return Reach(below * ratio, above * ratio)
     k, p = score.value * trials, score.value
     lows = stats.beta.ppf(ALPHAS / 2, k, trials - k + 1) if k > 0 else np.zeros_like(ALPHAS)
@@ -54,6 +58,11 @@ def reach(score: Score) -> Reach | None:
     own_high = float(stats.beta.isf(tail, k + 1, trials - k)) if k < trials else 1.0
     # the other end need not be that of so many trials to the last digit, so both are scaled to what they were
     return Reach(_scaled(p - lows, p - own_low, below), _scaled(highs - p, own_high - p, above))
+
+
+@lru_cache
+def _students(freedom: int, tail: float) -> Levels:
+    return np.maximum(stats.t.isf(ALPHAS / 2, freedom) / stats.t.isf(tail, freedom), 0)
 
 
 def _scaled(reaches: Levels, own: float, given: float) -> Levels:
@@ -73,13 +82,15 @@ def _trials(score: Score, tail: float) -> float | None:
         return None
 
     def excess(log_n: float) -> float:
-        n = np.exp(log_n)
+        n = math.exp(log_n)
         return float(stats.beta.isf(tail, p * n + 1, n - p * n)) - far
 
-    ends = np.log(1e-2), np.log(1e12)
+    ends = math.log(1e-2), math.log(1e12)
     if excess(ends[0]) < 0 or excess(ends[1]) > 0:
         return None
-    return float(np.exp(optimize.brentq(excess, *ends)))
+    root = optimize.brentq(excess, *ends)
+    assert isinstance(root, float)
+    return math.exp(root)
 
 
 def p_value(gap: float, first: Reach, second: Reach, correlation: float, n: int) -> float:

@@ -18,6 +18,16 @@ from holdfast.folders import Folder
 
 RECORD = "record.json"
 
+NEEDED: dict[str, tuple[Any, ...]] = {
+    "plan": (dict, "seed"),
+    "data": (dict, "fingerprint", "images", "attacked", "spec"),
+    "encoders": (list,),
+    "holdfast": (dict, "version"),
+    "environment": (dict, "torch"),
+    "run": (dict, "finished"),
+}
+"""What a comparison reads of a record: the kind of each entry, and what is in it."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -93,26 +103,30 @@ def open_run(place: str) -> Run:
 
 def _missing(record: Mapping[str, Any]) -> Iterable[str]:
     """Yield what a comparison reads and a record lacks, so that no later line meets a strange record."""
-    for key, kind, inner in (
-        ("plan", dict, ("seed",)), ("data", dict, ("fingerprint", "images", "attacked", "spec")), ("encoders", list, ()),
-        ("holdfast", dict, ("version",)), ("environment", dict, ("torch",)), ("run", dict, ("finished",)),
-    ):  # fmt: skip
+    for key, (kind, *inner) in NEEDED.items():
         if not isinstance(record.get(key), kind):
             yield key
         else:
             yield from (f"{key}.{name}" for name in inner if name not in record[key])
-    for number, entry in enumerate(record.get("encoders") or ()):
+    entries = record.get("encoders")
+    for number, entry in enumerate(entries if isinstance(entries, list) else []):
         if not isinstance(entry, dict) or "name" not in entry:
             yield f"encoders[{number}].name"
         elif not entry.get("error"):
             needed = (("fingerprint", str), ("origin", dict), ("measures", dict), ("checks", dict))
             yield from (f"{entry['name']}.{key}" for key, kind in needed if not isinstance(entry.get(key), kind))
-            yield from (
-                f"{entry['name']}.{name}.{key}"
-                for name, m in (entry.get("measures") or {}).items()
-                for key in ("part", "title", "better", "unit", "needs_labels", "scores", "headline", "table")
-                if key not in m or (m["headline"] and m["headline"] not in m["scores"])
-            )
+            measures = entry.get("measures")
+            for name, m in measures.items() if isinstance(measures, dict) else ():
+                yield from (f"{entry['name']}.{name}.{key}" for key in _missing_of_measure(m))
+
+
+def _missing_of_measure(m: Any) -> Iterable[str]:
+    if not isinstance(m, dict):
+        return ["part"]
+    keys = ("part", "title", "better", "unit", "needs_labels", "scores", "headline", "table")
+    if absent := [key for key in keys if key not in m]:
+        return absent
+    return [f"scores.{m['headline']}"] if m["headline"] and m["headline"] not in m["scores"] else []
 
 
 @dataclass(frozen=True)
