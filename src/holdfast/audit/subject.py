@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from holdfast import registry
 from holdfast.audit.plan import extent
+from holdfast.audit.room import Room
 from holdfast.core import (
     Bank,
     Classifier,
@@ -111,6 +112,7 @@ class AuditSubject:
         self.costs: dict[Observation, Cost] = {}
         self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
         self._units: dict[Observation, list[Unit]] = {}
+        self._room = Room(encoder)
         self._identity = [
             LAYOUT,
             version("holdfast"),
@@ -121,6 +123,8 @@ class AuditSubject:
             seed,
             batch_size,
             attacked,
+            encoder.precision,
+            encoder.compiled,
         ]
 
     @property
@@ -203,7 +207,7 @@ class AuditSubject:
                 assert found is not None
             else:
                 stored += 1
-                self._progress((observation.passes * (stop - start)).work)
+                self._progress((observation.passes_in(self.encoder.precision) * (stop - start)).work)
             shards += [] if in_files(observation) else [found[0]]
             passes += Passes(*(int(found[1][name]) for name in ("forward", "backward", "bounds")))
             seconds += float(found[1]["seconds"])
@@ -213,7 +217,7 @@ class AuditSubject:
             rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
             self._seen[observation.key()] = rows or shards[0]
         total = extent(observation, self.population, self.attacked, self.train_size)
-        self.costs[observation] = Cost(passes, observation.passes * total, seconds, stored)
+        self.costs[observation] = Cost(passes, observation.passes_in(self.encoder.precision) * total, seconds, stored)
 
     def _labels_read(self, observation: Observation) -> list[str | None]:
         """Return the fingerprints of what else an observation depends on: training images, labels of both."""
@@ -280,7 +284,8 @@ class AuditSubject:
         finally:
             self.encoder.watch = None
         passes = self.encoder.passes - before
-        spared = (observation.passes * (stop - start)).work - passes.work  # adaptive searches: predictions are limits
+        predicted = observation.passes_in(self.encoder.precision) * (stop - start)
+        spared = predicted.work - passes.work  # adaptive searches: predictions are limits
         if spared > 0:
             self._progress(spared)
         facts = {key: str(value) for key, value in asdict(passes).items()}
@@ -288,24 +293,15 @@ class AuditSubject:
 
     def _batched(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
         """Run one shard; the training images of one file batch by batch."""
-        if not in_files(observation):
-            return self._halving(observation, start, stop)
-        starts = range(start, stop, self.batch_size)
-        parts = [self._halving(observation, at, min(at + self.batch_size, stop)) for at in starts]
-        return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
-    def _halving(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
-        """Run one shard; where the device runs out of memory, in two halves (whose passes alone are counted)."""
-        before = self.encoder.passes
-        try:
+        def run(start: int, stop: int) -> dict[str, Tensor]:
             return observation.run(self._shard(observation, start, stop))
-        except torch.OutOfMemoryError:
-            if stop - start < 2 or observation.whole:
-                raise
-            self.encoder.passes = before
-            middle = (start + stop) // 2
-        first, second = self._halving(observation, start, middle), self._halving(observation, middle, stop)
-        return {key: torch.cat([first[key], second[key]]) for key in first}
+
+        if not in_files(observation):
+            return self._room.run(observation, start, stop, run)
+        starts = range(start, stop, self.batch_size)
+        parts = [self._room.run(observation, at, min(at + self.batch_size, stop), run) for at in starts]
+        return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
     def _shard(self, observation: Observation, start: int, stop: int) -> Shard:
         if observation.of_training and observation.whole:
