@@ -18,6 +18,7 @@ from holdfast.checks.input_range import InputRange
 from holdfast.checks.large_radius import LargeRadius
 from holdfast.checks.masking import Masking
 from holdfast.checks.noise_order import NoiseOrder, ball_of
+from holdfast.checks.precision import Precision
 from holdfast.checks.preprocessing import Preprocessing
 from holdfast.checks.radius_order import RadiusOrder
 from holdfast.checks.steps_converged import StepsConverged
@@ -37,7 +38,9 @@ DEFAULT_BALL = Linf(0.05)
 """The ball of the paper's risks."""
 
 
-def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> tuple[Check, ...]:
+def validity_panel(
+    measures: Iterable[Measure], examined: int, queries: int, precision: str = "float32"
+) -> tuple[Check, ...]:
     """Return the checks that belong to some measures: where these attack, they judge the attack that is relied on.
 
     Where no measure reads the audit's images, what could be wrong with these is not examined.
@@ -46,6 +49,7 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         measures: the questions of the audit.
         examined: images on which the checks that cost passes are made.
         queries: budget of the gradient-free attack.
+        precision: of searches.
     """
     measures = tuple(measures)
     if unread(measures):
@@ -63,6 +67,7 @@ def validity_panel(measures: Iterable[Measure], examined: int, queries: int) -> 
         DimensionCollapse(),
         EnoughImages(),
         *(_of_attacks(measures, examined, queries) if attacks else ()),
+        *((_of_precision(measures, examined),) if precision != "float32" else ()),
         *order,
         *_orders(measures),
     )
@@ -77,6 +82,13 @@ def _of_attacks(measures: tuple[Measure, ...], examined: int, queries: int) -> t
         Masking(attack, Square(queries), ball, examined),
         LargeRadius(examined=examined),
     )
+
+
+def _of_precision(measures: tuple[Measure, ...], examined: int) -> Precision:
+    """Return the check of reduced precision, on the attack that is relied on where a measure attacks."""
+    searches = any(seen.remade for measure in measures for seen in measure.observations())
+    attack, ball = _relied_on(measures)
+    return Precision(attack if searches else None, ball, examined)
 
 
 def _orders(measures: Iterable[Measure]) -> tuple[NoiseOrder, ...]:

@@ -19,6 +19,7 @@ KEYS: dict[str, tuple[type, ...]] = {
     "encoders": (list, str), "data": (str,), "profile": (str,), "norm": (str,), "eps": (float, int), "set": (list, str),
     "measures": (list, dict), "images": (int,), "attacked": (int,), "seed": (int,), "batch_size": (int,),
     "device": (str,), "skip_corrupt": (bool,), "train": (str,), "train_images": (int,),
+    "precision": (str,), "compiled": (bool,),
 }  # fmt: skip
 """Keys of a plan file and their types; (list, x) is a list of x."""
 
@@ -86,7 +87,7 @@ def make_plan(
         encoders,
         data,
         asked,
-        validity_panel(asked, chosen.examined, chosen.queries),
+        validity_panel(asked, chosen.examined, chosen.queries, run.get("precision", "float32")),
         images=most,
         attacked=min(chosen.attacked, most) if attacked is None else attacked,
         profile=profile_name,

@@ -31,6 +31,11 @@ def audit(
     seed: SeedOption = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. (default: by image size)")] = None,
     skip_corrupt: Annotated[bool | None, typer.Option("--skip-corrupt", help="Leave out unreadable files.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Of searches: float32, tf32, bf16, fp16; read-outs are float32. (default: float32)"),
+    ] = None,
+    compiled: Annotated[bool | None, typer.Option("--compile", help="Run the encoder through torch.compile.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -39,6 +44,7 @@ def audit(
 
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
+    run |= {"precision": precision, "compiled": compiled}
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:
