@@ -187,7 +187,7 @@ def _resolve(one: Requirement, known: Mapping[str, Mapping[str, str]]) -> tuple[
         )
     if field == "n" and one.written.endswith("%"):
         raise HoldfastError(f"requirement {one.text!r}: expected a count behind .n, got percent")
-    units = {scores[score]} if score in scores else set(scores.values())
+    units = {scores[score]} if score and score in scores else set(scores.values())
     if field != "n" and units == {"share"} and abs(float(one.bound)) > 1:
         raise HoldfastError(
             f"requirement {one.text!r}: expected a share, at most 1, got {one.bound:g}, which nothing could break or "
@@ -254,7 +254,8 @@ def _of_checks(one: Requirement, row: Mapping[str, Any], names: list[str]) -> Fi
     states = {name: row["checks"].get(name, {}) for name in names}
     holds = OPERATORS[one.comparison]
     missed = {name: check for name, check in states.items() if not check or not holds(check["status"], one.bound)}
-    reasons = [f"{name}: {_said(check)}" for name, check in missed.items()]
+    alone = len(names) == 1
+    reasons = [_said(check) if alone else f"{name}: {_said(check)}" for name, check in missed.items()]
     reason = f"not audited: {row['error']}" if row.get("error") else "; ".join(reasons)
     if not reason and not states:
         reason = "no validity check was run"

@@ -1,0 +1,366 @@
+"""What an audit will take before it is run: passes, memory and time, from a rehearsal of about ten seconds."""
+
+import math
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from holdfast.audit.calibration import Calibration, UnitTimes, peak_memory
+from holdfast.audit.one_encoder import describe
+from holdfast.audit.plan import Plan, batch_size_for, extent, named
+from holdfast.audit.rehearsal import ADAPTIVE, Clock, Pace
+from holdfast.audit.run import label
+from holdfast.audit.stand_in import StandIn
+from holdfast.audit.subject import TOGETHER, AuditSubject, in_files, memory_format
+from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
+from holdfast.data import ImageSet, open_images
+from holdfast.encoders import open_encoder
+from holdfast.errors import first_line
+from holdfast.folders import Folder
+from holdfast.listener import Listener, Silent
+from holdfast.observations._some import SomeMargins
+from holdfast.observations.attacked import Attacked
+from holdfast.store import Store
+
+SECONDS = 10.0
+"""How long all encoders together are rehearsed, about."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one part of an audit is expected to take on one worker.
+
+    Attributes:
+        title: the part, in a few words.
+        images: how many images (or rows) it sees.
+        passes: encoder passes; the most where `at_most`.
+        seconds: expected time.
+        low: at the fastest pace of the rehearsal.
+        high: at the slowest.
+        how: what the time is taken from.
+        serves: measures and checks that read it.
+        at_most: whether it may end before it has made all passes.
+    """
+
+    title: str
+    images: int
+    passes: Passes
+    seconds: float
+    low: float
+    high: float
+    how: str
+    serves: tuple[str, ...] = ()
+    at_most: bool = False
+
+
+@dataclass(frozen=True)
+class EncoderForecast:
+    """What the audit of one encoder is expected to take.
+
+    Attributes:
+        name: the encoder.
+        error: why it could not be opened or does not run; the rest is empty then.
+        batch_size: images per encoder pass.
+        dim: of the representation.
+        shards: files that the audit will write of observations.
+        stored: how many of them are in the run folder already; their time is not taken off.
+        units: times of single passes.
+        observations: what is observed.
+        once: what is done once, before.
+        scores: what comparing representations takes, measure by measure, where it takes long enough to tell.
+        reading: reading and converting images, as far as encoder passes do not hide it.
+        memory: bytes at the peak, in the process of one worker.
+        device_memory: the same on the accelerator; None on a CPU.
+    """
+
+    name: str
+    error: str | None = None
+    batch_size: int = 0
+    dim: int = 0
+    shards: int = 0
+    stored: int = 0
+    units: UnitTimes | None = None
+    observations: tuple[Cost, ...] = ()
+    once: tuple[Cost, ...] = ()
+    scores: tuple[Cost, ...] = ()
+    reading: Cost | None = None
+    memory: int = 0
+    device_memory: int | None = None
+
+    @property
+    def passes(self) -> Passes:
+        """All encoder passes; the most where some observations may end earlier."""
+        return sum((cost.passes for cost in self.observations), Passes())
+
+    @property
+    def at_most(self) -> bool:
+        """Whether some observations may end earlier."""
+        return any(cost.at_most for cost in self.observations)
+
+    def seconds(self, workers: int = 1) -> tuple[float, float, float]:
+        """Return the expected time, and at the fastest and the slowest pace; observations alone are divided."""
+        alone = (*self.once, *self.scores)
+        shared = [*self.observations, *([self.reading] if self.reading else [])]
+        return tuple(
+            sum(getattr(cost, name) for cost in shared) / workers + sum(getattr(cost, name) for cost in alone)
+            for name in ("seconds", "low", "high")
+        )  # pyright: ignore[reportReturnType]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What an audit is expected to take.
+
+    Attributes:
+        encoders: one after the other.
+        images: size of the population.
+        attacked: how many of them are attacked.
+        workers: how many processes observe.
+        calibration: seconds that the rehearsal took.
+        folder: the run folder.
+        device: where encoders run.
+    """
+
+    encoders: tuple[EncoderForecast, ...]
+    images: int
+    attacked: int
+    workers: int
+    calibration: float
+    folder: str
+    device: str
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def passes(self) -> Passes:
+        """Of all encoders."""
+        return sum((one.passes for one in self.encoders), Passes())
+
+    @property
+    def seconds(self) -> tuple[float, float, float]:
+        """Expected time of all encoders, and at the fastest and the slowest pace."""
+        each = [one.seconds(self.workers) for one in self.encoders]
+        return tuple(map(sum, zip(*each, strict=True))) if each else (0.0, 0.0, 0.0)  # pyright: ignore[reportReturnType]
+
+    @property
+    def memory(self) -> int:
+        """Bytes at the peak, of all workers together."""
+        return self.workers * max((one.memory for one in self.encoders), default=0)
+
+
+def forecast(
+    plan: Plan,
+    folder: str | Path,
+    *,
+    encoders: Mapping[str, Encoder] | None = None,
+    source: ImageSource | None = None,
+    seconds: float = SECONDS,
+    workers: int = 1,
+    clock: Clock = time.perf_counter,
+    listener: Listener | None = None,
+) -> Forecast:
+    """Return what an audit will take; nothing is written to its folder.
+
+    Every observation of every encoder is run on a few images of the audit and stopped when its share of the time is
+    over, dearer ones later and longer; what is too dear for that is estimated from the times of single passes. So the
+    time that attacks, noise and bound propagations take beside the encoder is in the numbers; the start of the program,
+    pictures and the report are not.
+
+    Args:
+        plan: the audit.
+        folder: its run folder; shards that are there already are counted.
+        encoders: encoders that are open already, as in `run_audit`.
+        source: images that are open already.
+        seconds: how long to rehearse, all encoders together; every encoder gets two passes of each kind at least.
+        workers: processes among which the observations are divided.
+        clock: gives the time in seconds.
+        listener: told what is being done.
+
+    Raises:
+        HoldfastError: images or a device that cannot be used, or no time or no worker.
+    """
+    if not seconds > 0 or workers < 1:
+        raise HoldfastError(
+            f"forecast: expected seconds above 0 and at least 1 worker, got {seconds:g} and {workers}; change "
+            "--calibrate or --workers"
+        )
+    began = clock()
+    images, train = _images(plan, source)
+    found = []
+    for spec in plan.encoders:
+        given = (encoders or {}).get(spec, spec)
+        name = spec if spec in (encoders or {}) else label(spec)
+        (listener or Silent()).stage(f"rehearsing {name}")
+        job = _Job(plan, images, train, Folder(folder), seconds / len(plan.encoders), clock)
+        try:
+            found.append(job.run(name, given))
+        except Exception as error:
+            found.append(EncoderForecast(name, error=first_line(error)))
+    attacked = plan.attacked_of(len(images))
+    return Forecast(tuple(found), len(images), attacked, workers, clock() - began, str(folder), plan.device)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The rehearsal of one encoder."""
+
+    plan: Plan
+    images: ImageSet
+    train: ImageSet | None
+    folder: Folder
+    seconds: float
+    clock: Clock
+
+    def run(self, name: str, given: Encoder | str) -> EncoderForecast:
+        """Return what its audit will take."""
+        plan = self.plan
+        encoder = (open_encoder(given) if isinstance(given, str) else given).to(plan.device)
+        encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
+        images = self.images.with_geometry(encoder.geometry)
+        train = None if self.train is None else self.train.with_geometry(encoder.geometry)
+        batch_size = plan.batch_size or batch_size_for(images.shape, plan.device)
+        attacked = plan.attacked_of(len(images))
+        clock = _synchronised(self.clock, plan.device)
+        calibration = Calibration(encoder, images, batch_size, plan.device, clock)
+        traced = calibration.trace() if any(one.passes.bounds for one in plan.observations()) else None
+        units, real = calibration.unit_times(self.seconds)
+        stand_in = StandIn(
+            encoder, images, attacked=attacked, seed=plan.seed, device=plan.device, real=real, train=train
+        )
+        extents = {
+            one: extent(one, len(images), attacked, None if train is None else len(train))
+            for one in plan.observations()
+        }
+        left = max(0.0, self.seconds - (clock() - calibration.began))
+        paces = calibration.paces(stand_in, extents, units, left)
+        readers = plan.observations()
+        costs = tuple(_cost(one, extents[one], pace, readers[one]) for one, pace in paces.items())
+        scores = tuple(
+            Cost(name, len(images), Passes(), pace.seconds, pace.low, pace.high, pace.how)
+            for name, pace in calibration.scores(stand_in, named(plan.measures), len(images)).items()
+        )
+        shards, stored = self._shards(encoder, images, train, batch_size, attacked)
+        kept = sum(_row_bytes(one, pace, real.shape[1]) * extents[one] for one, pace in paces.items())
+        memory, device_memory = peak_memory(plan.device)
+        return EncoderForecast(
+            name,
+            batch_size=batch_size,
+            dim=real.shape[1],
+            shards=shards,
+            stored=stored,
+            units=units,
+            observations=costs,
+            scores=scores,
+            once=() if traced is None else (_once("tracing the network for bound propagation", traced),),
+            reading=_reading(units, extents, costs, len(images)),
+            memory=memory + int(kept),
+            device_memory=device_memory,
+        )
+
+    def _shards(
+        self, encoder: Encoder, images: ImageSet, train: ImageSet | None, batch_size: int, attacked: int
+    ) -> tuple[int, int]:
+        """Return how many shard files there will be, and how many are stored already.
+
+        Their names depend on all images, which are read only where something is stored.
+        """
+        observations = self.plan.observations()
+        try:
+            known = {name for name in self.folder.files("cache") if name.endswith(".safetensors")}
+        except OSError:
+            known = set()
+        if not known:
+            sizes = {
+                one: extent(one, len(images), attacked, None if train is None else len(train)) for one in observations
+            }
+            return sum(_files(one, count, batch_size) for one, count in sizes.items()), 0
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
+            subject = AuditSubject(
+                encoder,
+                images,
+                attacked=attacked,
+                seed=self.plan.seed,
+                batch_size=batch_size,
+                device=self.plan.device,
+                store=Store(beside),
+                train=train,
+            )
+            files = [unit.file for one in observations for unit in subject.units(one)]
+        return len(files), sum(file in known for file in files)
+
+
+def _files(observation: Observation, images: int, batch_size: int) -> int:
+    """Return how many files an observation takes."""
+    if observation.whole:
+        return 1
+    return math.ceil(images / (1 if observation.synthetic else batch_size * (TOGETHER if in_files(observation) else 1)))
+
+
+def _images(plan: Plan, source: ImageSource | None) -> tuple[ImageSet, ImageSet | None]:
+    """Open the images and the training images; of these the audit leaves out what is among the others."""
+    how = {"seed": plan.seed, "skip_corrupt": plan.skip_corrupt}
+    if source is None:
+        images = open_images(plan.data, size=plan.images, **how)
+    else:
+        images = ImageSet(source, size=plan.images, **how)
+    return images, None if plan.train is None else open_images(plan.train, size=plan.train_images, **how)
+
+
+def _cost(observation: Observation, images: int, pace: Pace, readers: tuple[str, ...]) -> Cost:
+    at_most = isinstance(observation, ADAPTIVE)
+    return Cost(
+        describe(observation),
+        images,
+        observation.passes * images,
+        pace.seconds,
+        pace.low,
+        pace.high,
+        pace.how,
+        readers,
+        at_most,
+    )
+
+
+def _row_bytes(observation: Observation, pace: Pace, dim: int) -> float:
+    """Return what is kept in memory of each image, in bytes; of training images nothing is."""
+    if observation.of_training:
+        return 0.0
+    if pace.row_bytes is not None:
+        return pace.row_bytes
+    readouts = len(observation.steps) if isinstance(observation, Attacked) else 1
+    rows = (observation.compared or 1) if isinstance(observation, SomeMargins) else 0
+    return 4.0 * (readouts * dim + 2 * rows)
+
+
+def _once(title: str, pace: Pace) -> Cost:
+    return Cost(title, 0, Passes(), pace.seconds, pace.low, pace.high, pace.how)
+
+
+def _reading(units: UnitTimes, extents: Mapping[Observation, int], costs: tuple[Cost, ...], images: int) -> Cost:
+    """Return what reading adds: all images once, before, and where an observation is faster than its images are read.
+
+    While a batch is observed, the next one is read.
+    """
+    shown = {one: 0 if one.synthetic else count for one, count in extents.items()}
+    seconds = units.reading * images
+    for count, cost in zip(shown.values(), costs, strict=True):
+        seconds += max(0.0, units.reading * count - cost.seconds)
+    total = images + sum(shown.values())
+    spread = units.spread_of_reading
+    return Cost("reading images", total, Passes(), seconds, seconds * spread[0], seconds * spread[1], "unit times")
+
+
+def _synchronised(clock: Clock, device: str) -> Clock:
+    """Return a clock that waits for what an accelerator still has to do."""
+    kind = torch.device(device).type
+    if kind == "cpu":
+        return clock
+
+    def waiting() -> float:
+        getattr(torch, kind).synchronize()
+        return clock()
+
+    return waiting
