@@ -53,6 +53,11 @@ class UnitTimes:
         """The fastest and the slowest round, relative to the mean."""
         return _relative(self.read)
 
+    def means(self) -> dict[str, float]:
+        """Return the means over rounds, in seconds."""
+        both = _mean(self.both)
+        return {"forward": _mean(self.forward), "forward_and_backward": both, "read": self.reading}
+
     def pace(self, passes: Passes, why: str) -> Pace:
         """Return what passes take that could not be rehearsed."""
         forward, both = _mean(self.forward), _mean(self.both)

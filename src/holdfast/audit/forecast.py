@@ -3,13 +3,14 @@
 import math
 import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from holdfast.audit.calibration import Calibration, UnitTimes, peak_memory
+from holdfast.audit.expected import Cost, EncoderForecast, Forecast
 from holdfast.audit.one_encoder import describe
 from holdfast.audit.plan import Plan, batch_size_for, extent, named
 from holdfast.audit.rehearsal import ADAPTIVE, Clock, Pace
@@ -19,136 +20,14 @@ from holdfast.audit.subject import TOGETHER, AuditSubject, in_files, memory_form
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.data import ImageSet, open_images
 from holdfast.encoders import open_encoder
-from holdfast.errors import first_line
+from holdfast.errors import first_line, no_labels
 from holdfast.folders import Folder
-from holdfast.listener import Listener, Silent
 from holdfast.observations._some import SomeMargins
 from holdfast.observations.attacked import Attacked
 from holdfast.store import Store
 
 SECONDS = 10.0
 """How long all encoders together are rehearsed, about."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one part of an audit is expected to take on one worker.
-
-    Attributes:
-        title: the part, in a few words.
-        images: how many images (or rows) it sees.
-        passes: encoder passes; the most where `at_most`.
-        seconds: expected time.
-        low: at the fastest pace of the rehearsal.
-        high: at the slowest.
-        how: what the time is taken from.
-        serves: measures and checks that read it.
-        at_most: whether it may end before it has made all passes.
-    """
-
-    title: str
-    images: int
-    passes: Passes
-    seconds: float
-    low: float
-    high: float
-    how: str
-    serves: tuple[str, ...] = ()
-    at_most: bool = False
-
-
-@dataclass(frozen=True)
-class EncoderForecast:
-    """What the audit of one encoder is expected to take.
-
-    Attributes:
-        name: the encoder.
-        error: why it could not be opened or does not run; the rest is empty then.
-        batch_size: images per encoder pass.
-        dim: of the representation.
-        shards: files that the audit will write of observations.
-        stored: how many of them are in the run folder already; their time is not taken off.
-        units: times of single passes.
-        observations: what is observed.
-        once: what is done once, before.
-        scores: what comparing representations takes, measure by measure, where it takes long enough to tell.
-        reading: reading and converting images, as far as encoder passes do not hide it.
-        memory: bytes at the peak, in the process of one worker.
-        device_memory: the same on the accelerator; None on a CPU.
-    """
-
-    name: str
-    error: str | None = None
-    batch_size: int = 0
-    dim: int = 0
-    shards: int = 0
-    stored: int = 0
-    units: UnitTimes | None = None
-    observations: tuple[Cost, ...] = ()
-    once: tuple[Cost, ...] = ()
-    scores: tuple[Cost, ...] = ()
-    reading: Cost | None = None
-    memory: int = 0
-    device_memory: int | None = None
-
-    @property
-    def passes(self) -> Passes:
-        """All encoder passes; the most where some observations may end earlier."""
-        return sum((cost.passes for cost in self.observations), Passes())
-
-    @property
-    def at_most(self) -> bool:
-        """Whether some observations may end earlier."""
-        return any(cost.at_most for cost in self.observations)
-
-    def seconds(self, workers: int = 1) -> tuple[float, float, float]:
-        """Return the expected time, and at the fastest and the slowest pace; observations alone are divided."""
-        alone = (*self.once, *self.scores)
-        shared = [*self.observations, *([self.reading] if self.reading else [])]
-        return tuple(
-            sum(getattr(cost, name) for cost in shared) / workers + sum(getattr(cost, name) for cost in alone)
-            for name in ("seconds", "low", "high")
-        )  # pyright: ignore[reportReturnType]
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What an audit is expected to take.
-
-    Attributes:
-        encoders: one after the other.
-        images: size of the population.
-        attacked: how many of them are attacked.
-        workers: how many processes observe.
-        calibration: seconds that the rehearsal took.
-        folder: the run folder.
-        device: where encoders run.
-    """
-
-    encoders: tuple[EncoderForecast, ...]
-    images: int
-    attacked: int
-    workers: int
-    calibration: float
-    folder: str
-    device: str
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def passes(self) -> Passes:
-        """Of all encoders."""
-        return sum((one.passes for one in self.encoders), Passes())
-
-    @property
-    def seconds(self) -> tuple[float, float, float]:
-        """Expected time of all encoders, and at the fastest and the slowest pace."""
-        each = [one.seconds(self.workers) for one in self.encoders]
-        return tuple(map(sum, zip(*each, strict=True))) if each else (0.0, 0.0, 0.0)  # pyright: ignore[reportReturnType]
-
-    @property
-    def memory(self) -> int:
-        """Bytes at the peak, of all workers together."""
-        return self.workers * max((one.memory for one in self.encoders), default=0)
 
 
 def forecast(
@@ -160,7 +39,7 @@ def forecast(
     seconds: float = SECONDS,
     workers: int = 1,
     clock: Clock = time.perf_counter,
-    listener: Listener | None = None,
+    say: Callable[[str], object] = lambda text: None,
 ) -> Forecast:
     """Return what an audit will take; nothing is written to its folder.
 
@@ -177,7 +56,7 @@ def forecast(
         seconds: how long to rehearse, all encoders together; every encoder gets two passes of each kind at least.
         workers: processes among which the observations are divided.
         clock: gives the time in seconds.
-        listener: told what is being done.
+        say: told what is being done.
 
     Raises:
         HoldfastError: images or a device that cannot be used, or no time or no worker.
@@ -189,11 +68,13 @@ def forecast(
         )
     began = clock()
     images, train = _images(plan, source)
+    if (readers := plan.labelled()) and images.labels is None:
+        raise no_labels(", ".join(readers), str(images))
     found = []
     for spec in plan.encoders:
         given = (encoders or {}).get(spec, spec)
         name = spec if spec in (encoders or {}) else label(spec)
-        (listener or Silent()).stage(f"rehearsing {name}")
+        say(f"rehearsing {name}")
         job = _Job(plan, images, train, Folder(folder), seconds / len(plan.encoders), clock)
         try:
             found.append(job.run(name, given))
@@ -218,6 +99,7 @@ class _Job:
         """Return what its audit will take."""
         plan = self.plan
         encoder = (open_encoder(given) if isinstance(given, str) else given).to(plan.device)
+        encoder.prepare(precision=plan.precision, compiled=plan.compiled)
         encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
         images = self.images.with_geometry(encoder.geometry)
         train = None if self.train is None else self.train.with_geometry(encoder.geometry)

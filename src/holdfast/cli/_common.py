@@ -45,6 +45,22 @@ def run_plan(plan: Any, folder: Path, json_output: bool, overwrite: bool = False
         raise typer.Exit(1)
 
 
+def foretell(plan: Any, folder: Path | str, seconds: float, json_output: bool, workers: int = 1) -> None:
+    """Print what an audit will take; encoders that cannot be opened or run end the command with status 1."""
+    from holdfast.audit.expected import as_data
+    from holdfast.audit.forecast import forecast
+    from holdfast.report.forecast import print_forecast
+
+    with err.status("") as status:
+        found = as_data(forecast(plan, folder, seconds=seconds, workers=workers, say=status.update))
+    if json_output:
+        print(json.dumps(found, allow_nan=False))
+    else:
+        print_forecast(found, out)
+    if any(encoder["error"] for encoder in found["encoders"]):
+        raise typer.Exit(1)
+
+
 @contextmanager
 def interruptible() -> Iterator[Any]:
     """Show bars; an interrupt ends the command with status 130."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, OutOption, SeedOption, number, run_plan
+from holdfast.cli._common import JsonOption, OutOption, SeedOption, foretell, number, run_plan
 
 
 def audit(
@@ -37,6 +37,10 @@ def audit(
     ] = None,
     compiled: Annotated[bool | None, typer.Option("--compile", help="Run the encoder through torch.compile.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it will take: passes, memory, time. Nothing is written.")
+    ] = False,
+    calibrate: Annotated[float, typer.Option(help="Seconds in which --dry-run rehearses.")] = 10.0,
     json_output: JsonOption = False,
 ) -> None:
     """Audit encoders on your images: measures, validity checks, record and report."""
@@ -50,4 +54,7 @@ def audit(
     else:
         given = {key: value for key, value in run.items() if value is not None}
         plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
+    if dry_run:
+        foretell(plan, out_folder, calibrate, json_output)
+        return
     run_plan(plan, out_folder, json_output, overwrite)

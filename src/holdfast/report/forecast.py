@@ -1,0 +1,109 @@
+"""What an audit will take, in the terminal: a sentence for each encoder, what costs most in it, and the sum."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.report._format import count, duration, listing, plural
+
+SHOWN = 0.005
+"""Share of an encoder's time below which parts are put together."""
+
+
+def print_forecast(found: Mapping[str, Any], console: Console) -> None:
+    """Print passes, memory and expected time of every encoder, and of all of them.
+
+    Args:
+        found: what `holdfast.audit.forecast.as_data` returned.
+        console: where to print; colours follow it.
+    """
+    for encoder in found["encoders"]:
+        if encoder["error"]:
+            console.print(Text.assemble((encoder["name"], "bold"), ": ", (encoder["error"], "bold red")))
+            continue
+        console.print(Text.assemble((encoder["name"], "bold"), f": {_sentence(encoder)}"))
+        console.print(_parts(encoder))
+    console.print(Text(_sum(found), style="bold"))
+    console.print(Text(_small_print(found), style="dim"))
+
+
+def _sentence(encoder: Mapping[str, Any]) -> str:
+    unit = encoder["unit_seconds"]
+    per_image = f"{unit['forward'] * 1e3:.3g} ms forward, {unit['forward_and_backward'] * 1e3:.3g} ms with the gradient"
+    stored = f"{encoder['stored']:,} of {plural(encoder['shards'], 'shard')} stored already"
+    device = encoder["device_memory_bytes"]
+    return (
+        f"{_passes(encoder['passes'], encoder['at_most'])}; {_time(encoder['seconds'])}; "
+        f"{memory(encoder['memory_bytes'])}{'' if device is None else f' and {memory(device)} on the device'}; "
+        f"per image {per_image} at batches of {encoder['batch_size']}; {stored}"
+    )
+
+
+def _parts(encoder: Mapping[str, Any]) -> Table:
+    """Return what costs most, dearest first; what hardly counts in one line."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("what", overflow="fold", ratio=3)
+    for name in ("images", "passes", "time", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("for", overflow="fold", ratio=2)
+    total = sum(part["seconds"] for part in encoder["parts"]) or 1.0
+    ordered = sorted(encoder["parts"], key=lambda part: -part["seconds"])
+    small = [part for part in ordered if part["seconds"] < SHOWN * total]
+    for part in [part for part in ordered if part not in small]:
+        prefix = "≤ " if part["at_most"] else ""
+        work = part["passes"]["work"]
+        title: str = part["title"] if part["kind"] != "scores" else f"comparing representations: {part['title']}"
+        table.add_row(
+            Text(title),
+            count(part["images"] or None),
+            f"{prefix}{count(work)}" if work else "-",
+            prefix + duration(part["seconds"]),
+            f"{part['seconds'] / total:.0%}",
+            Text(listing(part["serves"], 4), style="dim"),
+        )
+    if small:
+        seconds = sum(part["seconds"] for part in small)
+        work = sum(part["passes"]["work"] for part in small)
+        table.add_row(plural(len(small), "more part"), "", count(work), duration(seconds), f"{seconds / total:.0%}", "")
+    return table
+
+
+def _sum(found: Mapping[str, Any]) -> str:
+    encoders = [one for one in found["encoders"] if not one["error"]]
+    workers = "" if found["workers"] == 1 else f" on {found['workers']} workers"
+    at_most = any(one["at_most"] for one in encoders)
+    return (
+        f"{plural(len(encoders), 'encoder')}, {plural(found['images'], 'image')}, {found['attacked']:,} attacked: "
+        f"{_passes(found['passes'], at_most)}; {_time(found['seconds'])}{workers}; {memory(found['memory_bytes'])}"
+    )
+
+
+def _small_print(found: Mapping[str, Any]) -> str:
+    bounds = found["passes"]["bounds"]
+    counted = f"; a bound propagation counts as {found['bound']} passes" if bounds else ""
+    return (
+        f"The progress bar counts {count(found['passes']['work'])} passes{counted}. Times in brackets: at the fastest "
+        f"and the slowest pace within the calibration, which took {duration(found['calibration_seconds'])}; the start "
+        "of the program, pictures and the report come on top. ≤: may end earlier. Nothing was written to "
+        f"{found['folder']}."
+    )
+
+
+def _passes(passes: Mapping[str, int], at_most: bool) -> str:
+    text = f"{count(passes['forward'])} passes forward, {count(passes['backward'])} backward"
+    if passes["bounds"]:
+        text += f", {plural(passes['bounds'], 'bound propagation')}"
+    return ("at most " if at_most else "") + text
+
+
+def _time(seconds: Mapping[str, float]) -> str:
+    return f"about {duration(seconds['expected'])} [{duration(seconds['low'])}, {duration(seconds['high'])}]"
+
+
+def memory(size: int) -> str:
+    """Return "560 MiB" or "2.1 GiB"."""
+    return f"{size / 2**20:,.0f} MiB" if size < 2**30 else f"{size / 2**30:,.1f} GiB"
