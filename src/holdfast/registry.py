@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, unknown
 
 KINDS = (
     "threats", "objectives", "attacks", "certify", "smoothing", "probes", "estimators", "learners", "failures",
-    "observations", "measures", "checks", "methods",
+    "observations", "measures", "checks", "methods", "engines",
 )  # fmt: skip
 """Kinds of parts, each a folder of `holdfast` and an entry-point group `holdfast.<kind>`."""
 

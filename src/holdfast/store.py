@@ -112,6 +112,17 @@ class Store:
         except OSError as error:
             raise StoreError(f"cannot look for {self.files.named(name)!r}: {error}; check the folder") from error
 
+    def names(self, under: str) -> list[str]:
+        """Return the names of all files below a subfolder.
+
+        Raises:
+            StoreError: a file system that does not answer.
+        """
+        try:
+            return self.files.files(under)
+        except OSError as error:
+            raise StoreError(f"cannot list {self.files.named(under)!r}: {error}; check the folder") from error
+
     def write_json(self, name: str, value: Any) -> None:
         """Write JSON; not-a-number is refused."""
         text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)

@@ -19,6 +19,7 @@ from holdfast.core import (
     Probe,
     Threat,
 )
+from holdfast.engines._pool import Engine
 from holdfast.learners._learner import Learner
 from holdfast.methods._student import Method
 from holdfast.objectives.loss import Loss
@@ -38,6 +39,7 @@ BASES = {
     "measures": Measure,
     "checks": Check,
     "methods": Method,
+    "engines": Engine,
 }
 PARTS = [(kind, name) for kind in registry.KINDS for name in registry.names(kind)]
 

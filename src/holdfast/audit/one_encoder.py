@@ -3,8 +3,8 @@
 import re
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -12,12 +12,12 @@ import torch
 from holdfast import registry
 from holdfast.audit import record as entries
 from holdfast.audit.attention import write_attention
+from holdfast.audit.images import AuditImages
 from holdfast.audit.noises import write_noises
 from holdfast.audit.pictures import write_extremes, write_gallery, write_impersonations
-from holdfast.audit.plan import Plan, batch_size_for, merge, named, observations_of, total_passes
+from holdfast.audit.plan import Plan, batch_size_for, merge, named, observations_of, reads, total_passes
 from holdfast.audit.subject import AuditSubject
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
-from holdfast.data import ImageSet
 from holdfast.encoders import open_encoder
 from holdfast.errors import NotCertified, first_line
 from holdfast.listener import Listener
@@ -48,6 +48,7 @@ class EncoderAudit:
         failures: one sentence for everything that failed.
         scored: tables and headline scores of the measures that succeeded, for the comparison.
         resumed: how many shards an earlier run had stored.
+        log: tracebacks of what should not have failed.
     """
 
     def __init__(self, plan: Plan, name: str, slug: str, store: Store, listener: Listener):
@@ -55,21 +56,30 @@ class EncoderAudit:
         self._reasons: dict[Observation, dict[str, str]] = {}
         self.failures: list[str] = []
         self.scored: dict[str, tuple[Table, Score]] = {}
-        self.resumed = 0
+        self.resumed, self.log = 0, ""
 
     def run(
-        self, encoder: Encoder | str, images: ImageSet, attacked: int, train: ImageSet | None = None
+        self, encoder: Encoder | str, images: AuditImages, lost: Mapping[Observation, str] | None = None
     ) -> dict[str, Any]:
-        """Return the encoder's entry in the record."""
-        self._listener.begin(self._name, self._plan.predict(len(images), len(train) if train else None).work)
+        """Return the encoder's entry in the record.
+
+        Args:
+            encoder: the encoder, or its spec.
+            images: the images.
+            lost: keys of observations that could not be made, and why; they are not tried again.
+        """
+        tested, train = images.tested, images.train
+        self._listener.begin(self._name, self._plan.predict(len(tested), len(train) if train else None).work)
         entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
         entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": [], "extremes": {}}
         entry |= {"impersonations": [], "noises": [], "attention": {}}
         try:
-            subject = self._open(encoder, images, attacked, train)
+            subject = self.open(encoder, images)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
             entry |= {"input": list(subject.images.shape), "batch_size": subject.batch_size}
             subject.forget_stale(self._plan.observations())
+            if (why := (lost or {}).get(Clean().key())) is not None:
+                raise HoldfastError(why)
             subject.observe(Clean())
             entry["dim"] = subject.read(Clean())["reps"].shape[1]
         except StoreError:
@@ -77,7 +87,7 @@ class EncoderAudit:
         except Exception as error:
             entry["error"] = self._fail(self._name, error)
             return entry
-        self._observe(subject)
+        self._observe(subject, lost or {})
         entry["observations"] = [self._observation(subject, o, readers) for o, readers in self._readers(subject)]
         entry["passes"] = self._passes(subject)
         measures = named(self._plan.measures)
@@ -113,29 +123,39 @@ class EncoderAudit:
         except Exception as error:
             self._fail(f"{self._name}, {what}", error)
 
-    def _open(self, encoder: Encoder | str, images: ImageSet, attacked: int, train: ImageSet | None) -> AuditSubject:
+    def open(self, encoder: Encoder | str, images: AuditImages) -> AuditSubject:
+        """Return an encoder, or that of a spec, ready to be observed on these images.
+
+        Raises:
+            HoldfastError: an encoder that cannot be opened, or that the images do not fit.
+        """
         self._listener.stage("opening the encoder")
         encoder = (open_encoder(encoder) if isinstance(encoder, str) else encoder).to(self._plan.device)
-        images = images.with_geometry(encoder.geometry)
+        encoder.prepare(precision=self._plan.precision, compiled=self._plan.compiled)
+        tested, train = images.tested.with_geometry(encoder.geometry), images.train
         return AuditSubject(
             encoder,
-            images,
-            attacked=attacked,
+            tested,
+            attacked=self._plan.attacked_of(len(tested)),
             seed=self._plan.seed,
-            batch_size=self._plan.batch_size or batch_size_for(images.shape, self._plan.device),
+            batch_size=self._plan.batch_size or batch_size_for(tested.shape, self._plan.device),
             device=self._plan.device,
             store=self._store,
             progress=self._listener.advance,
             train=None if train is None else train.with_geometry(encoder.geometry),
         )
 
-    def _observe(self, subject: AuditSubject) -> None:
+    def _observe(self, subject: AuditSubject, lost: Mapping[Observation, str]) -> None:
         for observation in self._plan.observations():
             if isinstance(observation, Clean):
                 continue
             self._listener.stage(describe(observation))
             if reason := self._missing(observation):
                 self._reasons[observation.key()] = reason
+                continue
+            if (why := lost.get(observation.key())) is not None:
+                reason = self._fail(f"{self._name}, {describe(observation)}", HoldfastError(why))
+                self._reasons[observation.key()] = {"error": reason}
                 continue
             try:
                 subject.observe(observation)
@@ -150,9 +170,7 @@ class EncoderAudit:
 
     def _missing(self, observation: Observation) -> dict[str, str] | None:
         """Return why an observation that this one reads could not be made; None where all were made."""
-        among = (getattr(observation, field.name) for field in fields(observation))  # pyright: ignore[reportArgumentType]
-        read = (*observation.reads, *(other for other in among if isinstance(other, Observation)))
-        reasons = (self._reasons.get(other.key()) for other in read)
+        reasons = (self._reasons.get(other.key()) for other in reads(observation))
         return next(filter(None, reasons), None)
 
     def _readers(self, subject: AuditSubject) -> list[tuple[Observation, tuple[str, ...]]]:
@@ -246,15 +264,12 @@ class EncoderAudit:
         return {"title": title(name), **verdict, "passes": entries.passes_entry(subject.encoder.passes - before)}
 
     def _fail(self, where: str, error: Exception) -> str:
-        """Note a failure in one sentence; what is not a plain request that fails keeps its traceback in a file."""
+        """Note a failure in one sentence; of what is not a plain request that fails, keep the traceback."""
         if isinstance(error, HoldfastError):
             sentence = str(error)
         else:
             sentence = f"{type(error).__name__}: {first_line(error)}"
-            trace = "".join(traceback.format_exception(error))
-            log = self._store.folder / "failures.log"
-            text = (log.read_text(encoding="utf-8") if log.exists() else "") + f"--- {where}\n{trace}\n"
-            self._store.write("failures.log", lambda path: path.write_text(text, encoding="utf-8"))
+            self.log += f"--- {where}\n{''.join(traceback.format_exception(error))}\n"
         self.failures.append(sentence if sentence.startswith(where) else f"{where}: {sentence}")
         return sentence
 

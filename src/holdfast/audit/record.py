@@ -6,6 +6,7 @@ import math
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 import holdfast
 from holdfast import registry
+from holdfast.audit.images import AuditImages
 from holdfast.audit.plan import Plan
 from holdfast.core import Encoder, Passes
 
@@ -44,6 +46,30 @@ def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
         "series": [asdict(one) for one in plan.series],
         "precision": plan.precision,
         "compiled": plan.compiled,
+    }
+
+
+def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the images are.
+
+    Args:
+        plan: where they come from.
+        images: the images.
+        labels: the fingerprint of their labels; None where none is read.
+        facts: the fingerprints of training images and of their labels.
+    """
+    tested, train = images.tested, images.train
+    return {
+        "spec": plan.data,
+        "synthetic": plan.synthetic,
+        "description": str(tested),
+        "available": tested.available,
+        "images": len(tested),
+        "attacked": plan.attacked_of(len(tested)),
+        "fingerprint": tested.fingerprint,
+        "labels": labels,
+        "train": {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts} if train else None,
+        "skipped": [list(item) for item in tested.skipped],
     }
 
 

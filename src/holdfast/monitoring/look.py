@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import registry
+from holdfast.audit.images import AuditImages
 from holdfast.audit.one_encoder import EncoderAudit
 from holdfast.audit.plan import Plan
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
@@ -118,7 +119,7 @@ def look(
         )
         with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
             audit = EncoderAudit(plan, network.name, "encoder", Store(Path(folder)), Silent())
-            entry = audit.run(network, population, plan.attacked_of(len(population)), bank)
+            entry = audit.run(network, AuditImages(population, bank))
     failures = list(audit.failures)
     failures += [f"{name}: {m['not_certified']}" for name, m in entry["measures"].items() if m["not_certified"]]
     tables = {name: table for name, (table, _) in audit.scored.items()}

@@ -1,0 +1,176 @@
+"""Worker processes on this machine."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from holdfast.engines._pool import Engine, Outcome, Pool, Work, packed, portable
+from holdfast.errors import HoldfastError
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Processes(Engine):
+    """Processes that are started afresh; one that dies is replaced.
+
+    Attributes:
+        workers: how many.
+        threads: of torch in each worker; 0: the cores of the machine divided among them.
+        gpus: how many GPUs the workers share, each of which sees one only; 0: all see what this process sees.
+    """
+
+    workers: int = 2
+    threads: int = 0
+    gpus: int = 0
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.threads < 0 or self.gpus < 0:
+            raise HoldfastError(
+                f"processes: expected at least 1 worker, and threads and gpus not below 0, got workers={self.workers}, "
+                f"threads={self.threads}, gpus={self.gpus}"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return f"{self.workers} worker process{'es' if self.workers > 1 else ''}"
+
+    @contextmanager
+    def open(self, make: Callable[[], Work]) -> Iterator[Pool]:
+        """Start the processes.
+
+        Raises:
+            HoldfastError: work that cannot be sent to other processes.
+        """
+        threads = self.threads or max(1, cores() // self.workers)
+        pool = _Processes(self.workers, packed(make), threads, _visible(self.gpus))
+        try:
+            yield pool
+        finally:
+            pool.end()
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _visible(gpus: int) -> list[str]:
+    """Return the names of so many GPUs, those that this process sees."""
+    seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name]
+    return (seen or [str(number) for number in range(gpus)])[:gpus]
+
+
+class _Processes(Pool):
+    def __init__(self, size: int, make: bytes, threads: int, gpus: list[str]):
+        self.size, self._make, self._threads, self._gpus = size, make, threads, gpus
+        self._workers = [self._start(number) for number in range(size)]
+
+    def _start(self, number: int) -> "_Worker":
+        context = multiprocessing.get_context("spawn")  # a fork would share locks of threads that it does not have
+        mine, theirs = context.Pipe()
+        gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
+        process = context.Process(
+            target=serve, args=(theirs, self._make, self._threads, gpu), name=f"holdfast-worker-{number}", daemon=True
+        )
+        process.start()
+        theirs.close()  # else the end of the process would not end the connection
+        return _Worker(process, mine)
+
+    def give(self, worker: int, task: Any) -> None:
+        """Send a task; a worker that has just died is found out by `wait`."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._workers[worker].connection.send_bytes(pickle.dumps(task))
+
+    def wait(self) -> Outcome:
+        """Return the next outcome."""
+        while True:
+            by_connection = {worker.connection: number for number, worker in enumerate(self._workers)}
+            for ready in connection.wait(list(by_connection)):
+                number = by_connection[ready]  # pyright: ignore[reportArgumentType] only connections were waited for
+                try:
+                    said = pickle.loads(self._workers[number].connection.recv_bytes())
+                except (EOFError, ConnectionResetError):
+                    return self._replace(number)
+                if self._workers[number].ready:
+                    return Outcome(number, *said)
+                if said is not None:
+                    raise said
+                self._workers[number].ready = True
+
+    def _replace(self, number: int) -> Outcome:
+        dead = self._workers[number]
+        dead.process.join()
+        how = _how(dead.process.exitcode)
+        if not dead.ready:
+            raise HoldfastError(
+                f"a worker process ended before it could work ({how}); a script that calls Holdfast with workers must "
+                "do so under: if __name__ == '__main__'"
+            )
+        dead.connection.close()
+        self._workers[number] = self._start(number)
+        return Outcome(number, died=how)
+
+    def end(self) -> None:
+        for worker in self._workers:
+            worker.connection.close()
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join()
+
+
+@dataclass
+class _Worker:
+    process: SpawnProcess
+    connection: Connection
+    ready: bool = False
+
+
+def _how(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"it ended with status {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
+    memory = ", as the system does where memory runs out" if -code == signal.SIGKILL else ""
+    return f"killed by signal {-code} ({name}){memory}"
+
+
+def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> None:
+    """Do tasks in a worker process until the connection ends.
+
+    Args:
+        theirs: where tasks come from and outcomes go; first None, or why the work cannot be made.
+        make: what makes the work, pickled.
+        threads: of torch.
+        gpu: the only GPU that this worker sees; None: as the process that started it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
+    if gpu is not None:
+        os.environ[VISIBLE] = gpu
+    import torch
+
+    torch.set_num_threads(threads)
+    try:
+        try:
+            work: Work = pickle.loads(make)()
+        except Exception as error:
+            theirs.send_bytes(pickle.dumps(portable(error)))
+            return
+        theirs.send_bytes(pickle.dumps(None))
+        while True:
+            task = pickle.loads(theirs.recv_bytes())
+            try:
+                said = work(task), None
+            except Exception as error:
+                said = None, portable(error)
+            theirs.send_bytes(pickle.dumps(said))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # whoever started this is gone
