@@ -86,7 +86,7 @@ def _card(record: Mapping[str, Any], key: str) -> Card:
     scores = [m["scores"].get(headline, {}) for _, _, m in asked]
     drawn = [*scores, *(m["scores"]["attack"] for _, _, m in asked if _two_sided(m))]
     ends = [s.get(k) for s in drawn for k in ("value", "low", "high") if finite(s.get(k))]
-    ticks = _axis(ends, unit)
+    ticks = axis(ends, unit)
     best = record["comparison"].get(key, {}).get("best")
     rows = [_row(i, name, m, s, unit, ticks, best) for (i, name, m), s in zip(asked, scores, strict=True)]
     readouts = list(dict.fromkeys(name for _, _, m in asked for name in m["scores"]))
@@ -100,12 +100,12 @@ def _card(record: Mapping[str, Any], key: str) -> Card:
         key=key, title=about["title"], question=about.get("question", ""), how_to_read=about.get("how_to_read", ""),
         formula=about.get("formula", ""), reference=about.get("reference", ""), better=about["better"], unit=unit,
         headline=headline, spec=part(about.get("part", {})), interval_kind="; ".join(kinds), rows=rows,
-        ticks=[(_place(t, ticks) or 0.0, _tick(t, unit, ticks)) for t in ticks], readouts=readouts, table=table,
+        ticks=[(place(t, ticks) or 0.0, _tick(t, unit, ticks)) for t in ticks], readouts=readouts, table=table,
         pairs=_pairs(record, key, about["better"], unit), n=max(s.get("n", 0) for s in scores),
     )  # fmt: skip
 
 
-def _axis(ends: list[int | float], unit: str) -> list[int | float]:
+def axis(ends: list[int | float], unit: str) -> list[int | float]:
     """Return ticks that enclose every interval, from zero where zero is near."""
     if not ends:
         return []
@@ -120,7 +120,7 @@ def _axis(ends: list[int | float], unit: str) -> list[int | float]:
     return [t for t in ticks if t <= 1 + 1e-9] if unit == "share" and 0 <= low <= high <= 1 else ticks
 
 
-def _place(value: int | float | None, ticks: list[int | float]) -> float | None:
+def place(value: int | float | None, ticks: list[int | float]) -> float | None:
     if not finite(value) or len(ticks) < 2:
         return None
     return round(100 * min(1.0, max(0.0, (value - ticks[0]) / (ticks[-1] - ticks[0]))), 2)
@@ -143,16 +143,16 @@ def _row(
     uncertified = m.get("not_certified")
     error = m.get("error") or (None if s or uncertified else "no score at this read-out")
     both = _two_sided(m)
-    at, attack = _place(s.get("value"), ticks), m["scores"].get("attack", {}) if both else {}
-    attacked = _place(attack.get("value"), ticks)
-    ends = _place(attack.get("low"), ticks), _place(attack.get("high"), ticks)
+    at, attack = place(s.get("value"), ticks), m["scores"].get("attack", {}) if both else {}
+    attacked = place(attack.get("value"), ticks)
+    ends = place(attack.get("low"), ticks), place(attack.get("high"), ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
     text = bracket(m["scores"], unit) if both else number(s.get("value"), unit, s.get("low"), s.get("high"))
     said = f"mark: {interval(s, unit)}" if both and interval(s, unit) else interval(s, unit)
     return Row(
         name=name, series=series, value=text, interval=said,
-        note=s.get("note") or "", best=name == best, error=error, at=at, start=_place(s.get("low"), ticks),
-        end=_place(s.get("high"), ticks), uncertified=uncertified, other=side,
+        note=s.get("note") or "", best=name == best, error=error, at=at, start=place(s.get("low"), ticks),
+        end=place(s.get("high"), ticks), uncertified=uncertified, other=side,
     )  # fmt: skip
 
 

@@ -1,0 +1,81 @@
+"""Scores as the Hugging Face Hub reads them: `.eval_results/*.yaml` of a model repository."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.audit.record import slugs
+from holdfast.comparison.exports import write_file
+from holdfast.core import HoldfastError
+
+
+def write_eval_results(
+    data: Mapping[str, Any], folder: str, benchmark: str | None, source: str | None = None
+) -> list[str]:
+    """Write one YAML file for each encoder, to be put into `.eval_results/` of its model repository; return the files.
+
+    Each headline score is one entry: `dataset.id`, `dataset.task_id` (the measure's name), `value`, `date`, `source`
+    and, as `notes`, interval and conditions. The Hub shows entries whose dataset is registered as a Benchmark and whose
+    task is declared in that dataset's eval.yaml; both are its owner's to do. Encoders whose checks say that their
+    numbers mean nothing, and undefined scores, are left out.
+
+    Args:
+        data: see `compare_runs`.
+        folder: where the files go.
+        benchmark: id of the dataset repository on the Hub that holds the leaderboard, "organisation/name".
+        source: address of the evaluation's logs or report.
+
+    Raises:
+        HoldfastError: no such id, an address that is none, or a folder that cannot be written.
+
+    Source: huggingface/hub-docs, eval_results.yaml (2026).
+    """
+    if benchmark is None or not re.fullmatch(r"[\w.-]+/[\w.-]+", benchmark):
+        raise HoldfastError(
+            f"expected the Hub dataset that holds the leaderboard as organisation/name, got {benchmark!r}; give "
+            "--benchmark: Hugging Face shows results of datasets registered as a Benchmark only"
+        )
+    if source is not None and not re.match(r"https?://\S+$", source):
+        raise HoldfastError(f"expected the address of the results' source, https://…, got {source!r}")
+    finished = {run["place"]: run["finished"] for run in data["runs"]}
+    written = []
+    encoders = [encoder for encoder in data["encoders"] if not encoder["unfit"]]
+    for encoder, slug in zip(encoders, slugs([encoder["name"] for encoder in encoders]), strict=True):
+        entries = list(_entries(data, encoder["name"], benchmark, source, finished[encoder["run"]]))
+        if entries:
+            place = f"{folder.rstrip('/') or '/'}/{slug}.yaml"
+            text = "\n".join(entries)
+            write_file(place, lambda path, text=text: Path(path).write_text(text, encoding="utf-8"))
+            written.append(place)
+    return written
+
+
+def _entries(data: Mapping[str, Any], encoder: str, benchmark: str, source: str | None, date: str | None) -> Any:
+    conditions = data["conditions"]
+    where = (
+        f"{conditions['number of images']} images of {conditions['data']}, {conditions['attacked images']} attacked, "
+        f"seed {conditions['seed']}, {conditions['precision']}"
+    )
+    for name, m in data["measures"].items():
+        score = next((row["score"] for row in m["rows"] if row["encoder"] == encoder), None)
+        if not score or score["value"] is None:
+            continue
+        ends = "" if score["low"] is None or score["high"] is None else f"[{score['low']:.6g}, {score['high']:.6g}] "
+        level = f"{score['confidence']:.0%} interval {ends}({score['interval']})" if ends else "no interval"
+        said = f"{m['title']}, {m['better']} is better, unit {score['unit'] or m['unit']}; {level}; {where}; Holdfast"
+        lines = ["- dataset:", f"    id: {quoted(benchmark)}", f"    task_id: {quoted(name)}"]
+        lines += [f"  value: {score['value']!r}"]
+        lines += [f"  date: {quoted(date)}"] if date else []
+        lines += ["  source:", f"    url: {quoted(source)}", '    name: "Holdfast audit"'] if source else []
+        yield "\n".join([*lines, f"  notes: {quoted(said)}", ""])
+
+
+def quoted(text: str) -> str:
+    """Return text as a double-quoted scalar of YAML: JSON's, with what YAML does not print escaped as well."""
+    return re.sub(
+        "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]",
+        lambda m: f"\\u{ord(m[0]):04x}",
+        json.dumps(text, ensure_ascii=False),
+    )

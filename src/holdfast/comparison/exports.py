@@ -1,0 +1,102 @@
+"""A comparison as one long table, for other tools: CSV and Parquet."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.core import HoldfastError
+from holdfast.folders import Folder
+
+COLUMNS: dict[str, pa.DataType] = {
+    "encoder": pa.string(), "run": pa.string(), "fingerprint": pa.string(), "measure": pa.string(),
+    "title": pa.string(), "score": pa.string(), "headline": pa.bool_(), "value": pa.float64(), "low": pa.float64(),
+    "high": pa.float64(), "confidence": pa.float64(), "n": pa.int64(), "interval": pa.string(), "unit": pa.string(),
+    "better": pa.string(), "note": pa.string(), "rank_low": pa.int64(), "rank_high": pa.int64(), "best": pa.bool_(),
+    "leader": pa.string(), "difference_to_leader": pa.float64(), "difference_low": pa.float64(),
+    "difference_high": pa.float64(), "p": pa.float64(), "p_adjusted": pa.float64(), "correction": pa.string(),
+    "why_not_ranked": pa.string(),
+}  # fmt: skip
+"""What each row says: one for each score of each encoder on each measure; ranks and differences at the headline's."""
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings by which spreadsheets take text for a formula."""
+
+
+def rows(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a comparison (see `compare_runs`); an encoder without a score has one row that says why."""
+    about = {encoder["name"]: encoder for encoder in data["encoders"]}
+    for name, m in data["measures"].items():
+        for row in m["rows"]:
+            encoder = about[row["encoder"]]
+            who = {"encoder": row["encoder"], "run": encoder["run"], "fingerprint": encoder["fingerprint"]}
+            who |= {"measure": name, "title": m["title"], "better": m["better"], "correction": data["correction"]}
+            for key, score in (row["scores"] or {None: {}}).items():
+                shown = who | {"score": key, "headline": key is not None and key == row["headline"]}
+                shown |= {field: score.get(field) for field in ("value", "low", "high", "confidence", "n", "interval")}
+                shown |= {"unit": score.get("unit") or m["unit"], "note": score.get("note") or None}
+                yield shown | (_standing(row, m) if shown["headline"] or key is None else {})
+
+
+def _standing(row: Mapping[str, Any], m: Mapping[str, Any]) -> dict[str, Any]:
+    behind = row["behind"] or {"difference": {}, "p": None, "p_adjusted": None}
+    gap, rank = behind["difference"], row["rank"] or (None, None)
+    return {
+        "rank_low": rank[0], "rank_high": rank[1], "best": row["best"], "leader": m["leader"],
+        "difference_to_leader": gap.get("value"), "difference_low": gap.get("low"), "difference_high": gap.get("high"),
+        "p": behind["p"], "p_adjusted": behind["p_adjusted"], "why_not_ranked": row["why_not"],
+    }  # fmt: skip
+
+
+def write_csv(data: Mapping[str, Any], place: str) -> None:
+    """Write the long table as CSV; text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    Raises:
+        HoldfastError: a place that cannot be written.
+    """
+
+    def put(path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, list(COLUMNS))
+            table.writeheader()
+            table.writerows({key: harmless(value) for key, value in row.items()} for row in rows(data))
+
+    write_file(place, put)
+
+
+def harmless(value: Any) -> Any:
+    """Return a cell that no spreadsheet runs; numbers stay as they are.
+
+    Source: OWASP, "CSV injection".
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def write_parquet(data: Mapping[str, Any], place: str) -> None:
+    """Write the long table as Parquet, every column with its type.
+
+    Raises:
+        HoldfastError: a place that cannot be written.
+    """
+    table = pa.Table.from_pylist(list(rows(data)), schema=pa.schema(list(COLUMNS.items())))
+    write_file(place, lambda path: pq.write_table(table, path))
+
+
+def write_file(place: str, put: Any) -> None:
+    """Write one file, local or remote, so that no half of it is seen; `put` gets a path beside it.
+
+    Raises:
+        HoldfastError: no permission, a full disk, a folder in its place.
+    """
+    above, _, name = place.rpartition("/")
+    if not name:
+        raise HoldfastError(f"expected the name of a file to write, got {place!r}; give one such as table.csv")
+    try:
+        Folder(above or ("/" if place.startswith("/") else ".")).write(name, put)
+    except OSError as error:
+        raise HoldfastError(
+            f"cannot write {place!r}: {error.strerror or error}; choose another place, or its permissions"
+        ) from error
