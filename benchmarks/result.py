@@ -2,12 +2,16 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.curve import Curve, draw
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Result:
         unit: of both; "x" is a ratio.
         target: the largest value allowed; None where the number is only there to compare with.
         note: how it was measured, or what it is made of.
+        curve: how it grows, where that was measured.
     """
 
     name: str
@@ -29,6 +34,7 @@ class Result:
     unit: str
     target: float | None
     note: str = ""
+    curve: Curve | None = None
 
     @property
     def met(self) -> bool | None:
@@ -54,12 +60,30 @@ def show(results: Sequence[Result]) -> None:
 
 def report(measure: Callable[[], list[Result]], about: str | None) -> None:
     """Run a benchmark as a program: a table, or JSON with `--json`; exit status 1 where a target is not met."""
-    parser = argparse.ArgumentParser(description=about)
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    options = parser.parse_args()
+    publish(measure(), options.json, options.plot)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every benchmark takes."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    as_json = parser.parse_args().json
-    results = measure()
-    if as_json:
-        print(json.dumps([asdict(result) | {"met": result.met} for result in results], indent=1))
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw every curve as an SVG file in this folder")
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """Return results as JSON."""
+    return json.dumps([asdict(result) | {"met": result.met} for result in results], indent=1)
+
+
+def publish(results: Sequence[Result], json_wanted: bool, plots: Path | None) -> None:
+    """Print results, draw their curves where asked, and exit; status 1 where a target is not met."""
+    if json_wanted:
+        print(as_json(results))
     else:
         show(results)
+    if plots is not None:
+        files = draw([result.curve for result in results if result.curve is not None], plots)
+        print(f"drawn: {', '.join(map(str, files)) or 'no curves'}", file=sys.stderr)
     raise SystemExit(any(result.met is False for result in results))
