@@ -8,9 +8,11 @@ from rich.markup import escape
 from holdfast.cli._common import err
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
+from holdfast.cli.compare import compare
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
 from holdfast.cli.harden import harden
+from holdfast.cli.leaderboard import leaderboard
 from holdfast.cli.list_parts import list_parts
 from holdfast.cli.report import report
 from holdfast.cli.show import show
@@ -23,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, audit, check, train, study, harden, report, show, doctor):
+for _command in (demo, audit, check, compare, leaderboard, train, study, harden, report, show, doctor):
     app.command()(_command)
 app.command("list")(list_parts)
 

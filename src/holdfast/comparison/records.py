@@ -101,6 +101,22 @@ def open_run(place: str) -> Run:
     return Run(place, folder, record)
 
 
+def open_runs(places: Iterable[str]) -> list[Run]:
+    """Read the records of run folders; see `open_run`.
+
+    Raises:
+        HoldfastError: see `open_run`; and a folder given twice.
+    """
+    runs: dict[str, Run] = {}
+    for place in places:
+        folder = Folder(place)
+        name = folder.place if folder.local is None else str(folder.local.resolve())
+        if name in runs:
+            raise HoldfastError(f"expected different run folders, got {place!r} twice; give each once")
+        runs[name] = open_run(place)
+    return list(runs.values())
+
+
 def _missing(record: Mapping[str, Any]) -> Iterable[str]:
     """Yield what a comparison reads and a record lacks, so that no later line meets a strange record."""
     for key, (kind, *inner) in NEEDED.items():

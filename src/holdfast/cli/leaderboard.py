@@ -1,0 +1,42 @@
+"""holdfast leaderboard: all audits below a folder on one page."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from holdfast.cli._common import out
+from holdfast.cli.compare import CorrectionOption, XOption, YOption
+
+
+def leaderboard(
+    folder: Annotated[str, typer.Argument(help="A folder with run folders in it, at any depth.")],
+    out_file: Annotated[str, typer.Option("--out", help="The page.")] = "leaderboard.html",
+    correction: CorrectionOption = "holm",
+    x: XOption = None,
+    y: YOption = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")] = False,
+) -> None:
+    """Write a leaderboard: audits that can be compared in one table each, with ranks and their uncertainty."""
+    from holdfast.comparison.exports import write_file
+    from holdfast.comparison.leaderboard import leaderboard as read
+    from holdfast.report._format import plural
+    from holdfast.report.comparison import scope
+    from holdfast.report.leaderboard import render
+
+    data = read(folder, correction=correction, x=x, y=y)
+    page = render(data)
+    write_file(out_file, lambda path: Path(path).write_text(page, encoding="utf-8"))
+    if json_output:
+        print(json.dumps(data, allow_nan=False))
+        return
+    for group in data["groups"]:
+        out.print(escape(scope(group)), soft_wrap=True, highlight=False)
+        for text in group["problems"]:
+            out.print(f"[bold red]{escape(text)}[/]", soft_wrap=True, highlight=False)
+    for one in data["unreadable"]:
+        out.print(f"[yellow]not shown: {escape(one['place'])}: {escape(one['reason'])}[/]", soft_wrap=True)
+    shown = plural(sum(len(group["encoders"]) for group in data["groups"]), "encoder")
+    out.print(f"{shown} in {plural(len(data['groups']), 'group')}: [bold]{escape(out_file)}[/]", soft_wrap=True)

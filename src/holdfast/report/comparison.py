@@ -1,0 +1,186 @@
+"""A comparison in the terminal, in Markdown and in LaTeX: values, ranks, paired differences, what was left out."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.report._format import BETTER, finite, listing, plural, score
+
+_ARROW = {key: text[0] for key, text in BETTER.items()}
+
+
+def rank(row: Mapping[str, Any]) -> str:
+    """Return the places that an encoder may have: "2", "1–3", or "–" where it has none."""
+    if row["rank"] is None:
+        return "–"
+    first, last = row["rank"]
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def p_text(p: float | None) -> str:
+    """Return a p-value as people write it."""
+    if p is None or not finite(p):
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.2f}" if p >= 0.1 else f"{p:.3f}"
+
+
+def heading(m: Mapping[str, Any], name: str) -> str:
+    """Return a measure's title, with what tells it from its twins."""
+    _, bracket, details = name.partition("[")
+    told = f" ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket and "(" not in m["title"] else ""
+    return f"{m['title']}{told}"
+
+
+def print_comparison(data: Mapping[str, Any], console: Console) -> None:
+    """Print every measure with its encoders, best value first, then the front and what a reader must know.
+
+    Args:
+        data: a comparison, see `holdfast.comparison.compare.compare_runs`.
+        console: where to print.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measure / encoder", overflow="fold")
+    corrected = "p" if data["correction"] == "none" else f"p, {data['correction']}"
+    for title in ("value", "rank", "to the first, paired", corrected):
+        table.add_column(title, justify="right")
+    for name, m in data["measures"].items():
+        table.add_row(Text.assemble((heading(m, name), "bold"), f" {_ARROW[m['better']]}"), "", "", "", "")
+        for row in m["rows"]:
+            table.add_row(*_line(row, m))
+    console.print(table)
+    if any(m["best"] for m in data["measures"].values()):
+        console.print(Text("* best: better than every other encoder by its corrected verdicts", style="dim"))
+    for sentence, style in sentences(data):
+        console.print(Text(sentence, style=style))
+
+
+def _line(row: Mapping[str, Any], m: Mapping[str, Any]) -> list[Text]:
+    name = Text("  " + row["encoder"])
+    value = _value(row, m)
+    if row["why_not"]:
+        return [name, Text(value, "dim" if row["score"] else "yellow"), Text("–", "dim"), Text(""), Text("")]
+    style = "bold green" if row["best"] else ""
+    behind = row["behind"]
+    gap = score(behind["difference"], m["unit"]) if behind else ""
+    found = behind is not None and finite(behind["p_adjusted"]) and behind["p_adjusted"] <= 0.05
+    p = Text(p_text(behind["p_adjusted"]) if behind else "", "bold" if found else "dim")
+    return [name, Text(value + (" *" if row["best"] else "  "), style), Text(rank(row), style), Text(gap, "dim"), p]
+
+
+def _value(row: Mapping[str, Any], m: Mapping[str, Any]) -> str:
+    if row["score"] is not None:
+        return score(row["score"], m["unit"])
+    return str(row["why_not"]).partition(":")[0]
+
+
+def sentences(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is to be said below the tables, each with a style: front, encoders without rank, cautions, scope."""
+    said = [(front(data), "")] if front(data) else []
+    for encoder in data["encoders"]:
+        if encoder["unfit"]:
+            checks = listing(encoder["unfit"])
+            said.append(
+                (f"{encoder['name']} is not ranked: it fails {checks}, so its numbers mean nothing", "bold red")
+            )
+    said += [(text, "bold red") for text in data["problems"]]
+    said += [(text, "yellow") for text in data["cautions"]]
+    said += [(text, "dim") for text in data["left_out"]]
+    return [*said, (scope(data), "dim")]
+
+
+def front(data: Mapping[str, Any]) -> str:
+    """Return who is on the front of the two measures that are drawn against each other."""
+    pareto = data["pareto"]
+    if pareto["why_not"] or len(pareto["points"]) < 2:
+        return ""
+    held = [point["encoder"] for point in pareto["points"] if not point["dominated_by"]]
+    titles = " and ".join(heading(data["measures"][pareto[axis]], pareto[axis]).lower() for axis in ("x", "y"))
+    return f"Not dominated on {titles}: {listing(held, 8)}"
+
+
+def scope(data: Mapping[str, Any]) -> str:
+    """Return what was compared and how, in one sentence."""
+    at = data["conditions"]
+    return (
+        f"{plural(len(data['encoders']), 'encoder')}, {plural(at['number of images'], 'image')} of {at['data']}, "
+        f"{at['attacked images']:,} attacked, seed {at['seed']}; {plural(data['comparisons'], 'comparison')}; "
+        f"{data['promises']}"
+    )
+
+
+def markdown(data: Mapping[str, Any]) -> str:
+    """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
+    head, lines = _grid(data)
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    # of a line only the encoder's name is not ours
+    body = [[markdown_text(line[0][0]), *(f"**{c}**" if best else c for c, best in line[1:])] for line in lines]
+    rows = [[markdown_text(cell) for cell in head], rule, *body]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
+    return f"{table}\n\n{_KEY}\n\n{notes}\n"
+
+
+_KEY = (
+    "Each cell: value [95 % interval], places that the encoder may have. Bold: better than every other by its verdicts."
+)
+
+
+def markdown_text(text: str) -> str:
+    """Return text that Markdown and the HTML in it show as it is, on one line."""
+    line = " ".join(text.split())
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~$&])", r"\\\1", line)
+
+
+# brackets and stars in braces: after a line break LaTeX would read them as its argument
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", 
+    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "–": "--", "−": r"$-$", "σ": r"$\sigma$", "ε": r"$\varepsilon$", "ℓ": r"$\ell$",
+    "[": "{[}", "*": "{*}",
+}  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    """Return text that LaTeX prints as it is."""
+    return "".join(_LATEX.get(letter, letter) for letter in " ".join(text.split()))
+
+
+def latex(data: Mapping[str, Any]) -> str:
+    """Return the comparison as a booktabs table: encoders down, measures across."""
+    head, lines = _grid(data)
+    rows = [
+        " & ".join(rf"\textbf{{{latex_text(c)}}}" if best else latex_text(c) for c, best in line) + r" \\"
+        for line in lines
+    ]
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+            r"\toprule",
+            " & ".join(map(latex_text, head)) + r" \\",
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(f"% {latex_text(text)}" for text in (_KEY, *(text for text, _ in sentences(data)))),
+            "",
+        ]
+    )
+
+
+def _grid(data: Mapping[str, Any]) -> tuple[list[str], list[list[tuple[str, bool]]]]:
+    """Return head and lines of encoders against measures; each cell with whether it is the best."""
+    measures = data["measures"]
+    by = {name: {row["encoder"]: row for row in m["rows"]} for name, m in measures.items()}
+    lines = []
+    for encoder in data["encoders"]:
+        rows = [(by[name][encoder["name"]], m) for name, m in measures.items()]
+        places = [f", {rank(row)}" if row["rank"] else "" for row, _ in rows]
+        cells = [(_value(row, m) + place, row["best"]) for (row, m), place in zip(rows, places, strict=True)]
+        lines.append([(encoder["name"], False), *cells])
+    return ["encoder", *(f"{heading(m, name)} {_ARROW[m['better']]}" for name, m in measures.items())], lines

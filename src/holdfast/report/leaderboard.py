@@ -1,0 +1,131 @@
+"""The leaderboard: groups of comparable audits in one HTML file that opens offline."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.report._format import BETTER, finite, interval, listing, number, score
+from holdfast.report._page import page, write_page
+from holdfast.report._scorecard import axis, place
+from holdfast.report._sections import Chart
+from holdfast.report.comparison import front as front_sentence
+from holdfast.report.comparison import heading, p_text, rank, scope
+from holdfast.report.pareto_plots import Point, front
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One encoder on one measure: text, the number to sort by, and the ends of its bar in percent of the column."""
+
+    value: str
+    interval: str
+    rank: str
+    best: bool
+    sort: float | None
+    at: float | None
+    start: float | None
+    end: float | None
+    remark: str
+
+
+def write_leaderboard(data: Mapping[str, Any], path: Path, title: str = "Leaderboard") -> Path:
+    """Write groups of comparisons as one page and return its path.
+
+    Args:
+        data: `groups`, a list of comparisons (see `holdfast.comparison.compare.compare_runs`), and `unreadable`, places
+            with the reasons why their records are not shown.
+        path: the file.
+        title: of the page.
+
+    Raises:
+        HoldfastError: a folder that cannot be written.
+    """
+    write_page(render(data, title), path)
+    return path
+
+
+def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
+    """Return the page as HTML; every name is escaped."""
+    groups = [_group(number, comparison) for number, comparison in enumerate(data["groups"], 1)]
+    values = {"title": title, "groups": groups, "unreadable": data["unreadable"]}
+    return page("leaderboard.html", ("script.js", "sort.js"), **values)
+
+
+def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
+    series = {encoder["name"]: i for i, encoder in enumerate(data["encoders"])}
+    columns = {name: _column(m) for name, m in data["measures"].items()}
+    first = next(iter(data["measures"].values()))["rows"]
+    about = {encoder["name"]: encoder for encoder in data["encoders"]}
+    return {
+        "key": f"g{index}",
+        "data": data,
+        "scope": scope(data),
+        "heads": [(heading(m, name), BETTER[m["better"]], m["question"]) for name, m in data["measures"].items()],
+        "rows": [
+            (series[row["encoder"]], about[row["encoder"]], [cells[row["encoder"]] for cells in columns.values()])
+            for row in first
+        ],
+        "encoders": [(i, name) for name, i in series.items()],
+        "pairs": {heading(m, name): _pairs(m) for name, m in data["measures"].items() if m["pairs"]},
+        "pareto": _pareto(f"g{index}", data, series),
+    }
+
+
+def _column(m: Mapping[str, Any]) -> dict[str, Cell]:
+    scores = [row["score"] for row in m["rows"] if row["score"]]
+    ticks = axis([s[key] for s in scores for key in ("value", "low", "high") if finite(s[key])], m["unit"])
+    return {row["encoder"]: _cell(row, m["unit"], ticks) for row in m["rows"]}
+
+
+def _cell(row: Mapping[str, Any], unit: str, ticks: list[int | float]) -> Cell:
+    s = row["score"] or {"value": None, "low": None, "high": None}
+    known = finite(s["value"])
+    return Cell(
+        value=number(s["value"], unit, s["low"], s["high"]) if known else "–",
+        interval=interval(s, unit) if known else "",
+        rank=rank(row) if row["rank"] else "",
+        best=row["best"],
+        sort=s["value"] if known else None,
+        at=place(s["value"], ticks),
+        start=place(s["low"], ticks),
+        end=place(s["high"], ticks),
+        remark=row["why_not"] or "",
+    )
+
+
+def _pairs(m: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    return [
+        (
+            pair["first"], pair["second"], score(pair["difference"], m["unit"]), p_text(pair["p_adjusted"]),
+            f"favours {pair['winner']}" if pair["winner"] else "undecided",
+        )
+        for pair in m["pairs"]
+    ]  # fmt: skip
+
+
+def _pareto(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> Chart | None:
+    """Return the chart of the two measures that are drawn against each other; None where fewer than two can be."""
+    pareto = data["pareto"]
+    if pareto["why_not"]:
+        return None
+    drawn = [p for p in pareto["points"] if finite(p["x"]["value"]) and finite(p["y"]["value"])]
+    if len(drawn) < 2:
+        return None
+    axes = [data["measures"][pareto[side]] for side in ("x", "y")]
+    titles = [heading(m, pareto[side]) for m, side in zip(axes, ("x", "y"), strict=True)]
+    points = [Point(series[p["encoder"]], _ends(p["x"]), _ends(p["y"]), not p["dominated_by"]) for p in drawn]
+    svg = front(
+        f"pareto-{key}", points, x=f"{titles[0]} ({BETTER[axes[0]['better']]})",
+        y=f"{titles[1]} ({BETTER[axes[1]['better']]})", units=(axes[0]["unit"], axes[1]["unit"]),
+        better=(axes[0]["better"], axes[1]["better"]),
+    )  # fmt: skip
+    notes = ["Filled: no other encoder is better on both by its verdicts. Crosses are 95 % intervals."]
+    notes += [f"{p['encoder']} is dominated by {listing(p['dominated_by'], 4)}." for p in drawn if p["dominated_by"]]
+    title = f"{titles[1]} against {titles[0].lower()}"
+    return Chart(title=title, svg=svg, alt=f"{title}. {front_sentence(data)}", notes=notes)
+
+
+def _ends(s: Mapping[str, Any]) -> tuple[float, float, float]:
+    value = s["value"]
+    return value, s["low"] if finite(s["low"]) else value, s["high"] if finite(s["high"]) else value
