@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 class Listener(Protocol):
     """Told what an audit or a training is doing."""
 
-    def begin(self, encoder: str, passes: int) -> None:
-        """Hear that work on an encoder begins, and how many passes (of a training: steps) it will take."""
+    def begin(self, encoder: str, passes: int, unit: str = "passes") -> None:
+        """Hear that work on an encoder begins, and how many passes, or what else the unit says, it will take."""
         ...
 
     def advance(self, passes: int) -> None:
@@ -23,7 +23,7 @@ class Listener(Protocol):
 class Silent:
     """A listener that says nothing."""
 
-    def begin(self, encoder: str, passes: int) -> None:
+    def begin(self, encoder: str, passes: int, unit: str = "passes") -> None:
         """Say nothing."""
 
     def advance(self, passes: int) -> None:

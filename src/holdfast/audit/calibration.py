@@ -2,8 +2,10 @@
 
 import math
 import resource
+import statistics
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +17,7 @@ from holdfast.core import Encoder, Images, Measure, Observation, Passes, Reps
 from holdfast.data import ImageSet
 from holdfast.encoder import BOUND
 from holdfast.errors import NotCertified
+from holdfast.store import Store
 
 ROUNDS = 2
 """Rounds in which each kind of pass is timed at least."""
@@ -50,7 +53,7 @@ class UnitTimes:
 
     @property
     def spread_of_reading(self) -> tuple[float, float]:
-        """The fastest and the slowest round, relative to the mean."""
+        """Two standard errors below and above it, relative to it."""
         return _relative(self.read)
 
     def means(self) -> dict[str, float]:
@@ -114,6 +117,19 @@ class Calibration:
             if turn > 1 or not warm or took > seconds:
                 times.append(took)
         return times
+
+    def storing(self, real: Reps, shards: int) -> Pace:
+        """Return what writing and reading so many shards takes, from a few; in a folder of its own."""
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
+            store = Store(beside)
+
+            def once(turn: int) -> None:
+                store.write_tensors(f"cache/{turn}.safetensors", {"reps": real}, {})
+                store.read_tensors(f"cache/{turn}.safetensors")
+
+            times = self._rounds(once, 0.1)
+        seconds, (low, high) = _mean(times) * shards, _relative(times)
+        return Pace(seconds, seconds * low, seconds * high, None, "a few in another folder")
 
     def trace(self) -> Pace | None:
         """Trace the network, as bound propagation does once before the first one; None where that cannot be done."""
@@ -215,10 +231,13 @@ def _places(start: int, count: int) -> range:
     return range(start, start + count)
 
 
-def _mean(times: tuple[float, ...]) -> float:
+def _mean(times: Sequence[float]) -> float:
     return sum(times) / len(times)
 
 
-def _relative(times: tuple[float, ...]) -> tuple[float, float]:
-    mean = _mean(times)
-    return (min(times) / mean, max(times) / mean) if mean > 0 else (1.0, 1.0)
+def _relative(times: Sequence[float]) -> tuple[float, float]:
+    """Return two standard errors below and above the mean of some rounds, relative to it."""
+    if len(times) < 2 or not (mean := _mean(times)) > 0:
+        return 1.0, 1.0
+    error = statistics.stdev(times) / math.sqrt(len(times)) / mean
+    return max(0.0, 1 - 2 * error), 1 + 2 * error

@@ -17,8 +17,8 @@ class Cost:
         images: how many images (or rows) it sees.
         passes: encoder passes; the most where `at_most`.
         seconds: expected time.
-        low: at the fastest pace of the rehearsal.
-        high: at the slowest.
+        low: two standard errors below, by the rounds of the rehearsal; says nothing of what else the machine will do.
+        high: two above.
         how: what the time is taken from.
         serves: measures and checks that read it.
         at_most: whether it may end before it has made all passes.
@@ -50,7 +50,8 @@ class EncoderForecast:
         observations: what is observed.
         once: what is done once, before.
         scores: what comparing representations takes, measure by measure, where it takes long enough to tell.
-        reading: reading and converting images, as far as encoder passes do not hide it.
+        reading: reading and converting images, as far as an accelerator's passes do not hide it.
+        storing: writing what was observed, and reading it back.
         memory: bytes at the peak, in the process of one worker.
         device_memory: the same on the accelerator; None on a CPU.
     """
@@ -66,6 +67,7 @@ class EncoderForecast:
     once: tuple[Cost, ...] = ()
     scores: tuple[Cost, ...] = ()
     reading: Cost | None = None
+    storing: Cost | None = None
     memory: int = 0
     device_memory: int | None = None
 
@@ -80,9 +82,9 @@ class EncoderForecast:
         return any(cost.at_most for cost in self.observations)
 
     def seconds(self, workers: int = 1) -> tuple[float, float, float]:
-        """Return the expected time, and at the fastest and the slowest pace; observations alone are divided."""
+        """Return the expected time and its range; of a sum, the sums of its parts. Observations alone are divided."""
         alone = (*self.once, *self.scores)
-        shared = [*self.observations, *([self.reading] if self.reading else [])]
+        shared = [*self.observations, *filter(None, [self.reading, self.storing])]
         return tuple(
             sum(getattr(cost, name) for cost in shared) / workers + sum(getattr(cost, name) for cost in alone)
             for name in ("seconds", "low", "high")
@@ -118,7 +120,7 @@ class Forecast:
 
     @property
     def seconds(self) -> tuple[float, float, float]:
-        """Expected time of all encoders, and at the fastest and the slowest pace."""
+        """Expected time of all encoders, and its range."""
         each = [one.seconds(self.workers) for one in self.encoders]
         return tuple(map(sum, zip(*each, strict=True))) if each else (0.0, 0.0, 0.0)  # pyright: ignore[reportReturnType]
 
@@ -147,7 +149,7 @@ def as_data(found: Forecast) -> dict[str, Any]:
 
 def _encoder_data(one: EncoderForecast, workers: int) -> dict[str, Any]:
     kinds = {"observation": one.observations, "once": one.once, "scores": one.scores}
-    kinds["reading"] = (one.reading,) if one.reading else ()
+    kinds |= {"reading": (one.reading,) if one.reading else (), "storing": (one.storing,) if one.storing else ()}
     parts = [{"kind": kind, **asdict(cost), "passes": _passes(cost.passes)} for kind in kinds for cost in kinds[kind]]
     return {
         "name": one.name,

@@ -137,7 +137,8 @@ class _Job:
             observations=costs,
             scores=scores,
             once=() if traced is None else (_once("tracing the network for bound propagation", traced),),
-            reading=_reading(units, extents, costs, len(images)),
+            reading=_reading(units, extents, costs, len(images), batch_size, plan.device == "cpu"),
+            storing=_once(f"writing and reading {shards:,} shards", calibration.storing(real, shards)),
             memory=memory + int(kept),
             device_memory=device_memory,
         )
@@ -221,18 +222,28 @@ def _once(title: str, pace: Pace) -> Cost:
     return Cost(title, 0, Passes(), pace.seconds, pace.low, pace.high, pace.how)
 
 
-def _reading(units: UnitTimes, extents: Mapping[Observation, int], costs: tuple[Cost, ...], images: int) -> Cost:
-    """Return what reading adds: all images once, before, and where an observation is faster than its images are read.
+def _reading(
+    units: UnitTimes,
+    extents: Mapping[Observation, int],
+    costs: tuple[Cost, ...],
+    images: int,
+    batch_size: int,
+    cpu: bool,
+) -> Cost:
+    """Return what reading adds: all images once, before any pass, then those of every observation.
 
-    While a batch is observed, the next one is read.
+    While an accelerator observes a batch, the next one is read; a CPU does both by itself.
     """
-    shown = {one: 0 if one.synthetic else count for one, count in extents.items()}
-    seconds = units.reading * images
-    for count, cost in zip(shown.values(), costs, strict=True):
-        seconds += max(0.0, units.reading * count - cost.seconds)
-    total = images + sum(shown.values())
-    spread = units.spread_of_reading
-    return Cost("reading images", total, Passes(), seconds, seconds * spread[0], seconds * spread[1], "unit times")
+    seconds, total = units.reading * images, images
+    for cost, (one, count) in zip(costs, extents.items(), strict=True):
+        if one.synthetic or not count:
+            continue
+        total += count
+        later = 0 if cpu else max(0, count - batch_size)  # images that are read ahead
+        hidden = min(units.reading * later, cost.seconds * later / count)
+        seconds += units.reading * count - hidden
+    low, high = units.spread_of_reading
+    return Cost("reading images", total, Passes(), seconds, seconds * low, seconds * high, "times of single images")
 
 
 def _synchronised(clock: Clock, device: str) -> Clock:

@@ -25,11 +25,11 @@ Clock = Callable[[], float]
 ADAPTIVE = (Radii, LogitRadii, RareFailures, RobustHead, Sampled, Smoothed)
 """Observations that may end before they have made the passes that the plan counts."""
 
+ONE_BY_ONE = (RareFailures, Smoothed)
+"""Observations that take one image after the other, as certificates do."""
+
 PATIENCE = 3
 """How many times longer than its share of the time a rehearsal may take that makes no encoder pass in between."""
-
-TOGETHER = 8
-"""Images whose draws make one encoder pass, about."""
 
 CHUNKS = 4
 """Stretches of a rehearsal whose pace is compared."""
@@ -45,8 +45,8 @@ class Pace:
 
     Attributes:
         seconds: expected for all images of the observation in the audit, on one worker.
-        low: the same at the fastest pace that was seen.
-        high: at the slowest.
+        low: two standard errors below, by the stretches or rounds of the rehearsal.
+        high: two above.
         row_bytes: what is kept of each image; None where the rehearsal did not get so far.
         how: what was rehearsed, in a few words.
     """
@@ -72,8 +72,8 @@ def rehearse(
 ) -> Pace | None:
     """Return how long an observation of `extent` images takes, from a rehearsal of about so many seconds.
 
-    Adaptive ones and certificates are rehearsed on one image to the end, then on twice as many while there is time;
-    the others on a whole batch, and stopped. None where nothing could be learned.
+    What takes one image after the other is rehearsed on one to the end, then on twice as many while there is time; the
+    others on a whole batch, and stopped. None where nothing could be learned.
 
     Args:
         stand_in: gives the images.
@@ -87,12 +87,11 @@ def rehearse(
     Raises:
         Exception: whatever the observation raises.
     """
-    piecewise = isinstance(observation, ADAPTIVE) or bool(observation.passes.bounds)
+    piecewise = isinstance(observation, ONE_BY_ONE) or bool(observation.passes.bounds)
     most = min(extent, batch_size * 2 if observation.of_training and observation.whole else batch_size)
     most = 1 if observation.synthetic else extent if observation.whole and not observation.of_training else most
-    few = TOGETHER if isinstance(observation, Sampled) else 1
     stand_in.prepare(observation)
-    began, count, start, best = clock(), min(few, most) if piecewise and not observation.whole else most, 0, None
+    began, count, start, best = clock(), 1 if piecewise and not observation.whole else most, 0, None
     paces: list[float] = []
     while True:
         left = seconds - (clock() - began)
@@ -173,7 +172,7 @@ def _interrupted(course: _Course, observation: Observation, extent: int, batch_s
 
 
 def _spread(course: _Course) -> tuple[float, float]:
-    """Return the slowest and the fastest pace of stretches of a rehearsal, relative to its mean pace."""
+    """Return two standard errors above and below the mean pace of stretches of a rehearsal, relative to it."""
     took, done = course.moments[-1]
     heard = course.moments[1:]
     marks = [heard[i * (len(heard) - 1) // CHUNKS] for i in range(CHUNKS + 1)]

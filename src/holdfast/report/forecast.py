@@ -86,9 +86,9 @@ def _small_print(found: Mapping[str, Any]) -> str:
     bounds = found["passes"]["bounds"]
     counted = f"; a bound propagation counts as {found['bound']} passes" if bounds else ""
     return (
-        f"The progress bar counts {count(found['passes']['work'])} passes{counted}. Times in brackets: at the fastest "
-        f"and the slowest pace within the calibration, which took {duration(found['calibration_seconds'])}; the start "
-        "of the program, pictures and the report come on top. ≤: may end earlier. Nothing was written to "
+        f"The progress bar counts {count(found['passes']['work'])} passes{counted}. Times in brackets: two standard "
+        f"errors by the rounds of the calibration, which took {duration(found['calibration_seconds'])}; the start of "
+        "the program, checks, pictures and the report come on top. ≤: may end earlier. Nothing was written to "
         f"{found['folder']}."
     )
 

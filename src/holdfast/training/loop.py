@@ -195,7 +195,7 @@ class _Training:
         elif self.accelerator.is_main_process:
             self.store.write_json("recipe.json", self.asked | {"command": self.command})
         resumed, saved = self.step, time.monotonic()
-        self.listener.begin(self.recipe.encoder, self.total)
+        self.listener.begin(self.recipe.encoder, self.total, "steps")
         self.listener.advance(self.step)
         if self.step < self.total:
             engines.begin(self.accelerator, self.asked, self.store.folder)
