@@ -1,10 +1,9 @@
 """A comparison in the terminal, in Markdown and in LaTeX: values, ranks, paired differences, what was left out."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -43,24 +42,34 @@ def print_comparison(data: Mapping[str, Any], console: Console) -> None:
         data: a comparison, see `holdfast.comparison.compare.compare_runs`.
         console: where to print.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("measure / encoder", overflow="fold")
     corrected = "p" if data["correction"] == "none" else f"p, {data['correction']}"
-    for title in ("value", "rank", "to the first, paired", corrected):
-        table.add_column(title, justify="right")
+    head = [Text(title, "dim") for title in ("", "value", "rank", "to the first, paired", corrected)]
+    blocks = {name: [_line(row, m) for row in m["rows"]] for name, m in data["measures"].items()}
+    widths = [
+        max(len(line[at]) for line in (head, *(line for lines in blocks.values() for line in lines))) for at in range(5)
+    ]
+    widths[0] = max(16, min(widths[0], console.width - sum(widths[1:]) - 8))  # long names are folded
+    console.print(_table([head], widths))
     for name, m in data["measures"].items():
-        table.add_row(Text.assemble((heading(m, name), "bold"), f" {_ARROW[m['better']]}"), "", "", "", "")
-        for row in m["rows"]:
-            table.add_row(*_line(row, m))
-    console.print(table)
+        console.print(Text.assemble((heading(m, name), "bold"), f" {_ARROW[m['better']]}"))
+        console.print(_table(blocks[name], widths))
     if any(m["best"] for m in data["measures"].values()):
         console.print(Text("* best: better than every other encoder by its corrected verdicts", style="dim"))
     for sentence, style in sentences(data):
         console.print(Text(sentence, style=style))
 
 
+def _table(lines: Sequence[Sequence[Text]], widths: Sequence[int]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for at, width in enumerate(widths):
+        table.add_column(width=width, overflow="fold", justify="right" if at else "left")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
 def _line(row: Mapping[str, Any], m: Mapping[str, Any]) -> list[Text]:
-    name = Text("  " + row["encoder"])
+    name = Text(row["encoder"])
     value = _value(row, m)
     if row["why_not"]:
         return [name, Text(value, "dim" if row["score"] else "yellow"), Text("–", "dim"), Text(""), Text("")]
@@ -136,18 +145,18 @@ def markdown_text(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~$&])", r"\\\1", line)
 
 
-# brackets and stars in braces: after a line break LaTeX would read them as its argument
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", 
-    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "–": "--", "−": r"$-$", "σ": r"$\sigma$", "ε": r"$\varepsilon$", "ℓ": r"$\ell$",
-    "[": "{[}", "*": "{*}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--",
+    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "−": r"$-$", "σ": r"$\sigma$", "ε": r"$\varepsilon$", "ℓ": r"$\ell$",
 }  # fmt: skip
 
 
 def latex_text(text: str) -> str:
     """Return text that LaTeX prints as it is."""
-    return "".join(_LATEX.get(letter, letter) for letter in " ".join(text.split()))
+    line = " ".join(text.split())
+    start = "{}" if line.startswith(("[", "*")) else ""  # else an argument of the line break before it
+    return start + "".join(_LATEX.get(letter, letter) for letter in line)
 
 
 def latex(data: Mapping[str, Any]) -> str:
