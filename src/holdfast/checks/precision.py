@@ -19,8 +19,8 @@ class Precision(Check):
 
     Numbers of an audit are float32 throughout; the precision decides only which images a search ends at. So what counts
     is how much farther the same attack gets in float32, from the same starts, on the same images. A reduced
-    representation that is off, by its distance to the float32 one relative to the spread of clean representations, and
-    whose nearest neighbour among the clean ones is another, explains it.
+    representation that is off, by its distance to the float32 one relative to the spread of clean representations, one
+    whose nearest neighbour among the clean ones is another, and an objective that is off explain it.
 
     Without searches (`attack` None) only representations are compared: there is nothing that they could have spoilt.
 
@@ -67,15 +67,14 @@ class Precision(Check):
         if self.attack is None:
             return Verdict("pass", finding, "Nothing was searched; every number here is float32.", details)
         found = subject.read(self._attacked(self.attack))
-        reduced, exact = found["rounded"].double(), found["values"][:, self.attack.steps].double()
-        error = float(((reduced - exact).abs() / exact.abs().clamp_min(1e-30)).median())
-        float32 = self._float32(subject, x, clean)
-        gain = float((float32 / exact.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
+        mine, (float32, rounded) = found["values"][:, self.attack.steps].double(), self._float32(subject, x, clean)
+        error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())
+        gain = float((float32 / mine.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
         details |= {"objective error median": error, "gain of float32": gain}
         finding += (
-            f"; at the images found its objective is {100 * error:.1f} % off, and the same attack in float32 gets "
+            f"; the same attack in float32 gets {100 * gain:+.1f} % farther, and where it ends {precision} has the "
+            f"objective wrong by {100 * error:.2g} % (both median)"
         )
-        finding += f"{100 * gain:+.1f} % (both median)"
         if not gain <= self.fail:  # NaN too
             meaning = "The precision hides how fragile the encoder is; search in float32, or in one with more digits."
             return Verdict("fail", finding, meaning, details)
@@ -85,14 +84,15 @@ class Precision(Check):
         meaning = "Rounding costs searches next to nothing; every number that is read out is float32."
         return Verdict("pass", finding, meaning, details)
 
-    def _float32(self, subject: Subject, x: Images, clean: Tensor) -> PerImage:
-        """Return what the attack finds in float32 on the first images, from the same starts."""
+    def _float32(self, subject: Subject, x: Images, clean: Tensor) -> tuple[PerImage, PerImage]:
+        """Return what the attack finds in float32 from the same starts, and what it is worth in reduced precision."""
         assert self.attack is not None
         observed = self._attacked(self.attack)
         goal = observed.objective.pursue(subject.encoder, clean[: len(x)].to(x))
         with subject.encoder.exactly():
             found = self.attack(goal, x, self.ball, Rng(subject.seed, ids=tuple(subject.ids[: len(x)])))
-        return found.values[-1].double().cpu()
+        rounded = observed.objective(_reduced(subject.encoder, found.images[self.attack.steps]), clean[: len(x)].to(x))
+        return found.values[-1].double().cpu(), rounded.double().cpu()
 
 
 def _reduced(encoder: Encoder, x: Images) -> Tensor:

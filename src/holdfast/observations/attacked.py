@@ -35,8 +35,8 @@ class Attacked(Observation):
     `gallery.image` and `gallery.position` those where the attack went furthest. Targeted objectives aim at the image's
     partner, see `partners`.
 
-    Where searches run in reduced precision, what is read out is made again in float32 (`values` are then exact at the
-    read-outs alone), and `rounded` [M] is the last value as the search saw it.
+    Where searches run in reduced precision, what is read out is made again in float32; `values` between the read-outs
+    are then what the search saw.
 
     Attributes:
         attack: how to search.
@@ -97,12 +97,9 @@ class Attacked(Observation):
         target = clean[partners(shard.positions)] if self.objective.needs_target else None
         goal = self.objective.pursue(shard.encoder, clean[shard.positions], target)
         attack = self.attack.until(max(self.steps))
-        searched = attack(goal, shard.x, self.ball, shard.rng, self.steps)
-        found = searched.remade(goal, shard.encoder)
+        found = attack(goal, shard.x, self.ball, shard.rng, self.steps).remade(goal, shard.encoder)
         seen = {f"reps@{step}": reps.float() for step, reps in found.reps.items()}
         seen["values"] = found.values.T.float().contiguous()
-        if found is not searched:
-            seen["rounded"] = searched.values[-1].float()
         if not self.objective.needs_target and self.first is None:
             worst = found.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices
             seen["gallery.image"] = found.images[max(found.images)][worst].cpu()
