@@ -56,9 +56,13 @@ def run_audit(
         HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
             that cannot be written, or one that holds the record of another audit; workers that cannot be started.
     """
-    started, began = datetime.now(UTC), time.perf_counter()
     ready = prepare(plan, folder, encoders, source, overwrite, here=engine is None)
-    job, images, heard = ready.job, ready.images, listener or Silent()
+    return run_ready(ready, engine, listener or Silent(), command)
+
+
+def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: str) -> dict[str, Any]:
+    """Run an audit that is ready to begin; see `run_audit`."""
+    job, images, plan = ready.job, ready.images, ready.job.plan
     if engine is None:
         results, deaths = [_audited(ready, number, heard) for number in range(len(job.names))], 0
     else:
@@ -85,9 +89,9 @@ def run_audit(
         "environment": entries.environment(),
         "failures": failures,
         "run": {
-            "started": started.isoformat(timespec="seconds"),
+            "started": ready.started.isoformat(timespec="seconds"),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": round(time.perf_counter() - began, 3),
+            "seconds": round(time.perf_counter() - ready.began, 3),
             "resumed_shards": sum(result.resumed for result in results),
             "engine": "this process" if engine is None else engine.title,
             "workers_lost": deaths,
@@ -109,6 +113,8 @@ class Ready:
         asked: the plan as the record has it.
         labels: the fingerprint of the labels; None where no measure reads them.
         facts: the fingerprints of training images and of their labels.
+        started: when this began.
+        began: the same on the clock that measures how long it takes, in seconds.
     """
 
     job: Job
@@ -117,6 +123,8 @@ class Ready:
     asked: dict[str, Any]
     labels: str | None
     facts: dict[str, str]
+    started: datetime
+    began: float
 
 
 def prepare(
@@ -140,7 +148,7 @@ def prepare(
     Raises:
         HoldfastError: as `run_audit`.
     """
-    opened = encoders or {}
+    started, began, opened = datetime.now(UTC), time.perf_counter(), encoders or {}
     names = [spec if spec in opened else label(spec) for spec in plan.encoders]
     if len(set(names)) != len(names):
         raise HoldfastError("two encoders have one name; give one of them another with ?label=")
@@ -153,7 +161,7 @@ def prepare(
     _claim(store, asked, data, overwrite)
     slugs = tuple(entries.slugs(names))
     job = Job(plan, tuple(names), slugs, store.files.place, images.known, opened, source)
-    return Ready(job, images, store, asked, labels, facts)
+    return Ready(job, images, store, asked, labels, facts, started, began)
 
 
 def _audited(ready: Ready, number: int, listener: Listener) -> Audited:

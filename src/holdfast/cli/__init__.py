@@ -14,6 +14,7 @@ from holdfast.cli.doctor import doctor
 from holdfast.cli.harden import harden
 from holdfast.cli.leaderboard import leaderboard
 from holdfast.cli.list_parts import list_parts
+from holdfast.cli.merge import merge
 from holdfast.cli.report import report
 from holdfast.cli.show import show
 from holdfast.cli.study import study
@@ -25,7 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, audit, check, compare, leaderboard, train, study, harden, report, show, doctor):
+for _command in (demo, audit, merge, check, compare, leaderboard, train, study, harden, report, show, doctor):
     app.command()(_command)
 app.command("list")(list_parts)
 

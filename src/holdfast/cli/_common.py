@@ -14,7 +14,9 @@ from rich.console import Console
 
 out, err = Console(), Console(stderr=True)
 
-OutOption = Annotated[Path, typer.Option("--out", help="Run folder: record, tables, report. A killed audit resumes.")]
+OutOption = Annotated[
+    str, typer.Option("--out", help="Run folder, or s3://BUCKET/RUN: record, tables, report. A killed audit resumes.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else, on stdout.")]
 SeedOption = Annotated[int | None, typer.Option(help="The one seed that decides everything. (default: 0)")]
 
@@ -27,16 +29,22 @@ def number(text: str) -> float:
         raise typer.BadParameter(f"expected a number such as 0.05 or 4/255, got {text!r}") from error
 
 
-def run_plan(plan: Any, folder: Path, json_output: bool, overwrite: bool = False) -> None:
+def run_plan(plan: Any, folder: str, json_output: bool, overwrite: bool = False, engine: Any = None) -> None:
     """Run an audit, print what it found and write its report; a part that failed ends the command with status 1."""
     from holdfast.audit.run import run_audit
-    from holdfast.report.html import write_report
-    from holdfast.report.terminal import print_record
+    from holdfast.report.html import publish
 
     with interruptible() as bars:
-        record = run_audit(plan, folder, listener=bars, command=command_line(), overwrite=overwrite)
+        record = run_audit(plan, folder, engine=engine, listener=bars, command=command_line(), overwrite=overwrite)
         bars.stage("writing the report")
-        report = write_report(folder)
+        report = publish(folder)
+    tell(record, report, json_output)
+
+
+def tell(record: Any, report: str, json_output: bool) -> None:
+    """Print what an audit found; a failure ends the command with status 1."""
+    from holdfast.report.terminal import print_record
+
     if json_output:
         print(json.dumps(record, allow_nan=False))
     else:

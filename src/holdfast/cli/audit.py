@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli._common import JsonOption, OutOption, SeedOption, foretell, number, run_plan
+from holdfast.cli._workers import engine_of, make_shard
+from holdfast.errors import HoldfastError
 
 
 def audit(
@@ -26,7 +28,7 @@ def audit(
     settings: Annotated[list[str] | None, typer.Option("--set", help="measure.parameter=value; * for all.")] = None,
     images: Annotated[int | None, typer.Option(help="Images compared with each other.")] = None,
     attacked: Annotated[int | None, typer.Option(help="How many of them are attacked.")] = None,
-    out_folder: OutOption = Path("holdfast-audit"),
+    out_folder: OutOption = "holdfast-audit",
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. (default: cpu)")] = None,
     seed: SeedOption = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. (default: by image size)")] = None,
@@ -36,6 +38,15 @@ def audit(
         typer.Option(help="Of searches: float32, tf32, bf16, fp16; read-outs are float32. (default: float32)"),
     ] = None,
     compiled: Annotated[bool | None, typer.Option("--compile", help="Run the encoder through torch.compile.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes that share the audit. (default: none)")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Where workers run: processes or ray. (default: processes)")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; without one it is started here.")] = None,
+    gpus: Annotated[float | None, typer.Option(help="GPUs of each Ray worker, 0.5 for two on one GPU.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="Make part I/N of the shards only; `holdfast merge` scores them.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take: passes, memory, time. Nothing is written.")
@@ -54,7 +65,14 @@ def audit(
     else:
         given = {key: value for key, value in run.items() if value is not None}
         plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
+    chosen = engine_of(engine, workers, plan.device, address, gpus)
     if dry_run:
-        foretell(plan, out_folder, calibrate, json_output)
-        return
-    run_plan(plan, out_folder, json_output, overwrite)
+        foretell(plan, out_folder, calibrate, json_output, workers or 1)
+            raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
+        if chosen is not None:
+            raise HoldfastError(
+                "--shard is for processes that are started one by one; leave out --workers and --engine"
+            )
+        make_shard(plan, out_folder, shard, json_output, overwrite)
+    else:
+        run_plan(plan, out_folder, json_output, overwrite, chosen)

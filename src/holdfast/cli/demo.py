@@ -1,14 +1,12 @@
 """holdfast demo: the main job on what is shipped."""
 
-from pathlib import Path
-
 from holdfast.cli._common import JsonOption, OutOption, SeedOption, run_plan
 
 DEMO_ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-adv")
 
 
 def demo(
-    out_folder: OutOption = Path("holdfast-demo"),
+    out_folder: OutOption = "holdfast-demo",
     json_output: JsonOption = False,
     seed: SeedOption = None,
 ) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import HoldfastError
+from holdfast.folders import Folder
 from holdfast.report import _attention, _chances, _corruptions, _noises, _radii, _sections, _series, _synbench
 from holdfast.report._folder import read_record
 from holdfast.report._page import page, write_page
@@ -23,6 +25,23 @@ def write_report(folder: Path) -> Path:
     path = folder / "report.html"
     write_page(text, path)
     return path
+
+
+def publish(place: Path | str) -> str:
+    """Write the report of a run folder wherever it is, see `Folder`, and return where the report is.
+
+    Raises:
+        HoldfastError: as `write_report`.
+    """
+    folder = Folder(place)
+    try:
+        with folder.mirrored("record.json", "tables", "pictures") as path:
+            written = write_report(path)
+            if folder.local is None:
+                folder.write(written.name, lambda copy: copy.write_bytes(written.read_bytes()))
+    except OSError as error:
+        raise HoldfastError(f"expected a run folder that can be read and written, got {place}: {error}") from error
+    return folder.named(written.name)
 
 
 def render(record: Mapping[str, Any], folder: Path) -> str:

@@ -18,7 +18,7 @@ _CELL = 22
 """Columns that "12.3 % [9.1, 15.2] *" takes, roughly; decides which way round the table fits."""
 
 
-def print_record(record: Mapping[str, Any], console: Console, report: Path | None = None) -> None:
+def print_record(record: Mapping[str, Any], console: Console, report: Path | str | None = None) -> None:
     """Print headline scores with intervals, the validity panel, failures, and where the report lies.
 
     Colours follow the console: none when the output is piped.

@@ -1,0 +1,119 @@
+"""From the parts of an audit to its record: shards that several processes made are brought together and scored."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast import registry
+from holdfast.audit.one_encoder import describe
+from holdfast.audit.plan import Plan
+from holdfast.audit.run import Ready, prepare, run_ready
+from holdfast.audit.series import Series
+from holdfast.audit.units import Task, Worker
+from holdfast.core import HoldfastError
+from holdfast.engines._pool import Engine
+from holdfast.folders import Folder
+from holdfast.listener import Listener, Silent
+from holdfast.store import Store
+
+PLAN, CACHE = "plan.json", "cache"
+
+
+def merge_parts(
+    place: str | Path,
+    others: Sequence[str | Path] = (),
+    *,
+    complete: bool = False,
+    engine: Engine | None = None,
+    listener: Listener | None = None,
+    command: str = "",
+) -> dict[str, Any]:
+    """Score what parts of an audit have made, and return the record.
+
+    Args:
+        place: the run folder that is to hold the record.
+        others: further folders with parts of the same audit; their shards are copied.
+        complete: make what is missing, instead of refusing.
+        engine: see `run_audit`.
+        listener: told about progress.
+        command: how to do it again, for the record.
+
+    Raises:
+        HoldfastError: folders that hold no part of an audit, or parts of different ones; shards that are missing.
+    """
+    heard = listener or Silent()
+    store = Store(place)
+    heard.stage("bringing the parts together")
+    for other in others:
+        _copy(store, Folder(other))
+    kept = store.read_json(PLAN)
+    if not isinstance(kept, dict):
+        raise HoldfastError(f"expected parts of an audit (made with --shard), found no {PLAN} in {str(store.files)!r}")
+    plan = plan_of(kept["plan"])
+    ready = prepare(plan, store.files.place, here=engine is None)
+    if not complete and (missing := _missing(ready)):
+        raise HoldfastError(
+            f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or add "
+            "--complete to make it here"
+        )
+    return run_ready(ready, engine, heard, command)
+
+
+def plan_of(entry: dict[str, Any]) -> Plan:
+    """Return the plan that a record, or a run folder, tells of; see `plan_entry`."""
+    return Plan(
+        tuple(entry["encoders"]),
+        entry["data"],
+        registry.build(entry["measures"]),
+        registry.build(entry["checks"]),
+        series=tuple(Series(one["name"], tuple(one["encoders"])) for one in entry["series"]),
+        **{name: entry[name] for name in SIMPLE},
+    )
+
+
+SIMPLE = (
+    "images", "attacked", "seed", "batch_size", "device", "skip_corrupt", "profile", "train", "train_images",
+    "precision", "compiled",
+)  # fmt: skip
+"""Fields of a plan that stand in its entry as they are."""
+
+
+def _copy(store: Store, other: Folder) -> None:
+    """Copy the shards of another folder that are not there yet, and its plan where there is none."""
+    try:
+        theirs, files = other.read(PLAN), other.files(CACHE)
+    except OSError as error:
+        raise HoldfastError(
+            f"expected a folder with a part of an audit (made with --shard), got {str(other)!r}: {error}"
+        ) from error
+    if not store.exists(PLAN):
+        store.write(PLAN, lambda path: path.write_bytes(theirs))
+    elif store.files.read(PLAN) != theirs:
+        raise HoldfastError(
+            f"{str(other)!r} holds a part of another audit than {str(store.files)!r}: their {PLAN} differ; merge parts "
+            "of one command, with the same encoders, images and parameters"
+        )
+    there = set(store.names(CACHE))
+    for name in files:
+        if name not in there and not name.endswith(".part"):
+            with other.fetched(name) as path:
+                held = path.read_bytes()
+            store.write(name, lambda path, held=held: path.write_bytes(held))
+
+
+def listed(items: Sequence[str], most: int = 3) -> str:
+    """Return the first items in one line, and how many more there are."""
+    more = f"; and {len(items) - most} more" if len(items) > most else ""
+    return "; ".join(items[:most]) + more
+
+
+def _missing(ready: Ready) -> list[str]:
+    """Return what no part has made, a few words for each observation."""
+    worker, found = Worker(ready.job, ready.images, ready.store), []
+    for number, name in enumerate(ready.job.names):
+        layout = worker(Task(number))
+        for observation, stored in zip(ready.job.plan.observations(), layout.stored, strict=True):
+            if not all(stored):
+                lacking = len(stored) - sum(stored)
+                found.append(f"{name}, {describe(observation)}: {lacking} of {len(stored)} shards are missing")
+    return found

@@ -1,0 +1,57 @@
+"""Which workers an audit has, and one part of its shards."""
+
+import json
+from typing import Any
+
+import typer
+from rich.markup import escape
+
+from holdfast.cli._common import err, interruptible, out
+from holdfast.errors import HoldfastError
+
+
+def engine_of(
+    name: str | None, workers: int | None, device: str, address: str | None = None, gpus: float | None = None
+) -> Any:
+    """Return the engine that options ask for; None: this process.
+
+    Raises:
+        HoldfastError: an engine that nobody knows, or options that it does not take.
+    """
+    from holdfast import registry
+
+    if name != "ray" and (address is not None or gpus is not None):
+        raise HoldfastError("--address and --gpus are for --engine ray")
+    if name is None and workers in (None, 1):
+        return None
+    values: dict[str, Any] = {} if workers is None else {"workers": workers}
+    on_gpus = device.partition(":")[0] == "cuda"
+    if name == "ray":
+        values |= {"address": address or "", "gpus": gpus if gpus is not None else float(on_gpus)}
+    elif on_gpus:
+        import torch
+
+        values["gpus"] = torch.cuda.device_count()
+    return registry.configure(registry.find("engines", name or "processes"), values)
+
+
+def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite: bool) -> None:
+    """Make one part of an audit's shards, and say what was made; a failure ends the command with status 1."""
+    from holdfast.audit.partition import make_part, part_of
+    from holdfast.audit.run import prepare
+    from holdfast.audit.units import Worker
+
+    part = part_of(shard)
+    with interruptible() as bars:
+        ready = prepare(plan, folder, overwrite=overwrite)
+        made = make_part(ready.job, Worker(ready.job, ready.images, ready.store), ready.store, part, bars)
+    if json_output:
+        said = {"part": str(part), "made": made.units, "stored": made.stored, "failures": made.failures}
+        print(json.dumps(said))
+    else:
+        out.print(f"part {part}: {made.units} shards made, {made.stored} of its own were stored already")
+        out.print(f"when all {part.count} parts are done: holdfast merge {escape(folder)}", soft_wrap=True)
+    for failure in made.failures:
+        err.print(f"[bold red]{escape(failure)}[/]", soft_wrap=True, highlight=False)
+    if made.failures:
+        raise typer.Exit(1)

@@ -1,0 +1,29 @@
+"""holdfast merge: parts of an audit become its record."""
+
+from typing import Annotated
+
+import typer
+
+from holdfast.cli._common import JsonOption, command_line, interruptible, tell
+from holdfast.cli._workers import engine_of
+
+
+def merge(
+    folder: Annotated[str, typer.Argument(help="Run folder that holds parts, or that they are brought to.")],
+    others: Annotated[list[str] | None, typer.Argument(help="Further folders with parts of the same audit.")] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="Make shards that are missing.")] = False,
+    workers: Annotated[int | None, typer.Option(help="Worker processes that share the scoring.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Score what `holdfast audit --shard I/N` has made, and write record and report."""
+    from holdfast.audit.merge import merge_parts
+    from holdfast.report.html import publish
+
+    engine = engine_of(None, workers, "cpu")
+    with interruptible() as bars:
+        record = merge_parts(
+            folder, others or (), complete=complete, engine=engine, listener=bars, command=command_line()
+        )
+        bars.stage("writing the report")
+        report = publish(folder)
+    tell(record, report, json_output)
