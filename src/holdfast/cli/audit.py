@@ -68,11 +68,9 @@ def audit(
     chosen = engine_of(engine, workers, plan.device, address, gpus)
     if dry_run:
         foretell(plan, out_folder, calibrate, json_output, workers or 1)
-            raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
+    elif shard is not None:
         if chosen is not None:
-            raise HoldfastError(
-                "--shard is for processes that are started one by one; leave out --workers and --engine"
-            )
+            raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
         make_shard(plan, out_folder, shard, json_output, overwrite)
     else:
         run_plan(plan, out_folder, json_output, overwrite, chosen)
