@@ -1,0 +1,99 @@
+"""Time of an audit by 1, 2, 4 and 8 worker processes, as a share of one worker's.
+
+    python -m benchmarks.workers [--json] [--plot DIR]
+
+Time on the wall, one thread a worker, starting the processes included. One plan, two encoders: a busy one computes, so
+it is measured up to as many workers as there are cores, and only means something while nobody else wants them; a
+waiting one sleeps, as a worker does that waits for its GPU: a simulation of what is lost to starting and scheduling
+where there are cores enough. The scores of every run must be those of the first.
+"""
+
+import os
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.curve import Curve
+from benchmarks.result import Result, report
+from holdfast.attacks.pgd import Pgd
+from holdfast.audit.plan import Plan
+from holdfast.audit.run import run_audit
+from holdfast.engines.processes import Processes
+from holdfast.measures.cosine_to_self import CosineToSelf
+from holdfast.measures.cosine_to_target import CosineToTarget
+from holdfast.threats.linf import Linf
+
+TARGET = 1 / 1.7
+COUNTS = (1, 2, 4, 8)
+IMAGES, BATCH, STEPS = 512, 16, 10
+BUSY, WAITING = "zoo:cnn_b_cifar?mean=0&std=1", "py:benchmarks.workers:waiting?mean=0&std=1"
+PAUSE = 0.02
+"""Seconds that `waiting` sleeps in every forward pass."""
+
+
+class Waiting(nn.Module):
+    """A network that costs a worker time, and the machine nothing: its first 32 pixels, after a while."""
+
+    def __init__(self, pause: float = PAUSE):
+        super().__init__()
+        self.pause, self.scale = pause, nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return pixels, [B, 32]."""
+        time.sleep(self.pause)
+        return self.scale * x.flatten(1)[:, :32] ** 2
+
+
+def waiting() -> nn.Module:
+    """Return the network of `py:benchmarks.workers:waiting`."""
+    return Waiting()
+
+
+def plan_of(encoder: str, images: int) -> Plan:
+    """Return an audit of many short units: two attacks, no checks."""
+    measures = (CosineToSelf(Pgd(STEPS), Linf(0.1)), CosineToTarget(Pgd(STEPS), Linf(0.1)))
+    return Plan((encoder,), "digits?channels=3", measures, images=images, batch_size=BATCH)
+
+
+def run(plan: Plan, workers: int) -> tuple[float, object]:
+    """Return the time of an audit on the wall, and its scores."""
+    with TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        record = run_audit(plan, Path(folder), engine=Processes(workers, threads=1))
+        spent = time.perf_counter() - began
+    if record["failures"]:
+        raise RuntimeError(f"the audit failed: {record['failures']}")
+    return spent, {name: entry["scores"] for name, entry in record["encoders"][0]["measures"].items()}
+
+
+def measure(counts: tuple[int, ...] = COUNTS, images: int = IMAGES) -> list[Result]:
+    """Return, for both encoders, the time of so many workers as a share of one worker's.
+
+    Args:
+        counts: numbers of workers, 1 first.
+        images: of which all are attacked.
+    """
+    cores = os.cpu_count() or 1
+    busy = tuple(count for count in counts if count <= cores)
+    encoders = {"busy": (BUSY, busy), "waiting (simulated)": (WAITING, counts)}
+    results = []
+    for name, (encoder, tried) in encoders.items():
+        found = [run(plan_of(encoder, images), count) for count in tried]
+        if any(scores != found[0][1] for _, scores in found):
+            raise RuntimeError(f"{name}: expected the same scores from every number of workers")
+        curve = Curve(f"workers, {name}", "workers", "seconds on the wall", tried, tuple(spent for spent, _ in found))
+        for count, spent in zip(tried[1:], curve.values[1:], strict=True):
+            target = TARGET if count == 2 else None
+            label = f"{count} workers / 1 worker, {name}"
+            note = f"{curve.text()} s; {cores} cores"
+            results.append(
+                Result(label, spent / curve.values[0], None, "x", target, note, curve if count == tried[-1] else None)
+            )
+    return results
+
+
+if __name__ == "__main__":
+    report(measure, __doc__)
