@@ -77,7 +77,9 @@ def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
         origin = sorted((key, str(value)) for key, value in one.entry["origin"].items())
         same.setdefault(str((one.entry["fingerprint"], origin)), []).append(one.name)
     said += [
-        f"{' and '.join(names)} are one encoder: same weights, same origin" for names in same.values() if names[1:]
+        f"{' and '.join(names)} are one encoder (same weights, same origin), so neither beats the other"
+        for names in same.values()
+        if names[1:]
     ]
     return said
 

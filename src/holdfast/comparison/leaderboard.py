@@ -40,11 +40,12 @@ def leaderboard(place: str, *, correction: str = "holm", x: str | None = None, y
     runs: list[Run] = []
     unreadable: list[dict[str, str]] = []
     for name in found:
-        where = folder.named(name).removesuffix(RECORD).rstrip("/") or place
+        inside = str(PurePosixPath(name).parent)  # the page may go elsewhere: no paths of this machine
+        called = PurePosixPath(place).name or place if inside == "." else inside
         try:
-            runs.append(open_run(where))
+            runs.append(open_run(folder.named(name).removesuffix(f"/{RECORD}"), called))
         except HoldfastError as error:
-            unreadable.append({"place": where, "reason": str(error)})
+            unreadable.append({"place": called, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
     tables = []
     for group in groups(runs):
         try:

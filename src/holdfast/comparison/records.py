@@ -69,8 +69,12 @@ def _tensor(column: pa.ChunkedArray) -> torch.Tensor:
     return torch.from_numpy(np.array(column.to_numpy()))  # a copy: torch wants memory that it may write
 
 
-def open_run(place: str) -> Run:
+def open_run(place: str, called: str | None = None) -> Run:
     """Read the record of a run folder, local or remote.
+
+    Args:
+        place: the folder.
+        called: how it is called in what is said; as given where nothing else is.
 
     Raises:
         HoldfastError: no record that can be read, one of another schema, or one that is not of an audit.
@@ -98,7 +102,7 @@ def open_run(place: str) -> Run:
             f"expected the record of an audit in {place!r}, got one without {', '.join(missing[:3])}; give the folder "
             "that `holdfast audit` wrote"
         )
-    return Run(place, folder, record)
+    return Run(called or place, folder, record)
 
 
 def open_runs(places: Iterable[str]) -> list[Run]:
