@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from holdfast.audit import record as entries
-from holdfast.audit.compare import compare
+from holdfast.audit.compare import compare, faults
 from holdfast.audit.distribute import distribute
 from holdfast.audit.images import AuditImages, open_all
 from holdfast.audit.one_encoder import EncoderAudit
@@ -76,7 +76,7 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
         for measure, pair in result.scored.items():
             found.setdefault(measure, {})[name] = pair
     rows = [result.row for result in results]
-    measures, unfit = named(plan.measures), {row["name"] for row in rows if _meaningless(row)}
+    measures, unfit = named(plan.measures), {row["name"] for row in rows if faults(row)}
     record: dict[str, Any] = {
         "schema": entries.SCHEMA,
         "holdfast": entries.software(),
@@ -203,11 +203,6 @@ def _facts(images: AuditImages) -> dict[str, str]:
 def label(spec: str) -> str:
     """Return how an encoder is called in the record: its label, or its spec."""
     return parse(spec)[2].get("label", spec)
-
-
-def _meaningless(row: dict[str, Any]) -> bool:
-    """Whether an encoder's numbers mean nothing: it is constant, or not the same function from pass to pass."""
-    return any(row["checks"].get(name, {}).get("status") == "fail" for name in ("collapse", "frozen"))
 
 
 def _check_device(name: str) -> None:
