@@ -52,6 +52,7 @@ class EncoderForecast:
         scores: what comparing representations takes, measure by measure, where it takes long enough to tell.
         reading: reading and converting images, as far as an accelerator's passes do not hide it.
         storing: writing what was observed, and reading it back.
+        kept: bytes of what was observed, which stays in memory.
         memory: bytes at the peak, in the process of one worker.
         device_memory: the same on the accelerator; None on a CPU.
     """
@@ -68,6 +69,7 @@ class EncoderForecast:
     scores: tuple[Cost, ...] = ()
     reading: Cost | None = None
     storing: Cost | None = None
+    kept: int = 0
     memory: int = 0
     device_memory: int | None = None
 
@@ -161,6 +163,7 @@ def _encoder_data(one: EncoderForecast, workers: int) -> dict[str, Any]:
         "passes": _passes(one.passes),
         "at_most": one.at_most,
         "seconds": dict(zip(("expected", "low", "high"), one.seconds(workers), strict=True)),
+        "kept_bytes": one.kept,
         "memory_bytes": one.memory,
         "device_memory_bytes": one.device_memory,
         "unit_seconds": None if one.units is None else one.units.means(),

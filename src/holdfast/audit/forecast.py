@@ -13,7 +13,7 @@ from holdfast.audit.calibration import Calibration, UnitTimes, peak_memory
 from holdfast.audit.expected import Cost, EncoderForecast, Forecast
 from holdfast.audit.one_encoder import describe
 from holdfast.audit.plan import Plan, batch_size_for, extent, named
-from holdfast.audit.rehearsal import ADAPTIVE, Clock, Pace
+from holdfast.audit.rehearsal import Clock, Pace, at_most
 from holdfast.audit.run import label
 from holdfast.audit.stand_in import StandIn
 from holdfast.audit.subject import TOGETHER, AuditSubject, in_files, memory_format
@@ -139,6 +139,7 @@ class _Job:
             once=() if traced is None else (_once("tracing the network for bound propagation", traced),),
             reading=_reading(units, extents, costs, len(images), batch_size, plan.device == "cpu"),
             storing=_once(f"writing and reading {shards:,} shards", calibration.storing(real, shards)),
+            kept=int(kept),
             memory=memory + int(kept),
             device_memory=device_memory,
         )
@@ -193,7 +194,6 @@ def _images(plan: Plan, source: ImageSource | None) -> tuple[ImageSet, ImageSet 
 
 
 def _cost(observation: Observation, images: int, pace: Pace, readers: tuple[str, ...]) -> Cost:
-    at_most = isinstance(observation, ADAPTIVE)
     return Cost(
         describe(observation),
         images,
@@ -203,7 +203,7 @@ def _cost(observation: Observation, images: int, pace: Pace, readers: tuple[str,
         pace.high,
         pace.how,
         readers,
-        at_most,
+        at_most(observation),
     )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from holdfast.audit.stand_in import StandIn
 from holdfast.core import Observation, Passes
+from holdfast.estimators.counting import Counting
 from holdfast.observations.logit_radii import LogitRadii
 from holdfast.observations.radii import Radii
 from holdfast.observations.rare_failures import RareFailures
@@ -22,8 +23,9 @@ from holdfast.observations.smoothed import Smoothed
 
 Clock = Callable[[], float]
 
-ADAPTIVE = (Radii, LogitRadii, RareFailures, RobustHead, Sampled, Smoothed)
-"""Observations that may end before they have made the passes that the plan counts."""
+ADAPTIVE = (Radii, LogitRadii, RareFailures, RobustHead, Smoothed)
+"""Observations that may end early, whatever they ask; see `at_most`."""
+
 
 ONE_BY_ONE = (RareFailures, Smoothed)
 """Observations that take one image after the other, as certificates do."""
@@ -65,6 +67,13 @@ class _Course:
     images: int
     moments: tuple[tuple[float, float], ...]
     seen: dict[str, Tensor] | None
+
+
+def at_most(observation: Observation) -> bool:
+    """Whether an observation may end before it has made the passes that the plan counts."""
+    if isinstance(observation, Sampled):
+        return any(not isinstance(rule, Counting) for _, rule in observation.asks)
+    return isinstance(observation, ADAPTIVE)
 
 
 def rehearse(

@@ -6,7 +6,7 @@ Representations are made up around those of a few real images, so that comparing
 from dataclasses import fields, replace
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.audit.subject import memory_format
@@ -205,7 +205,7 @@ class StandIn:
         return probe.learn(self.bank(threat))
 
 
-def made_up(real: Reps, count: int, seed: int) -> Reps:
+def made_up(real: Float[Tensor, "real dim"], count: int, seed: int) -> Float[Tensor, "made dim"]:
     """Return so many representations [count, D] around some real ones, all different; on the CPU, in float32."""
     real = real.float().cpu()
     numbers = torch.Generator().manual_seed(seed)

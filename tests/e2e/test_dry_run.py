@@ -1,0 +1,113 @@
+"""audit --dry-run: what an audit will take, said before anything is run or written."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from test_command_line import refused, run
+
+from holdfast.progress import Bars, short
+
+SMALL = [
+    "zoo:digits-simclr", "--data", "digits", "--profile", "hardening", "--images", "24", "--attacked", "8",
+    "--batch-size", "8", "--set", "*.attack.steps=3",
+]  # fmt: skip
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """What bars were told: encoder, planned, done."""
+    told: list[tuple[str, int, int]] = []
+    begin, advance = Bars.begin, Bars.advance
+
+    def beginning(self, encoder: str, passes: int, unit: str = "passes") -> None:
+        told.append((encoder, passes, 0))
+        begin(self, encoder, passes, unit)
+
+    def advancing(self, passes: int) -> None:
+        name, planned, done = told[-1]
+        told[-1] = (name, planned, done + passes)
+        advance(self, passes)
+
+    monkeypatch.setattr(Bars, "begin", beginning)
+    monkeypatch.setattr(Bars, "advance", advancing)
+    return told
+
+
+def test_passes_are_those_of_the_record_and_of_the_bars(capsys, tmp_path: Path, heard) -> None:
+    folder = ["--out", str(tmp_path / "run")]
+    code, out, err = run(capsys, "audit", *SMALL, *folder, "--dry-run", "--calibrate", "0.5", "--json")
+    assert (code, err) == (0, "")
+    assert not (tmp_path / "run").exists()
+    found = json.loads(out)
+    code, out, _ = run(capsys, "audit", *SMALL, *folder, "--json")
+    assert code == 0
+    spent = json.loads(out)["encoders"][0]["passes"]
+    assert {key: found["passes"][key] for key in ("forward", "backward")} == {
+        key: spent[key] for key in ("forward", "backward")
+    }
+    assert heard == [("zoo:digits-simclr", found["passes"]["work"], found["passes"]["work"])]
+    files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    code, out, _ = run(capsys, "audit", *SMALL, *folder, "--dry-run", "--calibrate", "0.5")
+    assert code == 0
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == files
+    shards = found["encoders"][0]["shards"]
+    said = " ".join(out.split())
+    assert f"{shards} of {shards} shards stored already" in said
+    assert f"counts {found['passes']['work']:,} passes" in said
+    assert "\x1b[" not in out
+
+
+def test_what_costs_passes_is_told_apart(capsys, tmp_path: Path) -> None:
+    nowhere = ["--out", str(tmp_path / "run"), "--dry-run", "--calibrate", "0.5", "--json"]
+    code, out, _ = run(capsys, "audit", *SMALL, *nowhere)
+    assert code == 0
+    (encoder,) = json.loads(out)["encoders"]
+    assert sum(part["passes"]["work"] for part in encoder["parts"]) == encoder["passes"]["work"]
+    assert sum(part["seconds"] for part in encoder["parts"]) == pytest.approx(encoder["seconds"]["expected"])
+    attack = next(part for part in encoder["parts"] if part["title"].startswith("targeted l2"))
+    assert (attack["images"], attack["passes"]["forward"], attack["passes"]["backward"]) == (8, 8 * 4, 8 * 3)
+    assert "overlap_risk" in attack["serves"]
+    assert all(part["low"] <= part["seconds"] <= part["high"] * 1.0001 for part in encoder["parts"])
+
+
+def test_certificates_are_at_most(capsys, tmp_path: Path) -> None:
+    few = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
+    given = ["audit", "zoo:digits-simclr", "--data", "digits", *few, "--out", str(tmp_path / "run"), "--dry-run"]
+    code, out, _ = run(capsys, *given, "--calibrate", "1")
+    assert code == 0
+    assert "at most" in out
+    assert "bound propagations" in out
+    assert "tracing the network" in out
+    assert "a bound propagation counts as 200 passes" in " ".join(out.split())
+
+
+def test_faults_are_said(capsys, tmp_path: Path) -> None:
+    nowhere = ["--out", str(tmp_path / "run"), "--dry-run"]
+    code, out, _ = run(capsys, "audit", "zoo:base_cifar", *SMALL, *nowhere, "--calibrate", "0.5")
+    assert code == 1
+    assert "zoo:base_cifar: " in out  # colour images are expected, these are grey
+    assert "zoo:digits-simclr: " in out
+    assert "above 0" in refused(capsys, "audit", *SMALL, *nowhere, "--calibrate", "0")
+    missing = ["audit", "zoo:digits-simclr", "--data", str(tmp_path / "none"), *nowhere]
+    assert "none" in refused(capsys, *missing)
+    assert not (tmp_path / "run").exists()
+
+
+def test_bars_say_passes_done_and_planned() -> None:
+    shown = io.StringIO()
+    with Bars(Console(file=shown, force_terminal=True, width=150)) as bars:
+        bars.begin("encoder", 450_000)
+        bars.advance(12_345)
+    assert "12.3k/450k passes" in shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0"), (950, "950"), (999.6, "1k"), (1000, "1k"), (1234, "1.23k"), (12_345, "12.3k"), (450_000, "450k"),
+     (999_700, "1M"), (1_250_000, "1.25M"), (2e9, "2G")],
+)  # fmt: skip
+def test_counts_are_short(count: float, said: str) -> None:
+    assert short(count) == said
