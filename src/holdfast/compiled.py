@@ -11,25 +11,21 @@ from torch import Tensor
 from holdfast.errors import HoldfastError, first_line
 
 
-def compiled(call: Callable[[Tensor], Any], name: str) -> Callable[[Tensor], Any]:
+def compiled(call: FunctionType, name: str) -> Callable[[Tensor], Any]:
     """Return a function compiled into one graph that takes batches of every size without being compiled again.
 
     It is compiled when it is first called, once with gradients and once without, and anew for a single image, for
     another memory format and in another precision.
 
     Args:
-        call: from images to representations.
+        call: a plain function (no method) from images to representations.
         name: of the encoder, for errors.
 
     Raises:
         HoldfastError: when it is called: a network that cannot be compiled, or no compiler.
     """
-
-    def own(x: Tensor) -> Any:
-        return call(x)
-
     # What was compiled belongs to the code of a function, for at most eight kinds of input: to each encoder its own.
-    mine = FunctionType(own.__code__.replace(), own.__globals__, closure=own.__closure__)
+    mine = FunctionType(call.__code__.replace(), call.__globals__, closure=call.__closure__)
     graph = torch.compile(mine, fullgraph=True)
 
     def run(x: Tensor) -> Any:
@@ -53,7 +49,8 @@ def compiling(name: str) -> Iterator[None]:
         module = type(error).__module__
         if not module.startswith(("torch._dynamo", "torch._inductor")):
             raise
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        cause = getattr(error, "inner_exception", None) or error.__cause__
+        cause = cause if isinstance(cause, Exception) else error
         raise HoldfastError(
             f"encoder {name!r} cannot be compiled ({type(error).__name__}): {first_line(cause)}; leave --compile out"
         ) from error
