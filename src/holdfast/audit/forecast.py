@@ -97,10 +97,11 @@ class _Job:
 
     def run(self, name: str, given: Encoder | str) -> EncoderForecast:
         """Return what its audit will take."""
-        plan = self.plan
+        plan, start = self.plan, self.clock()
         encoder = (open_encoder(given) if isinstance(given, str) else given).to(plan.device)
         encoder.prepare(precision=plan.precision, compiled=plan.compiled)
         encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
+        opening = self.clock() - start
         images = self.images.with_geometry(encoder.geometry)
         train = None if self.train is None else self.train.with_geometry(encoder.geometry)
         batch_size = plan.batch_size or batch_size_for(images.shape, plan.device)
@@ -136,7 +137,10 @@ class _Job:
             units=units,
             observations=costs,
             scores=scores,
-            once=() if traced is None else (_once("tracing the network for bound propagation", traced),),
+            once=(
+                _once("opening the encoder", Pace(opening, opening, opening, None, "opened")),
+                *([_once("tracing the network for bound propagation", traced)] if traced else []),
+            ),
             reading=_reading(units, extents, costs, len(images), batch_size, plan.device == "cpu"),
             storing=_once(f"writing and reading {shards:,} shards", calibration.storing(real, shards)),
             kept=int(kept),

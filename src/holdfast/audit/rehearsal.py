@@ -26,7 +26,6 @@ Clock = Callable[[], float]
 ADAPTIVE = (Radii, LogitRadii, RareFailures, RobustHead, Smoothed)
 """Observations that may end early, whatever they ask; see `at_most`."""
 
-
 ONE_BY_ONE = (RareFailures, Smoothed)
 """Observations that take one image after the other, as certificates do."""
 
