@@ -1,0 +1,158 @@
+"""What fits into memory is found out once, counted once, and does not change what is seen."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from holdfast.attacks.pgd import Pgd
+from holdfast.audit.plan import Plan
+from holdfast.audit.room import Room, short_of_memory
+from holdfast.audit.run import run_audit
+from holdfast.core import Encoder, HoldfastError, Observation, Passes, Rng, Shard
+from holdfast.measures.breakaway_risk import BreakawayRisk
+from holdfast.measures.universal_quantile import UniversalQuantile
+from holdfast.observations.attacked import Attacked
+from holdfast.observations.clean import Clean
+from holdfast.observations.worst_noise import WorstNoise
+from holdfast.threats.linf import Linf
+
+ERRORS = {
+    "cuda": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    "old cuda": RuntimeError("CUDA error: out of memory"),
+    "mps": RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB, other allocations: 1.00 GB)"),
+    "cpu": RuntimeError("[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory"),
+    "windows": RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 32 bytes"),
+    "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    "python": MemoryError(),
+}
+
+
+class Tight(nn.Module):
+    """Runs out of memory beyond some images; more of them fit without a gradient."""
+
+    def __init__(self, most: int, with_gradient: int, error: Exception):
+        super().__init__()
+        self.most, self.with_gradient, self.error = most, with_gradient, error
+        self.tried: list[tuple[int, bool]] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        search = x.requires_grad and torch.is_grad_enabled()
+        self.tried.append((len(x), search))
+        if len(x) > (self.with_gradient if search else self.most):
+            raise self.error
+        return x.flatten(1) * torch.linspace(0.5, 1.5, x[0].numel())
+
+
+def audit(folder: Path, net: nn.Module, **more):
+    measures = (UniversalQuantile(attack=Pgd(3), ball=Linf(0.1)), BreakawayRisk(attack=Pgd(2), ball=Linf(0.1)))
+    plan = Plan(("it",), "digits", measures, images=32, attacked=24, batch_size=8, **more)
+    return run_audit(plan, folder, encoders={"it": Encoder(net, mean=0.1, std=1)})
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_what_fits_is_remembered(error: Exception, tmp_path: Path) -> None:
+    net, roomy = Tight(5, 2, error), Tight(100, 100, error)
+    record, wanted = audit(tmp_path / "tight", net), audit(tmp_path / "roomy", roomy)
+    (entry,), (other,) = record["encoders"], wanted["encoders"]
+    assert record["failures"] == []
+    assert {k: entry["passes"][k] for k in ("forward", "backward")} == entry["passes"]["predicted"]
+    assert entry["passes"] == other["passes"]
+    for name, measure in other["measures"].items():
+        for score, value in measure["scores"].items():
+            assert entry["measures"][name]["scores"][score]["value"] == pytest.approx(value["value"], rel=1e-5)
+    failed = [(count, search) for count, search in net.tried if count > (2 if search else 5)]
+    assert failed.count((8, False)) == 1  # clean images: once, not at each of four shards
+    assert failed.count((8, True)) == failed.count((4, True)) == 1  # and the attacks of both measures are of one kind
+    assert len(failed) == 3
+    assert len(list((tmp_path / "tight" / "cache").rglob("*.safetensors"))) == len(
+        list((tmp_path / "roomy" / "cache").rglob("*.safetensors"))
+    )  # shards, by which an audit resumes, are as large as before
+
+
+class Counting:
+    """Observes by an encoder that has room for so many images."""
+
+    def __init__(self, most: int, error: Exception = ERRORS["cpu"]):
+        self.encoder = Encoder(nn.Flatten(), mean=0, std=1)
+        self.encoder.watch = lambda work: self.told.append(work)
+        self.most, self.error = most, error
+        self.spans: list[tuple[int, int]] = []
+        self.told: list[int] = []
+
+    def __call__(self, start: int, stop: int) -> dict[str, Tensor]:
+        self.spans.append((start, stop))
+        with torch.no_grad():
+            self.encoder(torch.zeros(1, 1, 2, 2))  # something was done before it failed
+        if stop - start > self.most:
+            raise self.error
+        return {"place": torch.arange(start, stop)}
+
+
+def test_parts_come_in_order_and_only_success_is_counted() -> None:
+    run = Counting(3)
+    room = Room(run.encoder)
+    for start, stop in ((0, 10), (10, 17)):
+        assert torch.equal(room.run(Clean(), start, stop, run)["place"], torch.arange(start, stop))
+    assert run.spans == [
+        (0, 10),
+        (0, 5),
+        (0, 2),
+        (2, 4),
+        (4, 6),
+        (6, 8),
+        (8, 10),
+        (10, 12),
+        (12, 14),
+        (14, 16),
+        (16, 17),
+    ]
+    assert run.encoder.passes == Passes(forward=9)
+    assert sum(run.told) == 9  # bars went back by what failed
+    assert room.most(Clean()) == 2
+    assert room.most(Attacked()) is None
+
+
+def test_memory_that_is_gone_later_is_met_as_well() -> None:
+    run = Counting(8)
+    room = Room(run.encoder)
+    assert len(room.run(Clean(), 0, 8, run)["place"]) == 8
+    run.most = 2
+    assert torch.equal(room.run(Clean(), 8, 15, run)["place"], torch.arange(8, 15))
+    assert room.most(Clean()) == 1
+
+
+@pytest.mark.parametrize("error", [ERRORS["cuda"], ERRORS["mps"], ERRORS["python"]])
+def test_a_single_image_that_does_not_fit(error: Exception) -> None:
+    run = Counting(0, error)
+    with pytest.raises(HoldfastError, match=r"clean: .*a single image does not fit.*--device") as caught:
+        Room(run.encoder).run(Clean(), 0, 8, run)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_needs_all_images_at_once_is_not_cut() -> None:
+    run = Counting(3)
+    observation: Observation = WorstNoise()
+    with pytest.raises(HoldfastError, match=r"worst_noise: .*all its images together do not fit"):
+        Room(run.encoder).run(observation, 0, 8, run)
+    assert run.spans == [(0, 8)]
+
+
+def test_other_errors_are_not_taken_for_it() -> None:
+    for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), HoldfastError("no labels"), ValueError()):
+        assert not short_of_memory(error)
+        run = Counting(0, error)
+        with pytest.raises(type(error)):
+            Room(run.encoder).run(Clean(), 0, 8, run)
+        assert run.spans == [(0, 8)]
+
+
+def test_an_error_that_was_turned_into_a_sentence_is_still_known() -> None:
+    """`clean` names what an encoder fails on; memory that is short is no fault of the encoder."""
+    encoder = Encoder(Tight(4, 4, ERRORS["mps"]), mean=0, std=1)
+    x = torch.zeros(8, 1, 2, 2)
+    shard = Shard(encoder, x, torch.arange(8), Rng(0, ids=tuple("abcdefgh")), None)
+    with pytest.raises(HoldfastError) as caught:
+        Clean().run(shard)
+    assert short_of_memory(caught.value)
