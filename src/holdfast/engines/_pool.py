@@ -9,6 +9,9 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, first_line
 
+STARTS = 3
+"""How many workers may end, one after the other, before they could work."""
+
 Work = Callable[[Any], Any]
 """Does a task and returns what came out; lives in a worker, and keeps there what tasks have in common."""
 
@@ -21,7 +24,7 @@ class Outcome:
         worker: its number.
         value: what the work returned.
         error: what it raised; None where it did not.
-        died: how the worker died; "" where it did not. Another one has taken its place.
+        died: how the worker died, which may have had no task; "" where it did not. Another one has taken its place.
     """
 
     worker: int
@@ -69,14 +72,14 @@ class Engine(ABC):
         """
 
 
-def packed(make: Callable[[], Work]) -> bytes:
+def packed(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
     """Return what makes a worker's work as bytes.
 
     Raises:
         HoldfastError: something of it cannot be sent to another process.
     """
     try:
-        return pickle.dumps(make)
+        return dumps(make)
     except Exception as error:  # whatever a user's module raises
         raise HoldfastError(
             f"expected encoders and images that other processes can open, got some that cannot be sent to them "
@@ -91,3 +94,14 @@ def portable(error: Exception) -> Exception:
         return error if str(again) == str(error) else HoldfastError(str(error))
     except Exception:
         return HoldfastError(f"{type(error).__name__}: {first_line(error)}")
+
+
+def unready(who: str, error: Exception) -> HoldfastError:
+    """Return the error of a worker that cannot make its work."""
+    if isinstance(error, HoldfastError):
+        return error
+    said = f"{type(error).__name__}: {first_line(error)}"
+    return HoldfastError(
+        f"expected {who} to open what this process has opened, got {said}; classes of encoders and images must be in "
+        "modules that workers can import"
+    )

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from holdfast.engines._pool import Engine, Outcome, Pool, Work, packed, portable
+from holdfast.engines._pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unready
 from holdfast.errors import HoldfastError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+PATIENCE = 5.0
+"""Seconds in which a worker must end when it is told to."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ def _visible(gpus: int) -> list[str]:
 class _Processes(Pool):
     def __init__(self, size: int, make: bytes, threads: int, gpus: list[str]):
         self.size, self._make, self._threads, self._gpus = size, make, threads, gpus
+        self._failed = 0  # starts, one after the other
         self._workers = [self._start(number) for number in range(size)]
 
     def _start(self, number: int) -> "_Worker":
@@ -88,43 +92,63 @@ class _Processes(Pool):
 
     def give(self, worker: int, task: Any) -> None:
         """Send a task; a worker that has just died is found out by `wait`."""
-        with suppress(BrokenPipeError, ConnectionResetError):
+        with suppress(OSError):
             self._workers[worker].connection.send_bytes(pickle.dumps(task))
 
     def wait(self) -> Outcome:
         """Return the next outcome."""
         while True:
-            by_connection = {worker.connection: number for number, worker in enumerate(self._workers)}
-            for ready in connection.wait(list(by_connection)):
-                number = by_connection[ready]  # pyright: ignore[reportArgumentType] only connections were waited for
-                try:
-                    said = pickle.loads(self._workers[number].connection.recv_bytes())
-                except (EOFError, ConnectionResetError):
-                    return self._replace(number)
-                if self._workers[number].ready:
-                    return Outcome(number, *said)
-                if said is not None:
-                    raise said
-                self._workers[number].ready = True
+            # the process as well: what it started may keep its end of the connection open after its death
+            signs = {worker.connection: number for number, worker in enumerate(self._workers)}
+            signs |= {worker.process.sentinel: number for number, worker in enumerate(self._workers)}
+            for number in {signs[sign] for sign in connection.wait(list(signs))}:  # pyright: ignore[reportArgumentType]
+                if (outcome := self._heard(number)) is not None:
+                    return outcome
+
+    def _heard(self, number: int) -> Outcome | None:
+        """Return what a worker has to say, or that it died; None where it has become ready."""
+        worker = self._workers[number]
+        try:
+            if not worker.connection.poll():
+                raise EOFError
+            said = pickle.loads(worker.connection.recv_bytes())
+        except (EOFError, OSError):
+            return self._replace(number)
+        if worker.ready:
+            return Outcome(number, *said)
+        if said is not None:
+            raise unready("a worker process", said)
+        worker.ready, self._failed = True, 0
+        return None
 
     def _replace(self, number: int) -> Outcome:
         dead = self._workers[number]
         dead.process.join()
-        how = _how(dead.process.exitcode)
+        code = dead.process.exitcode
         if not dead.ready:
-            raise HoldfastError(
-                f"a worker process ended before it could work ({how}); a script that calls Holdfast with workers must "
-                "do so under: if __name__ == '__main__'"
-            )
+            self._failed += 1
+            if code is None or code >= 0:
+                raise HoldfastError(
+                    f"a worker process ended before it could work ({_how(code)}); a script that calls Holdfast with "
+                    "workers must do so under: if __name__ == '__main__'"
+                )
+            if self._failed >= STARTS:
+                raise HoldfastError(
+                    f"{STARTS} worker processes, one after the other, ended before they could work ({_how(code)}); "
+                    "take fewer workers"
+                )
         dead.connection.close()
         self._workers[number] = self._start(number)
-        return Outcome(number, died=how)
+        return Outcome(number, died=_how(code))
 
     def end(self) -> None:
+        """End the processes, whatever they do."""
         for worker in self._workers:
             worker.connection.close()
             worker.process.terminate()
         for worker in self._workers:
+            worker.process.join(PATIENCE)
+            worker.process.kill()  # one that does not heed the signal
             worker.process.join()
 
 
@@ -153,6 +177,7 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
         gpu: the only GPU that this worker sees; None: as the process that started it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     if gpu is not None:
         os.environ[VISIBLE] = gpu
     import torch
@@ -168,9 +193,17 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
         while True:
             task = pickle.loads(theirs.recv_bytes())
             try:
-                said = work(task), None
+                said = pickle.dumps((work(task), None))
             except Exception as error:
-                said = None, portable(error)
-            theirs.send_bytes(pickle.dumps(said))
+                said = pickle.dumps((None, portable(error)))
+            theirs.send_bytes(said)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # whoever started this is gone
+
+
+def _end_with_parent() -> None:
+    """End this process at once when the one that started it is gone, in the middle of a unit too."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
