@@ -107,7 +107,7 @@ def read_plan(path: Path, **overrides: Any) -> Plan:
     """Return the plan in a TOML file; `overrides` that are not None win over it.
 
     Raises:
-        HoldfastError: a file that cannot be read, is not TOML, or has a key that is not known.
+        HoldfastError: a file that cannot be read or is not TOML; and as `plan_from`.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -115,23 +115,24 @@ def read_plan(path: Path, **overrides: Any) -> Plan:
         raise HoldfastError(f"cannot read the plan {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"the plan {str(path)!r} is not TOML: {error}") from error
+    return plan_from(values | {key: value for key, value in overrides.items() if value is not None}, path.name)
+
+
+def plan_from(values: Mapping[str, Any], where: str) -> Plan:
+    """Return the plan that plain data describe, with the keys of a plan file.
+
+    Raises:
+        HoldfastError: a key that is not known, or a value that is not of its kind.
+    """
+    names = {str: "text", dict: "tables", list: "list of", bool: "true or false", int: "number", float: "number"}
     for key, value in values.items():
         if key not in KEYS:
-            raise unknown(f"key of {path.name}", key, KEYS)
+            raise unknown(f"key of {where}", key, KEYS)
         if not _fits(value, KEYS[key]):
-            names = {
-                str: "text",
-                dict: "tables",
-                list: "list of",
-                bool: "true or false",
-                int: "number",
-                float: "number",
-            }
             wanted = " ".join(dict.fromkeys(names[kind] for kind in KEYS[key]))
-            raise HoldfastError(f"{path.name}: {key}: expected a {wanted}, got {value!r}")
-    values |= {key: value for key, value in overrides.items() if value is not None}
+            raise HoldfastError(f"{where}: {key}: expected a {wanted}, got {value!r}")
     if "encoders" not in values:
-        raise HoldfastError(f"the plan {str(path)!r} has no 'encoders'")
-    names = {"profile": "profile_name", "set": "settings"}
-    given = {names.get(key, key): value for key, value in values.items()}
+        raise HoldfastError(f"the plan {where} has no 'encoders'")
+    called = {"profile": "profile_name", "set": "settings"}
+    given = {called.get(key, key): value for key, value in values.items()}
     return make_plan(**{"data": None, **given})

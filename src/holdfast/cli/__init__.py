@@ -16,6 +16,7 @@ from holdfast.cli.leaderboard import leaderboard
 from holdfast.cli.list_parts import list_parts
 from holdfast.cli.merge import merge
 from holdfast.cli.report import report
+from holdfast.cli.reproduce import reproduce
 from holdfast.cli.show import show
 from holdfast.cli.study import study
 from holdfast.cli.train import train
@@ -26,7 +27,21 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _command in (demo, audit, merge, check, compare, leaderboard, train, study, harden, report, show, doctor):
+for _command in (
+    demo,
+    audit,
+    merge,
+    check,
+    compare,
+    leaderboard,
+    train,
+    study,
+    harden,
+    reproduce,
+    report,
+    show,
+    doctor,
+):
     app.command()(_command)
 app.command("list")(list_parts)
 

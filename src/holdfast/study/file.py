@@ -13,13 +13,10 @@ from holdfast.training.recipe_file import TABLES, make_recipe
 
 
 def read_study(path: Path, **overrides: Any) -> Study:
-    """Return the study in a TOML file; `overrides` that are not None win over its keys.
-
-    Its keys are those of `Study` and of a recipe, which all methods share; `[[methods]]` have a `title` and what is
-    their own; `[[columns]]` a `title` and a `corruption` or `data`.
+    """Return the study in a TOML file; `overrides` that are not None win over its keys; see `make_study`.
 
     Raises:
-        HoldfastError: a file that cannot be read, is not TOML, or says what nobody knows.
+        HoldfastError: a file that cannot be read or is not TOML; and as `make_study`.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -27,23 +24,35 @@ def read_study(path: Path, **overrides: Any) -> Study:
         raise HoldfastError(f"cannot read the study {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"the study {str(path)!r} is not TOML: {error}") from error
-    values |= {key: value for key, value in overrides.items() if value is not None}
+    return make_study(values | {key: value for key, value in overrides.items() if value is not None}, path.name)
+
+
+def make_study(data: Mapping[str, Any], where: str) -> Study:
+    """Return the study that plain data describe.
+
+    Its keys are those of `Study` and of a recipe, which all methods share; `[[methods]]` have a `title` and what is
+    their own; `[[columns]]` a `title` and a `corruption` or `data`.
+
+    Raises:
+        HoldfastError: data that say what nobody knows.
+    """
+    values = dict(data)
     own = {key: values.pop(key) for key in ("methods", "columns", "test", "test_images", "probes") if key in values}
     for key, kind in {"methods": list, "columns": list, "probes": list, "test": str, "test_images": int}.items():
         if key in own and type(own[key]) is not kind:
-            raise HoldfastError(f"{path.name}: {key}: expected {kind.__name__}, got {own[key]!r}")
+            raise HoldfastError(f"{where}: {key}: expected {kind.__name__}, got {own[key]!r}")
     if "test" not in own or not own.get("methods"):
-        raise HoldfastError(f"{path.name}: expected 'test' images and at least one [[methods]]")
+        raise HoldfastError(f"{where}: expected 'test' images and at least one [[methods]]")
     recipes = {}
     for method in own["methods"]:
-        title, changes = _titled(method, f"{path.name}: methods")
+        title, changes = _titled(method, f"{where}: methods")
         if title in recipes:
-            raise HoldfastError(f"{path.name}: methods: expected different titles, got {title!r} twice")
-        recipes[title] = make_recipe(_joined(values, changes), where=f"{path.name}: {title}")
-    columns = tuple(_column(one, path.name) for one in own["columns"]) if "columns" in own else TABLE_2
+            raise HoldfastError(f"{where}: methods: expected different titles, got {title!r} twice")
+        recipes[title] = make_recipe(_joined(values, changes), where=f"{where}: {title}")
+    columns = tuple(_column(one, where) for one in own["columns"]) if "columns" in own else TABLE_2
     given = {key: own[key] for key in ("test", "test_images") if key in own}
     if "probes" in own:
-        given["probes"] = tuple(_part("probes", probe, path.name) for probe in own["probes"])
+        given["probes"] = tuple(_part("probes", probe, where) for probe in own["probes"])
     return Study(recipes, columns=columns, **given)
 
 

@@ -1,0 +1,59 @@
+"""holdfast reproduce: a table of a paper beside ours."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from holdfast.cli._common import JsonOption, SeedOption, command_line, interruptible, out
+from holdfast.cli._workers import engine_of
+from holdfast.errors import HoldfastError
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Which table, or a recipe.toml; none lists them.")] = None,
+    profile: Annotated[str, typer.Option(help="full has the paper's parameters; small runs on a laptop.")] = "full",
+    inputs: Annotated[list[str] | None, typer.Option("--input", help="NAME=SPEC, instead of the profile's.")] = None,
+    out_folder: Annotated[str | None, typer.Option("--out", help="Run folder. (default: holdfast-NAME-…)")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps.")] = "cpu",
+    workers: Annotated[int | None, typer.Option(help="Worker processes of the audits. (default: none)")] = None,
+    seed: SeedOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict for each claim of the text."""
+    from holdfast.report.reproduction import markdown, print_reproduction
+    from holdfast.reproduce.recipe import names, read
+    from holdfast.reproduce.run import reproduce as run
+    from holdfast.store import Store
+
+    if name is None:
+        table = Table("name", "", box=None, pad_edge=False, show_header=False)
+        for known in names():
+            one = read(known)
+            table.add_row(f"[bold]{known}[/]", escape(f"{one.where}: {one.title} ({one.paper})"))
+        out.print(table)
+        return
+    asked, given = read(name, profile), {}
+    for one in inputs or ():
+        key, equals, spec = one.partition("=")
+        if not equals:
+            raise HoldfastError(f"--input: expected NAME=SPEC, got {one!r}")
+        given[key] = spec
+    folder = Path(out_folder or f"holdfast-{asked.name}-{profile}")
+    engine = engine_of(None, workers, device)
+    with interruptible() as bars:
+        found = run(
+            asked, folder, inputs=given, device=device, seed=seed or 0, engine=engine, listener=bars,
+            command=command_line(),
+        )  # fmt: skip
+    Store(folder).write("reproduction.md", lambda path: path.write_text(markdown(found), encoding="utf-8"))
+    if json_output:
+        print(json.dumps(found, allow_nan=False))
+    else:
+        print_reproduction(found, out)
+        out.print(f"as Markdown: {escape(str(folder / 'reproduction.md'))}", soft_wrap=True)
+    if found["failures"]:
+        raise typer.Exit(1)

@@ -1,0 +1,99 @@
+"""A paper's table beside ours: in the terminal, and as Markdown."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.report._format import duration
+
+OUTCOMES = {"holds": "green", "fails": "bold red", "not shown": "yellow"}
+"""What may become of a claim, and its colour."""
+
+
+def print_reproduction(found: Mapping[str, Any], console: Console) -> None:
+    """Print a paper's table beside ours, what stands in for what, and what became of each claim.
+
+    Args:
+        found: what `reproduce` returned.
+        console: where to print.
+    """
+    about = found["reproduction"]
+    console.print(Text.assemble((f"{about['paper']}, {about['where']}: ", "bold"), about["title"]))
+    console.print(Text(f"Profile {about['profile']}. {about['units']}", style="dim"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", overflow="fold")
+    for column in found["columns"]:
+        table.add_column(Text(_heading(column)), justify="right", overflow="fold")
+    for row in found["rows"]:
+        table.add_row(Text(row["name"], style="bold"), *(Text(_cell(cell)) for cell in row["cells"]))
+    console.print(table)
+    console.print(Text("each cell: published | ours [95 % interval]", style="dim"))
+    for cell in _empty(found):
+        console.print(Text(cell, style="yellow"))
+    for name, one in found["inputs"].items():
+        if one["says"]:
+            console.print(Text(f"{name}: {one['says']} instead of {one['about']}", style="dim"))
+    if about["notes"]:
+        console.print(Text(about["notes"].strip(), style="dim"))
+    for claim in found["claims"]:
+        words = Text.assemble((f"{claim['outcome']}: ", OUTCOMES[claim["outcome"]]), (claim["text"], "bold"))
+        console.print(words)
+        console.print(Text(f"    {claim['why']}", style="dim"))
+    for failure in found["failures"]:
+        console.print(Text(failure, style="bold red"))
+    console.print(Text(duration(found["seconds"]), style="dim"))
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the same as Markdown."""
+    about = found["reproduction"]
+    lines = [f"## {_plain(about['paper'])}, {_plain(about['where'])}: {_plain(about['title'])}", ""]
+    lines += [f"Profile `{about['profile']}`, {duration(found['seconds'])}. {_plain(about['units'])}", ""]
+    if about["notes"]:
+        lines += [_plain(about["notes"].strip()), ""]
+    lines += ["| | " + " | ".join(_plain(_heading(column)) for column in found["columns"]) + " |"]
+    lines += ["|---|" + "---:|" * len(found["columns"])]
+    for row in found["rows"]:
+        lines.append(f"| {_plain(row['name'])} | " + " | ".join(_plain(_cell(cell)) for cell in row["cells"]) + " |")
+    lines += ["", "Each cell: published / ours [95 % interval].", ""]
+    lines += [f"- {_plain(line)}" for line in _empty(found)]
+    stand_ins = [(name, one) for name, one in found["inputs"].items() if one["says"]]
+    lines += [f"- `{name}`: {_plain(one['says'])} instead of {_plain(one['about'])}" for name, one in stand_ins]
+    lines += ["", "| claim | verdict | by |", "|---|---|---|"] if found["claims"] else []
+    lines += [f"| {_plain(c['text'])} | **{c['outcome']}** | {_plain(c['why'])} |" for c in found["claims"]]
+    lines += ["", *(f"- failed: {_plain(failure)}" for failure in found["failures"])]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _heading(column: Mapping[str, Any]) -> str:
+    return column["name"] + (f" ({column['unit']})" if column["unit"] else "")
+
+
+def _cell(cell: Mapping[str, Any]) -> str:
+    """Return "published | ours [low, high]" in the paper's scale."""
+    paper = "-" if cell["published"] is None else f"{cell['published']:.4g}"
+    score, scale = cell["score"], cell["scale"]
+    if score is None or score["value"] is None:
+        return f"{paper} | none"
+    ends = "" if score["low"] is None else f" [{score['low'] * scale:.3g}, {score['high'] * scale:.3g}]"
+    return f"{paper} | {score['value'] * scale:.4g}{ends}"
+
+
+def _empty(found: Mapping[str, Any]) -> list[str]:
+    """Return why cells have no number of ours, cells of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for row in found["rows"]:
+        for column, cell in zip(found["columns"], row["cells"], strict=True):
+            if cell["why"]:
+                reasons.setdefault(cell["why"], []).append(f"{row['name']}, {column['name']}")
+    return [f"none for {'; '.join(cells)}: {why}" for why, cells in reasons.items()]
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is, inside a table too."""
+    escaped = "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in text)
+    return escaped.replace("|", "/").replace("\n", " ")

@@ -1,0 +1,223 @@
+"""What a paper's text claims about its table, and what ours says to it: holds, fails or not shown."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from holdfast.comparison.levels import p_value, reach
+from holdfast.core import HoldfastError, Score
+from holdfast.correlations import pearson
+from holdfast.errors import unknown
+
+HOLDS, FAILS, NOT_SHOWN = "holds", "fails", "not shown"
+
+KINDS = {
+    "rises": "each row named above the one before",
+    "falls": "each row named below the one before",
+    "above": "the first row above each other one",
+    "below": "the first row below each other one",
+    "at_least": "every row named (all where none is) at least so much, in the paper's scale",
+    "at_most": "every row named at most so much",
+    "agrees": "every row named as published, up to so much",
+    "correlates": "the two columns named, over the rows",
+}
+"""Kinds of claims. The first four compare rows in one column (or columns in one row, where `row` is given)."""
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of the table.
+
+    Attributes:
+        row: name of the row.
+        column: name of the column.
+        score: ours, in our own unit; None where there is none.
+        published: the paper's; None where it has none.
+        scale: by what the paper's number is larger than ours.
+        why: why ours is missing.
+    """
+
+    row: str
+    column: str
+    score: Score | None
+    published: float | None = None
+    scale: float = 1.0
+    why: str = ""
+
+
+Correlation = Callable[[Cell, Cell], float]
+"""How strongly two cells' estimates go together, because they are about the same images; 0 where that is not known."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper that can be tried.
+
+    Attributes:
+        text: the sentence, and where it stands.
+        kind: see `KINDS`.
+        what: the names of rows (of columns for `correlates`, or where `row` is given), or the number.
+        column: in which column; empty for `correlates` and where `row` is given.
+        row: in which row columns are compared; empty: rows are compared.
+        rows: of `at_least`, `at_most`, `agrees` and `correlates`: which rows; all where none is named.
+    """
+
+    text: str
+    kind: str
+    what: Any
+    column: str = ""
+    row: str = ""
+    rows: tuple[str, ...] = ()
+
+    def check(self, rows: Sequence[str], columns: Sequence[str]) -> None:
+        """Refuse names that the table does not have.
+
+        Raises:
+            HoldfastError: such a name, or a claim without what its kind needs.
+        """
+        compared = self.kind in ("rises", "falls", "above", "below", "correlates")
+        if compared and (not isinstance(self.what, list) or len(self.what) < 2):
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected two names or more, got {self.what!r}")
+        if not compared and (isinstance(self.what, bool) or not isinstance(self.what, (int, float))):
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected a number, got {self.what!r}")
+        across = self.kind == "correlates" or bool(self.row)
+        for name in self.what if compared else ():
+            if name not in (columns if across else rows):
+                raise unknown("column" if across else "row", name, columns if across else rows)
+        for name in (*self.rows, *filter(None, [self.row])):
+            if name not in rows:
+                raise unknown("row", name, rows)
+        if not across and self.column not in columns:
+            raise unknown(f"column of the claim {self.text!r}", self.column, columns)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What our table says to a claim.
+
+    Attributes:
+        text: the claim.
+        outcome: "holds", "fails" or "not shown".
+        why: the numbers behind it.
+    """
+
+    text: str
+    outcome: str
+    why: str
+
+
+def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correlation) -> Verdict:
+    """Return what our table says to a claim.
+
+    A chain of comparisons holds where each one's 95 % interval excludes zero on the right side (which needs no
+    correction, for all of them must), and fails where one is on the wrong side with p at most 0.05 / their number. A
+    limit holds where each interval lies on its side, and fails where one lies on the other. Numbers agree with the
+    published ones where all are as near as claimed, and do not where one is not and its interval leaves the published
+    one out too. All else is not shown.
+
+    Args:
+        claim: the claim.
+        cells: by (row, column).
+        correlation: of two cells' estimates.
+    """
+    if claim.kind == "correlates":
+        return _correlates(claim, cells)
+    if claim.kind in ("rises", "falls", "above", "below"):
+        named = [cells[(claim.row, name) if claim.row else (name, claim.column)] for name in claim.what]
+        if lost := _missing(named):
+            return Verdict(claim.text, NOT_SHOWN, lost)
+        pairs = list(itertools.pairwise(named))
+        if claim.kind in ("above", "below"):
+            pairs = [(other, named[0]) for other in named[1:]]
+        sign = 1 if claim.kind in ("rises", "above") else -1
+        return _compared(claim, pairs, sign, correlation)
+    rows = claim.rows or tuple(dict.fromkeys(row for row, column in cells if column == claim.column))
+    named = [cells[row, claim.column] for row in rows]
+    if claim.kind == "agrees":
+        named = [cell for cell in named if cell.published is not None]
+    if lost := _missing(named):
+        return Verdict(claim.text, NOT_SHOWN, lost)
+    return _limited(claim, named)
+
+
+def _missing(cells: Sequence[Cell]) -> str:
+    """Return which cells have no number, and why; "" where all have one."""
+    lost = [cell for cell in cells if cell.score is None or cell.score.value is None]
+    return "; ".join(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}" for cell in lost)
+
+
+def ends(cell: Cell) -> tuple[float, float, float]:
+    """Return value, low and high in the paper's scale; without an interval, all are the value.
+
+    Raises:
+        HoldfastError: a cell without a number.
+    """
+    score = cell.score
+    if score is None or score.value is None:
+        raise HoldfastError(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}")
+    low = score.value if score.low is None else score.low
+    high = score.value if score.high is None else score.high
+    return score.value * cell.scale, low * cell.scale, high * cell.scale
+
+
+def _compared(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], sign: int, correlation: Correlation) -> Verdict:
+    said, good, bad = [], True, False
+    for lower, upper in pairs:
+        gap, p = sign * (ends(upper)[0] - ends(lower)[0]), _p(lower, upper, correlation(lower, upper))
+        good &= gap > 0 and p is not None and p <= LEVEL
+        bad |= gap < 0 and p is not None and p <= LEVEL / len(pairs)
+        said.append(f"{_text(upper)} against {_text(lower)}" + ("" if p is None else f", p {p:.2g}"))
+    return Verdict(claim.text, HOLDS if good else FAILS if bad else NOT_SHOWN, "; ".join(said))
+
+
+def _p(a: Cell, b: Cell, correlation: float) -> float | None:
+    """Return the p-value of the difference of two cells; None without intervals, or where their scales differ."""
+    assert a.score is not None
+    assert b.score is not None
+    first, second = reach(a.score), reach(b.score)
+    if first is None or second is None or a.scale != b.scale:
+        return None
+    gap = (ends(a)[0] - ends(b)[0]) / a.scale
+    return p_value(gap, first, second, correlation, min(a.score.n, b.score.n))
+
+
+def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:
+    limit, good, bad = float(claim.what), True, False
+    for cell in cells:
+        value, low, high = ends(cell)
+        if claim.kind == "agrees":
+            assert cell.published is not None
+            near = abs(value - cell.published) <= limit
+            good, bad = good and near, bad or not (near or low <= cell.published <= high)
+        else:
+            above = claim.kind == "at_least"
+            good &= low >= limit if above else high <= limit
+            bad |= high < limit if above else low > limit
+    words = "; ".join(_text(cell, published=claim.kind == "agrees") for cell in cells)
+    return Verdict(claim.text, FAILS if bad else HOLDS if good else NOT_SHOWN, words)
+
+
+def _correlates(claim: Claim, cells: dict[tuple[str, str], Cell]) -> Verdict:
+    rows = claim.rows or tuple(dict.fromkeys(row for row, _ in cells))
+    named = [[cells[row, column] for row in rows] for column in claim.what[:2]]
+    if lost := _missing([cell for column in named for cell in column]):
+        return Verdict(claim.text, NOT_SHOWN, lost)
+    x, y = (torch.tensor([ends(cell)[0] for cell in column], dtype=torch.float64) for column in named)
+    score = pearson(x, y)
+    if score.value is None or score.low is None or score.high is None:
+        return Verdict(claim.text, NOT_SHOWN, score.note or f"{len(rows)} rows give no interval")
+    outcome = HOLDS if score.low > 0 else FAILS if score.high < 0 else NOT_SHOWN
+    words = f"Pearson correlation {score.value:.3f} [{score.low:.2f}, {score.high:.2f}] over {len(rows)} rows"
+    return Verdict(claim.text, outcome, words)
+
+
+def _text(cell: Cell, published: bool = False) -> str:
+    value, low, high = ends(cell)
+    interval = "" if low == high == value else f" [{low:.4g}, {high:.4g}]"
+    paper = f" (published {cell.published:.4g})" if published and cell.published is not None else ""
+    return f"{cell.row}, {cell.column}: {value:.4g}{interval}{paper}"

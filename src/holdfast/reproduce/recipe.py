@@ -1,0 +1,257 @@
+"""What a paper's table asks: inputs, audits, studies; where each number stands, what was published and claimed."""
+
+import copy
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from holdfast.core import HoldfastError
+from holdfast.errors import unknown
+from holdfast.reproduce.claims import KINDS, Claim
+
+FULL = "full"
+"""The profile with the paper's own parameters."""
+
+NEEDED = ("paper", "where", "title", "units")
+KEYS = {
+    "paper", "where", "title", "units", "notes", "minutes", "inputs", "audits", "studies", "columns", "rows", "claims",
+    "profiles",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Input:
+    """Something that a reproduction begins with: images, an encoder, or a training that makes one.
+
+    Attributes:
+        about: what it is in the paper.
+        spec: an encoder or data spec; None where the profile has none.
+        train: the recipe of a training that makes the encoder; None where there is none.
+        says: what stands in for the paper's, where another thing does.
+    """
+
+    about: str
+    spec: str | None = None
+    train: Mapping[str, Any] | None = None
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row or a column of the table: its name, and what it says of where its numbers are found.
+
+    Attributes:
+        name: as in the paper.
+        at: where: `audit`, `encoder`, `measure`, `score` of an audit; `study`, `method`, `probe`, `setting`, `of`,
+            `version` of a study.
+        scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
+        published: of a row, the paper's number in each column; None where it has none.
+        cells: of a row, what single columns say otherwise than the column itself, by its name.
+        unit: of a column's numbers as printed.
+    """
+
+    name: str
+    at: Mapping[str, str]
+    scale: float = 1.0
+    published: tuple[float | None, ...] = ()
+    cells: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table or figure of a paper, in one profile.
+
+    Attributes:
+        name: of its file.
+        profile: "full" has the paper's parameters; the others are smaller.
+        paper: title of the paper.
+        where: which table or figure.
+        title: what it shows.
+        units: of ε, radii and scores, in the paper and here.
+        notes: what is done otherwise than in the paper, and why.
+        minutes: how long this profile takes on two slow cores; None where nobody has tried.
+        inputs: by name; audits, studies and trainings name them in braces, "{images}".
+        audits: plan tables by name, whose encoders are names of inputs.
+        studies: study tables by name.
+        columns: of the table.
+        rows: of the table.
+        claims: of the text.
+    """
+
+    name: str
+    profile: str
+    paper: str
+    where: str
+    title: str
+    units: str
+    notes: str
+    minutes: float | None
+    inputs: Mapping[str, Input]
+    audits: Mapping[str, Mapping[str, Any]]
+    studies: Mapping[str, Mapping[str, Any]]
+    columns: tuple[Line, ...]
+    rows: tuple[Line, ...]
+    claims: tuple[Claim, ...]
+
+
+def folder() -> Path:
+    """Return the folder of recipes: beside the package where it is installed, or in its checkout."""
+    package = Path(holdfast.__file__).parent
+    installed = package / "recipes"
+    return installed if installed.is_dir() else package.parents[1] / "recipes" / "papers"
+
+
+def names() -> list[str]:
+    """Return the names of all tables and figures that can be reproduced."""
+    return sorted(path.stem for path in folder().glob("*.toml"))
+
+
+def read(name: str, profile: str = FULL) -> Reproduction:
+    """Return a table of a paper in one profile.
+
+    Args:
+        name: see `names`; or the path of a TOML file.
+        profile: "full", or one of the file's own.
+
+    Raises:
+        HoldfastError: a name or a profile that nobody knows, a file that is not TOML, or that says what nobody knows.
+    """
+    path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
+    if not name.endswith(".toml") and name not in names():
+        raise unknown("table", name, names())
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HoldfastError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HoldfastError(f"{str(path)!r} is not TOML: {error}") from error
+    return made(values, path.stem, profile)
+
+
+def profiles(values: Mapping[str, Any]) -> list[str]:
+    """Return the profiles of a recipe."""
+    return [FULL, *(name for name in values.get("profiles", {}) if name != FULL)]
+
+
+def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
+    """Return what the tables of a file say in one profile.
+
+    `[profiles.small]` lies over the file: its tables are joined with those of the file, its other values take the
+    place of theirs.
+
+    Raises:
+        HoldfastError: keys that nobody knows, or that are missing.
+    """
+    for key in values:
+        if key not in KEYS:
+            raise unknown(f"key of {name}", key, KEYS)
+    if profile not in profiles(values):
+        raise unknown(f"profile of {name}", profile, profiles(values))
+    values = over(values, values.get("profiles", {}).get(profile, {}))
+    for key in NEEDED:
+        if not isinstance(values.get(key), str):
+            raise HoldfastError(f"{name}: expected a text {key!r}, got {values.get(key)!r}")
+    columns = tuple(_line(one, f"{name}: columns") for one in values.get("columns", ()))
+    rows = tuple(_line(one, f"{name}: rows", columns) for one in values.get("rows", ()))
+    if not columns or not rows:
+        raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
+    claims = tuple(_claim(one, name, rows, columns) for one in values.get("claims", ()))
+    inputs = {key: _input(one, f"{name}: inputs.{key}") for key, one in values.get("inputs", {}).items()}
+    told = {key: values[key] for key in NEEDED}
+    return Reproduction(
+        name,
+        profile,
+        **told,
+        notes=values.get("notes", ""),
+        minutes=values.get("minutes"),
+        inputs=inputs,
+        audits=values.get("audits", {}),
+        studies=values.get("studies", {}),
+        columns=columns,
+        rows=rows,
+        claims=claims,
+    )
+
+
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tables joined, at any depth; where both have a value that is no table, that of the upper one."""
+    joined = copy.deepcopy(dict(below))
+    for key, value in above.items():
+        tables = isinstance(value, Mapping) and isinstance(joined.get(key), Mapping)
+        joined[key] = over(joined[key], value) if tables else copy.deepcopy(value)
+    return joined
+
+
+def filled(value: Any, specs: Mapping[str, str]) -> Any:
+    """Return plain data with every "{name}" in a text replaced by that input's spec.
+
+    Raises:
+        HoldfastError: a name that is no input.
+    """
+    if isinstance(value, Mapping):
+        return {key: filled(inner, specs) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [filled(inner, specs) for inner in value]
+    if not isinstance(value, str):
+        return value
+
+    def spec(match: re.Match[str]) -> str:
+        if match[1] not in specs:
+            raise unknown("input", match[1], specs)
+        return specs[match[1]]
+
+    return re.sub(r"\{(\w+)\}", spec, value)
+
+
+def _input(table: Any, where: str) -> Input:
+    known = {"about", "spec", "train", "says"}
+    if not isinstance(table, Mapping) or not isinstance(table.get("about"), str):
+        raise HoldfastError(f"{where}: expected a table with 'about', what it is, got {table!r}")
+    for key in table:
+        if key not in known:
+            raise unknown(f"key of {where}", key, known)
+    if isinstance(table.get("spec"), str) and table.get("spec") and table.get("train"):
+        raise HoldfastError(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
+    return Input(table["about"], table.get("spec") or None, table.get("train") or None, table.get("says", ""))
+
+
+AT = ("audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version")
+
+
+def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+        raise HoldfastError(f"{where}: expected tables with a name, got {table!r}")
+    values = dict(table)
+    name, published, cells = values.pop("name"), values.pop("published", []), values.pop("cells", {})
+    scale, unit = values.pop("scale", 1.0), values.pop("unit", "")
+    for key in values:
+        if key not in AT:
+            raise unknown(f"key of {where}", key, (*AT, "name", "published", "cells", "scale", "unit"))
+    if columns and published and len(published) != len(columns):
+        raise HoldfastError(
+            f"{where}: {name!r}: expected {len(columns)} published numbers, one for each column ('-' for none), got "
+            f"{len(published)}"
+        )
+    for column in cells:
+        if column not in {one.name for one in columns}:
+            raise unknown(f"column of {name!r}", column, [one.name for one in columns])
+    numbers = tuple(None if value == "-" else float(value) for value in published)
+    return Line(name, values, float(scale), numbers, cells, unit)
+
+
+def _claim(table: Any, where: str, rows: tuple[Line, ...], columns: tuple[Line, ...]) -> Claim:
+    if not isinstance(table, Mapping) or not isinstance(table.get("text"), str):
+        raise HoldfastError(f"{where}: claims: expected tables with a text, got {table!r}")
+    values = dict(table)
+    text = values.pop("text")
+    kinds = [kind for kind in KINDS if kind in values]
+    if len(kinds) != 1:
+        raise HoldfastError(f"{where}: claim {text!r}: expected one of {', '.join(KINDS)}, got {kinds}")
+    claim = Claim(text, kinds[0], values.pop(kinds[0]), **values)
+    claim.check([one.name for one in rows], [one.name for one in columns])
+    return claim

@@ -1,0 +1,183 @@
+"""A paper's table by one command: inputs stand in, cells are found, failures are told, every recipe is well formed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.audit.plan_file import plan_from
+from holdfast.cli import app
+from holdfast.core import HoldfastError
+from holdfast.reproduce import recipe
+from holdfast.reproduce.recipe import filled, names, over, read
+from holdfast.reproduce.run import _audit, reproduce
+from holdfast.study.file import make_study
+from holdfast.training.recipe_file import make_recipe
+
+TABLE = """
+paper = "A paper"
+where = "Table 1"
+title = "Risks | of <two> encoders"
+units = "ε in pixels of a [0, 1] image"
+[inputs.images]
+about = "photos"
+[inputs.clean]
+about = "an encoder"
+[inputs.robust]
+about = "one trained on attacked images"
+[profiles.small.inputs]
+images = { spec = "digits", says = "digits" }
+clean = { spec = "zoo:digits-simclr" }
+robust = { spec = "zoo:digits-simclr-adv" }
+[audits.main]
+data = "{images}"
+encoders = ["clean", "robust"]
+images = 1000
+attacked = 1000
+set = ["*.ball.radius=0.2"]
+measures = [{ name = "universal_quantile" , attack = { name = "pgd", steps = 10 } }]
+[profiles.small.audits.main]
+images = 60
+attacked = 40
+[[columns]]
+name = "UQ"
+audit = "main"
+measure = "universal_quantile"
+scale = 100
+unit = "%"
+[[rows]]
+name = "clean"
+encoder = "clean"
+published = [30.0]
+[[rows]]
+name = "robust"
+encoder = "robust"
+published = ["-"]
+[[rows]]
+name = "lost"
+encoder = "nobody"
+[[claims]]
+text = "training on attacked images lowers the quantile"
+falls = ["clean", "robust"]
+column = "UQ"
+[[claims]]
+text = "so does nothing"
+falls = ["robust", "lost"]
+column = "UQ"
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("reproduce")
+    (folder / "t.toml").write_text(TABLE, encoding="utf-8")
+    said = CliRunner().invoke(
+        app, ["reproduce", str(folder / "t.toml"), "--profile", "small", "--out", str(folder / "run"), "--json"]
+    )
+    assert said.exit_code == 0, said.output
+    return folder, json.loads(said.stdout)
+
+
+def test_numbers_stand_beside_the_published_ones(made: tuple[Path, dict]) -> None:
+    folder, found = made
+    record = json.loads((folder / "run/audits/main/record.json").read_text())
+    clean, robust, lost = (row["cells"][0] for row in found["rows"])
+    assert clean["published"] == 30.0
+    assert robust["published"] is None
+    for cell, entry in zip((clean, robust), record["encoders"], strict=True):
+        measure = entry["measures"]["universal_quantile"]
+        assert cell["score"] == measure["scores"][measure["headline"]]
+    assert lost["score"] is None
+    assert "nobody" in lost["why"]
+    assert found["claims"][0]["outcome"] == "holds"
+    assert found["claims"][1]["outcome"] == "not shown"
+    assert "nobody" in found["claims"][1]["why"]
+    assert found["inputs"]["images"] == {"about": "photos", "says": "digits", "spec": "digits", "problem": None}
+
+
+def test_the_markdown_shows_text_as_it_is(made: tuple[Path, dict]) -> None:
+    text = (made[0] / "run/reproduction.md").read_text(encoding="utf-8")
+    assert "Risks / of \\<two\\> encoders" in text
+    assert "| clean | 30 / " in text
+    assert "**holds**" in text
+
+
+def test_inputs_can_be_given_and_must_be(made: tuple[Path, dict], tmp_path: Path) -> None:
+    asked = read(str(made[0] / "t.toml"))
+    assert asked.audits["main"]["images"] == 1000
+    with pytest.raises(HoldfastError, match="--input images=SPEC"):
+        reproduce(asked, tmp_path)
+    with pytest.raises(HoldfastError, match="unknown input"):
+        reproduce(asked, tmp_path, inputs={"pictures": "digits"})
+
+
+def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -> None:
+    bad = TABLE.replace('clean = { spec = "zoo:digits-simclr" }', 'clean = { spec = "zoo:nothing" }')
+    (tmp_path / "t.toml").write_text(bad, encoding="utf-8")
+    found = reproduce(read(str(tmp_path / "t.toml"), "small"), tmp_path / "run")
+    assert any("nothing" in failure for failure in found["failures"])
+    assert found["rows"][0]["cells"][0]["score"] is None
+    assert found["rows"][1]["cells"][0]["score"] is not None
+    assert found["claims"][0]["outcome"] == "not shown"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('where = "Table 1"', "", "where"),
+        ("[[columns]]", "[[pillars]]", "pillars"),
+        ("published = [30.0]", "published = [30.0, 1.0]", "published"),
+        ('falls = ["clean", "robust"]', 'falls = ["clean", "strong"]', "strong"),
+        ('falls = ["clean", "robust"]', 'sinks = ["clean", "robust"]', "expected one of"),
+        ('about = "photos"', 'abut = "photos"', "about"),
+        ('paper = "A paper"', "paper = A", "TOML"),
+    ],
+)
+def test_recipes_that_say_what_nobody_knows_are_refused(tmp_path: Path, before: str, after: str, message: str) -> None:
+    (tmp_path / "t.toml").write_text(TABLE.replace(before, after), encoding="utf-8")
+    with pytest.raises(HoldfastError, match=message):
+        read(str(tmp_path / "t.toml"), "small")
+
+
+def test_an_unknown_profile_is_refused(made: tuple[Path, dict]) -> None:
+    with pytest.raises(HoldfastError, match="unknown profile"):
+        read(str(made[0] / "t.toml"), "tiny")
+
+
+def test_tables_lie_over_each_other() -> None:
+    assert over({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 3}, "d": [2]}) == {"a": {"b": 3, "c": 2}, "d": [2]}
+    assert filled({"a": ["{x}/y", 1]}, {"x": "z"}) == {"a": ["z/y", 1]}
+
+
+PROFILES = [(name, profile) for name in names() for profile in ("full", "small")]
+
+
+@pytest.mark.parametrize(("name", "profile"), PROFILES)
+def test_every_recipe_asks_what_holdfast_knows(name: str, profile: str) -> None:
+    asked = read(name, profile)
+    specs = {key: one.spec or f"file:{key}.safetensors" for key, one in asked.inputs.items()}
+    for key, one in asked.inputs.items():
+        if one.train is not None:
+            make_recipe(filled(one.train, specs), where=f"{name}: {key}")
+        assert profile == "full" or one.spec or one.train is not None, f"{name}: {key} has nothing in {profile}"
+    measures = {}
+    for key, table in asked.audits.items():
+        plan = plan_from(_audit(table, specs, {}, "cpu", 0), f"{name}: {key}")
+        measures[key] = recipe_measures(plan)
+    for key, table in asked.studies.items():
+        make_study(filled(table, specs), f"{name}: {key}")
+    for row in asked.rows:
+        for column in asked.columns:
+            at = {**column.at, **row.at, **row.cells.get(column.name, {})}
+            if "study" in at:
+                assert at["study"] in asked.studies
+            elif at.get("measure"):
+                assert at["measure"] in measures[at["audit"]], f"{name}: {row.name}, {column.name}"
+                assert at["encoder"] in asked.audits[at["audit"]]["encoders"], f"{name}: {row.name}, {column.name}"
+
+
+def recipe_measures(plan: recipe.Any) -> set[str]:
+    from holdfast.audit.plan import named
+
+    return set(named(plan.measures))

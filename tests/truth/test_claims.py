@@ -1,0 +1,109 @@
+"""Claims of papers are judged by intervals: holds, fails, or not shown."""
+
+import itertools
+
+import pytest
+
+from holdfast.core import HoldfastError, Score
+from holdfast.reproduce.claims import FAILS, HOLDS, NOT_SHOWN, Cell, Claim, judge
+
+ROWS, COLUMNS = ["a", "b", "c", "d", "e"], ["x", "y"]
+
+
+def score(value: float | None, half: float, n: int = 1000) -> Score:
+    ends = (None, None) if value is None else (value - half, value + half)
+    return Score(value, *ends, n, "Student's t", 0.95, "")
+
+
+def table(values: dict[str, float | None], half: float = 0.05, **published: float) -> dict[tuple[str, str], Cell]:
+    return {(row, "x"): Cell(row, "x", score(v, half), published.get(row)) for row, v in values.items()}
+
+
+def outcome(claim: Claim, cells: dict[tuple[str, str], Cell], rho: float = 0.0) -> str:
+    claim.check(ROWS, COLUMNS)
+    return judge(claim, cells, lambda a, b: rho).outcome
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [((0.1, 0.3, 0.6), HOLDS), ((0.1, 0.3, 0.31), NOT_SHOWN), ((0.1, 0.6, 0.3), FAILS), ((0.3, 0.29, 0.6), NOT_SHOWN)],
+)
+def test_a_chain_holds_where_every_step_is_clear(values: tuple[float, ...], expected: str) -> None:
+    cells = table(dict(zip("abc", values, strict=True)))
+    assert outcome(Claim("it rises", "rises", ["a", "b", "c"], "x"), cells) == expected
+    mirrored = table(dict(zip("abc", (1 - v for v in values), strict=True)))
+    assert outcome(Claim("it falls", "falls", ["a", "b", "c"], "x"), mirrored) == expected
+
+
+def test_images_in_common_decide_what_chance_leaves_open() -> None:
+    cells = table({"a": 0.30, "b": 0.34})
+    claim = Claim("b above a", "rises", ["a", "b"], "x")
+    assert outcome(claim, cells) == NOT_SHOWN
+    assert outcome(claim, cells, rho=0.95) == HOLDS
+
+
+def test_above_compares_the_first_with_each_other() -> None:
+    claim = Claim("a is best", "above", ["a", "b", "c"], "x")
+    assert outcome(claim, table({"a": 0.9, "b": 0.1, "c": 0.5})) == HOLDS
+    assert outcome(claim, table({"a": 0.4, "b": 0.1, "c": 0.9})) == FAILS
+    below = Claim("a is least", "below", ["a", "b", "c"], "x")
+    assert outcome(below, table({"a": 0.1, "b": 0.5, "c": 0.9})) == HOLDS
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0.7, HOLDS), (0.5, NOT_SHOWN), (0.3, FAILS)])
+def test_limits(value: float, expected: str) -> None:
+    cells = table({"a": value})
+    assert outcome(Claim("at least", "at_least", 0.5, "x"), cells) == expected
+    opposite = {HOLDS: FAILS, FAILS: HOLDS, NOT_SHOWN: NOT_SHOWN}[expected]
+    assert outcome(Claim("at most", "at_most", 0.5, "x"), cells) == opposite
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0.505, HOLDS), (0.53, NOT_SHOWN), (0.6, FAILS)])
+def test_agreement_is_no_reward_for_wide_intervals(value: float, expected: str) -> None:
+    cells = table({"a": value, "b": 0.2}, a=0.5)
+    assert outcome(Claim("as published", "agrees", 0.01, "x"), cells) == expected
+
+
+def test_correlation_over_rows() -> None:
+    up = {row: 0.1 * i for i, row in enumerate(ROWS)}
+    cells = table(up) | {(row, "y"): Cell(row, "y", score(v + 0.001 * (v > 0.2), 0.1)) for row, v in up.items()}
+    claim = Claim("they go together", "correlates", ["x", "y"])
+    assert outcome(claim, cells) == HOLDS
+    down = table(up) | {(row, "y"): Cell(row, "y", score(1 - v, 0.1)) for row, v in up.items()}
+    assert outcome(claim, down) in (FAILS, NOT_SHOWN)
+    assert outcome(claim, down) != HOLDS
+
+
+def test_what_is_missing_shows_nothing() -> None:
+    cells = table({"a": None, "b": 0.4})
+    verdict = judge(Claim("it rises", "rises", ["a", "b"], "x"), cells, lambda a, b: 0.0)
+    assert verdict.outcome == NOT_SHOWN
+    assert "a, x" in verdict.why
+
+
+def test_of_equal_rows_few_are_called_different() -> None:
+    import numpy as np
+
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(400):
+        values = {row: float(rng.normal(0.5, 0.05 / 1.96)) for row in "abc"}
+        cells = table(values)
+        said = [outcome(Claim("", "rises", list(order), "x"), cells) for order in itertools.permutations("abc")]
+        wrong += HOLDS in said or FAILS in (said[0],)
+    assert wrong / 400 <= 0.05 + 3 * (0.05 * 0.95 / 400) ** 0.5
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        Claim("t", "rises", ["a", "nobody"], "x"),
+        Claim("t", "rises", ["a"], "x"),
+        Claim("t", "rises", ["a", "b"], "nowhere"),
+        Claim("t", "at_least", "much", "x"),
+        Claim("t", "correlates", ["x", "nowhere"]),
+        Claim("t", "at_least", 0.5, "x", rows=("nobody",)),
+    ],
+)
+def test_claims_about_what_is_not_there_are_refused(claim: Claim) -> None:
+    with pytest.raises(HoldfastError):
+        claim.check(ROWS, COLUMNS)
