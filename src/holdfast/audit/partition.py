@@ -6,9 +6,17 @@ from dataclasses import dataclass
 from holdfast.audit.one_encoder import describe
 from holdfast.audit.units import Job, Layout, Task, Worker, dependencies
 from holdfast.core import HoldfastError
-from holdfast.errors import first_line
+from holdfast.errors import NotCertified, first_line
 from holdfast.listener import Listener
 from holdfast.store import Store, StoreError
+
+MARK = ".failed"
+"""Ends the name of a file that stands for a shard which could not be made, and tells why."""
+
+
+def mark_of(file: str) -> str:
+    """Return the name of the file that says that a shard could not be made."""
+    return file.rpartition(".")[0] + MARK
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class Made:
     Attributes:
         units: shards that it made.
         stored: shards of its own that were there already.
-        failures: one sentence for everything that failed; `merge` meets it again and records it.
+        failures: one sentence for everything that failed; `merge` meets it again and records it. What cannot be
+            certified is no failure.
     """
 
     units: int
@@ -141,17 +150,20 @@ class _Encoder:
         if observation in self.broken:
             return
         self.listener.stage(describe(self.order[observation]))
-        there = self.store.exists(self.files[observation][shard])
+        file = self.files[observation][shard]
+        there = self.store.exists(file)
         try:
             if not there:
                 self.worker(Task(self.number, observation, shard))
+                self.store.delete(mark_of(file))
         except StoreError:
             raise
         except Exception as error:
             self.broken.add(observation)
-            self.made.failures.append(
-                f"{self.job.names[self.number]}, {describe(self.order[observation])}: {first_line(error)}"
-            )
+            why = f"{self.job.names[self.number]}, {describe(self.order[observation])}: {first_line(error)}"
+            self.store.write(mark_of(file), lambda path: path.write_text(why, encoding="utf-8"))
+            if not isinstance(error, NotCertified):
+                self.made.failures.append(why)
         else:
             self.made.units += not there
             self.made.stored += there and own

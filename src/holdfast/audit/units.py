@@ -21,7 +21,6 @@ from holdfast.listener import Silent
 from holdfast.observations.clean import Clean
 from holdfast.store import Store
 
-
 ENCODER = -1
 """Stands for the whole encoder among the observations that were lost."""
 
