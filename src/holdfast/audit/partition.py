@@ -112,9 +112,8 @@ class _Encoder:
 
     def run(self) -> None:
         own = self._own()
-        self.listener.begin(
-            self.job.names[self.number], sum(self.layout.work[o][s] for o, shards in enumerate(own) for s in shards)
-        )
+        left = sum(self.layout.work[o][s] for o, shards in enumerate(own) for s in shards)
+        self.listener.begin(self.job.names[self.number], left)
         waiting = [number for number, shards in enumerate(own) if shards]
         while waiting:
             ready = next((o for o in waiting if all(not self._missing(other) for other in self.needed[o])), None)
@@ -122,9 +121,12 @@ class _Encoder:
                 self._fill(waiting[0])
             else:
                 for shard in own[ready]:
-                    self._make(ready, shard)
+                    if self._make(ready, shard):
+                        left -= self.layout.work[ready][shard]
+                        self.listener.advance(self.layout.work[ready][shard])
                 waiting.remove(ready)
             waiting = [o for o in waiting if o not in self.broken and not self.needed[o] & self.broken]
+        self.listener.advance(left)  # of what failed
 
     def _own(self) -> list[list[int]]:
         """Return the numbers of the shards of each observation that belong to this part."""
@@ -135,8 +137,8 @@ class _Encoder:
     def _missing(self, observation: int) -> list[int]:
         """Return the shards of an observation that nobody has made yet."""
         files = self.files[observation]
-        there = self.store.names(files[0].rpartition("/")[0]) if files else ()
-        return [shard for shard, file in enumerate(files) if file not in set(there)]
+        there = set(self.store.names(files[0].rpartition("/")[0])) if files else ()
+        return [shard for shard, file in enumerate(files) if file not in there]
 
     def _fill(self, observation: int) -> None:
         """Make one shard that an observation waits for, the first one that this part comes to."""
@@ -146,9 +148,10 @@ class _Encoder:
                 self._make(other, min(missing, key=lambda shard: (shard < at, shard)), own=False)
                 return
 
-    def _make(self, observation: int, shard: int, own: bool = True) -> None:
+    def _make(self, observation: int, shard: int, own: bool = True) -> bool:
+        """Make a shard unless it is there; return whether it is there now."""
         if observation in self.broken:
-            return
+            return False
         self.listener.stage(describe(self.order[observation]))
         file = self.files[observation][shard]
         there = self.store.exists(file)
@@ -164,8 +167,7 @@ class _Encoder:
             self.store.write(mark_of(file), lambda path: path.write_text(why, encoding="utf-8"))
             if not isinstance(error, NotCertified):
                 self.made.failures.append(why)
-        else:
-            self.made.units += not there
-            self.made.stored += there and own
-            if own:
-                self.listener.advance(self.layout.work[observation][shard])
+            return False
+        self.made.units += not there
+        self.made.stored += there and own
+        return True

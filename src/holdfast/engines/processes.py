@@ -201,6 +201,8 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
             theirs.send_bytes(said)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # whoever started this is gone
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # what Python does at the end is not for interruption
 
 
 def _end_with_parent() -> None:
