@@ -2,7 +2,8 @@
 
     python -m benchmarks.workers [--json] [--plot DIR]
 
-Time on the wall, one thread a worker, starting the processes included. One plan, two encoders: a busy one computes, so
+Time on the wall, one thread a worker, starting the processes included, and once more without: less what
+the same number of workers takes for a single batch. One plan, two encoders: a busy one computes, so
 it is measured up to as many workers as there are cores, and only means something while nobody else wants them; a
 waiting one sleeps, as a worker does that waits for its GPU: a simulation of what is lost to starting and scheduling
 where there are cores enough. The scores of every run must be those of the first.
@@ -30,7 +31,7 @@ TARGET = 1 / 1.7
 COUNTS = (1, 2, 4, 8)
 IMAGES, BATCH, STEPS = 512, 16, 10
 BUSY, WAITING = "zoo:cnn_b_cifar?mean=0&std=1", "py:benchmarks.workers:waiting?mean=0&std=1"
-PAUSE = 0.02
+PAUSE = 0.05
 """Seconds that `waiting` sleeps in every forward pass."""
 
 
@@ -55,7 +56,7 @@ def waiting() -> nn.Module:
 def plan_of(encoder: str, images: int) -> Plan:
     """Return an audit of many short units: two attacks, no checks."""
     measures = (CosineToSelf(Pgd(STEPS), Linf(0.1)), CosineToTarget(Pgd(STEPS), Linf(0.1)))
-    return Plan((encoder,), "digits?channels=3", measures, images=images, batch_size=BATCH)
+    return Plan((encoder,), "digits?channels=3&size=32", measures, images=images, batch_size=BATCH)
 
 
 def run(plan: Plan, workers: int) -> tuple[float, object]:
@@ -81,16 +82,21 @@ def measure(counts: tuple[int, ...] = COUNTS, images: int = IMAGES) -> list[Resu
     encoders = {"busy": (BUSY, busy), "waiting (simulated)": (WAITING, counts)}
     results = []
     for name, (encoder, tried) in encoders.items():
+        starts = [run(plan_of(encoder, BATCH), count)[0] for count in tried]
         found = [run(plan_of(encoder, images), count) for count in tried]
         if any(scores != found[0][1] for _, scores in found):
             raise RuntimeError(f"{name}: expected the same scores from every number of workers")
         curve = Curve(f"workers, {name}", "workers", "seconds on the wall", tried, tuple(spent for spent, _ in found))
-        for count, spent in zip(tried[1:], curve.values[1:], strict=True):
-            target = TARGET if count == 2 else None
-            label = f"{count} workers / 1 worker, {name}"
-            note = f"{curve.text()} s; {cores} cores"
+        net = [max(spent - start, 1e-3) for spent, start in zip(curve.values, starts, strict=True)]
+        note = (
+            f"{curve.text()} s, of which one batch takes {', '.join(f'{start:.1f}' for start in starts)}; {cores} cores"
+        )
+        for place, count in enumerate(tried[1:], 1):
+            target, drawn = TARGET if count == 2 else None, curve if count == tried[-1] else None
+            whole, label = curve.values[place] / curve.values[0], f"{count} workers / 1 worker, {name}"
+            results.append(Result(label, whole, None, "x", target, note, drawn))
             results.append(
-                Result(label, spent / curve.values[0], None, "x", target, note, curve if count == tried[-1] else None)
+                Result(f"{label}, starting left out", net[place] / net[0], None, "x", None, "less one batch's")
             )
     return results
 

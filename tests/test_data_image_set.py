@@ -256,3 +256,81 @@ def test_real_photos_end_to_end(shared):
     assert 0.2 < batch.mean() < 0.7
     assert images.labels is None
     assert all(name.endswith(".jpg") for name in images.ids)
+
+
+def pictures(count, side=10):
+    def make(name):
+        values = np.random.default_rng(int(name.split("-")[1])).integers(0, 256, (side, side, 3), dtype=np.uint8)
+        return PIL.Image.fromarray(values)
+
+    return Named(names(count), make=make)
+
+
+@pytest.mark.parametrize("geometry", [SMALL, Geometry((8, 8), 1, None, "bicubic", "test"), None])
+def test_pictures_are_decoded_once_and_stay_the_same_to_the_bit(geometry):
+    source = pictures(6)
+    images, plain = ImageSet(source, geometry=geometry), ImageSet(pictures(6), geometry=geometry, kept=0)
+    for _ in range(3):
+        assert torch.equal(torch.cat(list(images.batches(4))), torch.cat(list(plain.batches(4))))
+    assert sorted(source.loads) == names(6)
+    images.batch(0, 2).zero_()  # what is handed out is not what is kept
+    assert torch.equal(images.batch(0, 2), plain.batch(0, 2))
+
+
+def test_grey_of_more_than_8_bits_is_kept_exactly_too():
+    values = np.random.default_rng(0).random((2, 9, 9), dtype=np.float32)
+    fine, other = (Named(names(2), make=lambda name: PIL.Image.fromarray(values[int(name[-1])])) for _ in range(2))
+    images, plain = ImageSet(fine, geometry=SMALL), ImageSet(other, geometry=SMALL, kept=0)
+    for _ in range(2):
+        assert torch.equal(images.batch(0, 2), plain.batch(0, 2))
+    assert len(fine.loads) == 2
+
+
+def test_no_more_is_kept_than_there_is_room_for():
+    source = pictures(8)
+    images = ImageSet(source, geometry=SMALL, kept=3 * 3 * 8 * 8 + 10)  # three pictures as bytes
+    for _ in range(3):
+        list(images.batches(8))
+    counts = [source.loads.count(name) for name in images.ids]
+    assert sorted(counts) == [1, 1, 1, 3, 3, 3, 3, 3]
+    assert images._kept._bytes == 3 * 3 * 8 * 8
+
+
+def test_another_geometry_takes_the_room_of_the_last():
+    source = pictures(4)
+    first = ImageSet(source, geometry=SMALL, kept=4 * 3 * 8 * 8)
+    second = first.with_geometry(Geometry((8, 8), 3, 9, "bicubic", "test"))
+    list(first.batches(4))
+    for _ in range(2):
+        list(second.batches(4))
+    assert len(source.loads) == 8  # once for each geometry
+    assert first._kept._bytes == 4 * 3 * 8 * 8
+
+
+def test_arrays_are_not_kept_twice():
+    images = ImageSet(Named(names(4)))
+    list(images.batches(2))
+    assert images._kept._bytes == 0
+
+
+def test_the_next_observation_finds_its_first_images_read():
+    """Somebody who stops before the end (only some images are attacked) is followed by somebody who begins anew."""
+    source = Named(names(12))
+    images = ImageSet(source, workers=1)
+
+    def read(start, stop):
+        images.batch(start, stop)
+        images._pool.submit(lambda: None).result()  # what was begun before is done: there is one thread
+        return set(images._ahead)
+
+    for start in (0, 4, 8):
+        ahead = read(start, start + 4)
+    assert ahead == {0, 1, 2, 3}  # the end of the data
+    assert read(0, 4) == {4, 5, 6, 7}
+    assert read(4, 8) == {8, 9, 10, 11}  # nobody has stopped here yet
+    assert read(0, 4) == {4, 5, 6, 7}
+    assert read(4, 8) == {8, 9, 10, 11, 0, 1, 2, 3}
+    before = len(source.loads)
+    images.batch(0, 4)
+    assert len(source.loads) - before <= 4  # those after them, not these
+    assert set(images.ids[:4]).isdisjoint(source.loads[before:])

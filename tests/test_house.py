@@ -12,6 +12,7 @@ import holdfast
 ROOT = Path(holdfast.__file__).parent
 
 LAYERS: list[set[str]] = [
+    {"philox"},
     {"errors", "rng", "torchvision_guard", "listener"},
     {"compiled", "spec_string", "folders", "gate"},
     {"precision"},

@@ -139,6 +139,19 @@ def test_what_needs_all_images_at_once_is_not_cut() -> None:
     assert run.spans == [(0, 8)]
 
 
+def test_a_device_without_float64_is_named() -> None:
+    """The sentence is torch's own; there is no such device here."""
+    said = (
+        "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32."
+    )
+    run = Counting(0, TypeError(said))
+    with pytest.raises(HoldfastError, match=r"clean: expected a device with float64.*--device cpu"):
+        Room(run.encoder).run(Clean(), 0, 8, run)
+    run.error = TypeError("forward() takes 2 positional arguments")
+    with pytest.raises(TypeError, match="positional"):
+        Room(run.encoder).run(Clean(), 0, 8, run)
+
+
 def test_other_errors_are_not_taken_for_it() -> None:
     for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), HoldfastError("no labels"), ValueError()):
         assert not short_of_memory(error)

@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+import re
+import secrets
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -12,6 +15,12 @@ from holdfast.errors import HoldfastError, first_line
 
 EXTRAS = {"s3": "s3", "s3a": "s3"}
 """Which extra of Holdfast brings a file system; of others the package is named by fsspec."""
+
+
+STALE = 3600.0
+"""Seconds after which a half file that nobody has written to belongs to nobody."""
+
+_PART = re.compile(r"\.[0-9a-f]{8}\.part$")
 
 
 class Folder:
@@ -106,7 +115,8 @@ class Folder:
                     self._system.put_file(str(part), self._at(name))
             return
         path = self.local / name
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        # no process number: containers that share a folder may have the same one
+        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             put(part)
@@ -127,6 +137,18 @@ class Folder:
             return
         with contextlib.suppress(FileNotFoundError), _as_os_error():
             self._system.rm_file(self._at(name))
+
+    def sweep(self) -> None:
+        """Delete half files that killed processes left behind, once nobody can be writing them any more.
+
+        Raises:
+            OSError: no permission.
+        """
+        if self.local is not None:
+            for path in self.local.rglob("*.part"):
+                with contextlib.suppress(FileNotFoundError):  # another process sweeps as well
+                    if _PART.search(path.name) and time.time() - path.stat().st_mtime > STALE:
+                        path.unlink()
 
     @contextmanager
     def fetched(self, name: str) -> Iterator[Path]:

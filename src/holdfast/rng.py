@@ -1,6 +1,7 @@
 """Random numbers named by seed, part and image, so that results do not depend on batches, shards or order."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -8,6 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from holdfast import philox
 
 
 @dataclass(frozen=True)
@@ -56,3 +59,15 @@ class Rng:
     def normal(self, *shape: int) -> Float[Tensor, "batch ..."]:
         """Draw standard normal numbers, of `shape` for every image: [len(ids), *shape]."""
         return torch.stack([torch.randn(shape, generator=self.generator(i)) for i in self.ids])
+
+    def normal_on(self, device: torch.device, *shape: int) -> Float[Tensor, "batch ..."]:
+        """Draw standard normal numbers where they are needed, of `shape` for every image: for noise on many pixels.
+
+        On CUDA, which would wait for a CPU, they are counter-based: as independent of batches as `normal`, but other
+        numbers. In torch's own operations these are 6 to 10 times slower than a CPU's generator, which therefore stays.
+        """
+        return self._counted(device, *shape) if device.type == "cuda" else self.normal(*shape).to(device)
+
+    def _counted(self, device: torch.device, *shape: int) -> Float[Tensor, "batch ..."]:
+        keys = [int.from_bytes(self._digest(image)[:8], "big", signed=True) for image in self.ids]
+        return philox.normal(torch.tensor(keys, device=device), math.prod(shape)).unflatten(1, shape)

@@ -101,6 +101,17 @@ class Store:
         except OSError as error:
             raise StoreError(f"cannot delete {self.files.named(name)!r}: {error}; check the folder") from error
 
+    def sweep(self) -> None:
+        """Delete what killed processes left half written, see `Folder.sweep`.
+
+        Raises:
+            StoreError: no permission.
+        """
+        try:
+            self.files.sweep()
+        except OSError as error:
+            raise StoreError(f"cannot clean the folder {str(self.files)!r}: {error}; check the folder") from error
+
     def exists(self, name: str) -> bool:
         """Return whether there is such a file.
 

@@ -90,6 +90,9 @@ def test_apart_is_as_together(audits: Path, two: tuple[str, str]) -> None:
     assert list(apart["measures"]) == list(record["comparison"])
     assert apart["comparisons"] == len(MEASURES) * 6
     assert (apart["left_out"], apart["problems"], apart["cautions"]) == ([], [], [])
+    raw = compared(*two, correction="none")["measures"]
+    assert {name: m["best"] for name, m in raw.items()} == {n: e["best"] for n, e in record["comparison"].items()}
+    assert any(m["best"] for m in raw.values())
     for name, entry in record["comparison"].items():
         mine = {(pair["first"], pair["second"]): pair["difference"] for pair in apart["measures"][name]["pairs"]}
         for pair in entry["pairs"]:

@@ -172,6 +172,13 @@ def test_bad_input_is_one_line(folder, capsys, tmp_path: Path) -> None:
     assert "got none" in refused(capsys, "check", str(folder), "--require-file", str(tmp_path / "empty"))
 
 
+def test_a_run_on_another_file_system(folder, capsys) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").pipe_file("/gated/record.json", (folder / "record.json").read_bytes())
+    assert run(capsys, "check", "memory://gated", "--require", "breakaway_risk >= 0")[0] == 0
+    assert "memory://nothing" in refused(capsys, "check", "memory://nothing", "--require", "breakaway_risk >= 0")
+
+
 def test_no_encoder_is_no_pass(record) -> None:
     with pytest.raises(HoldfastError, match="without any"):
         judge({"encoders": []}, ["overlap_risk < 1"])

@@ -174,7 +174,7 @@ def test_certificates_are_stopped_though_they_make_no_pass(tiny: Encoder, monkey
 
 
 def test_what_was_not_rehearsed_is_taken_from_single_passes() -> None:
-    units = UnitTimes((1.0, 3.0), (6.0, 6.0), (0.5, 0.5))
+    units = UnitTimes((1.0, 3.0), (6.0, 6.0), (0.5, 0.5), (0.1, 0.1))
     pace = units.pace(Passes(forward=10, backward=5, bounds=2), "")
     assert pace.seconds == 10 * 2 + 5 * 4 + 2 * BOUND * 2
     assert pace.low == pace.high == pace.seconds  # with a gradient both rounds took as long

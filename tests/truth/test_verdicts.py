@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from holdfast import statistics
-from holdfast.audit.compare import beats, best_of, paired
+from holdfast.audit.compare import Pair, beats, best_of, paired
 from holdfast.comparison.corrections import adjusted
 from holdfast.comparison.levels import ALPHAS, p_value, reach
 from holdfast.comparison.pareto import dominated
@@ -204,3 +204,13 @@ def test_ranks_of_no_verdicts_are_all_places() -> None:
     assert set(rank_intervals(beats(names, [])).values()) == {(1, 5)}
     full = beats(names, itertools.combinations(names, 2))
     assert list(rank_intervals(full).values()) == [(i, i) for i in range(1, 6)]
+
+
+@pytest.mark.parametrize(("low", "high", "winners"), [(0.1, 0.3, "ab"), (-0.3, -0.1, "ba"), (-0.1, 0.3, None)])
+def test_who_wins_depends_on_what_is_better(low: float, high: float, winners: str | None) -> None:
+    pair = Pair("a", "b", Score((low + high) / 2, low, high, 9, "paired"), 0.5)
+    assert (pair.winner("higher"), pair.winner("lower")) == (tuple(winners) if winners else (None, None))
+
+
+def test_without_an_interval_nobody_wins() -> None:
+    assert Pair("a", "b", Score(0.5, None, None, 9, "paired"), 0.5).winner("higher") is None

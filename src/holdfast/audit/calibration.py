@@ -12,6 +12,7 @@ import torch
 
 from holdfast.audit.rehearsal import Clock, Pace, rehearse
 from holdfast.audit.stand_in import StandIn
+from holdfast.audit.subject import on_device
 from holdfast.certify._trace import trace
 from holdfast.core import Encoder, Images, Measure, Observation, Passes, Reps
 from holdfast.data import ImageSet
@@ -39,12 +40,19 @@ class UnitTimes:
     Attributes:
         forward: one forward pass.
         both: a forward pass and the backward pass to the pixels.
-        read: reading and converting an image.
+        read: reading and converting an image that was not read before.
+        again: one that was: decoded pictures are kept while they fit into memory.
     """
 
     forward: tuple[float, ...]
     both: tuple[float, ...]
     read: tuple[float, ...]
+    again: tuple[float, ...]
+
+    @property
+    def reading_again(self) -> float:
+        """Mean of reading what was read before."""
+        return _mean(self.again)
 
     @property
     def reading(self) -> float:
@@ -94,19 +102,23 @@ class Calibration:
         """
         encoder, size = self._encoder, self._batch_size
         before, budget = encoder.passes, seconds * FIRST_SHARE / 3
-        starts = list(range(0, len(self._images) - size + 1, size))
-        x = self._images.pick(range(size)).to(self._device)  # opens files, and is kept for the passes
-        read = self._rounds(
-            lambda turn: self._images.pick(_places(starts[turn % len(starts)], size)), budget, warm=False
-        )
+        read: list[float] = []
+        for start in range(0, len(self._images) - size + 1, size):  # each batch once: what was read may be kept
+            began = self._clock()
+            self._images.pick(range(start, start + size))
+            read.append(self._clock() - began)
+            if len(read) >= ROUNDS and sum(read) > budget:
+                break
+        again = self._rounds(lambda turn: self._images.pick(range(size)), budget / 4)
+        x = on_device(self._images.pick(range(size)), self._device)
         with torch.no_grad():
             real = encoder(x).float().cpu()
             forward = self._rounds(lambda turn: encoder(x), budget)
         both = self._rounds(lambda turn: _gradient(encoder, x), budget)
         encoder.passes = before
-        return UnitTimes(*(tuple(t / size for t in times) for times in (forward, both, read))), real
+        return UnitTimes(*(tuple(t / size for t in times) for times in (forward, both, read, again))), real
 
-    def _rounds(self, do: Callable[[int], object], seconds: float, warm: bool = True) -> list[float]:
+    def _rounds(self, do: Callable[[int], object], seconds: float) -> list[float]:
         """Return the times of so many rounds as fit, two at least; the first one may have to set things up."""
         times: list[float] = []
         began, turn = self._clock(), 0
@@ -114,7 +126,7 @@ class Calibration:
             start = self._clock()
             do(turn)
             took, turn = self._clock() - start, turn + 1
-            if turn > 1 or not warm or took > seconds:
+            if turn > 1 or took > seconds:
                 times.append(took)
         return times
 
@@ -225,10 +237,6 @@ def _gradient(encoder: Encoder, x: Images) -> None:
     x = x.clone().requires_grad_()
     reps = encoder(x)
     torch.autograd.grad(reps.square().sum(), x)
-
-
-def _places(start: int, count: int) -> range:
-    return range(start, start + count)
 
 
 def _mean(times: Sequence[float]) -> float:

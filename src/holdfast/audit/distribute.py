@@ -15,9 +15,9 @@ def distribute(job: Job, engine: Engine, listener: Listener) -> tuple[list[Audit
         HoldfastError: an engine that cannot be started, a folder that cannot be written, or a unit without which there
             is no audit and that ends its worker again and again.
     """
-    schedule = Schedule(len(job.plan.encoders), dependencies(job.plan.observations()))
     tested, train = job.known
     work = job.plan.predict(len(tested.rows), None if train is None else len(train.rows)).work
+    schedule = Schedule(len(job.plan.encoders), dependencies(job.plan.observations()), work)
     name = job.names[0] if len(job.names) == 1 else f"{len(job.names)} encoders"
     listener.begin(name, work * len(job.names))
     listener.stage(f"starting {engine.title}")
@@ -34,9 +34,12 @@ def distribute(job: Job, engine: Engine, listener: Listener) -> tuple[list[Audit
                 raise RuntimeError("units are left, and none of them is ready")
             listener.stage(f"{engine.title}: {_doing(job.names, busy.values())}")
             outcome = pool.wait()
-            task = busy.pop(outcome.worker)
+            task = busy.pop(outcome.worker, None)
             if outcome.died:
-                last.pop(outcome.worker)
+                last.pop(outcome.worker, None)
+            if task is None:
+                schedule.deaths += 1  # of a worker that had nothing to do
+            elif outcome.died:
                 schedule.died(task, outcome.died)
             elif outcome.error is not None:
                 schedule.failed(task, outcome.error)

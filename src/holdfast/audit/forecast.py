@@ -19,6 +19,7 @@ from holdfast.audit.stand_in import StandIn
 from holdfast.audit.subject import TOGETHER, AuditSubject, in_files, memory_format
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.data import ImageSet, open_images
+from holdfast.data._kept import LIMIT
 from holdfast.encoders import open_encoder
 from holdfast.errors import first_line, no_labels
 from holdfast.folders import Folder
@@ -141,7 +142,7 @@ class _Job:
                 _once("opening the encoder", Pace(opening, opening, opening, None, "opened")),
                 *([_once("tracing the network for bound propagation", traced)] if traced else []),
             ),
-            reading=_reading(units, extents, costs, len(images), batch_size, plan.device == "cpu"),
+            reading=_reading(units, extents, costs, images.shape, len(images), batch_size, plan.device == "cpu"),
             storing=_once(f"writing and reading {shards:,} shards", calibration.storing(real, shards)),
             kept=int(kept),
             memory=memory + int(kept),
@@ -227,25 +228,24 @@ def _once(title: str, pace: Pace) -> Cost:
 
 
 def _reading(
-    units: UnitTimes,
-    extents: Mapping[Observation, int],
-    costs: tuple[Cost, ...],
-    images: int,
-    batch_size: int,
-    cpu: bool,
-) -> Cost:
+    units: UnitTimes, extents: Mapping[Observation, int], costs: tuple[Cost, ...], shape: tuple[int, ...], images: int,
+    batch_size: int, cpu: bool,
+) -> Cost:  # fmt: skip
     """Return what reading adds: all images once, before any pass, then those of every observation.
 
-    While an accelerator observes a batch, the next one is read; a CPU does both by itself.
+    The first observation reads anew, for its encoder's geometry; the others find what was kept. While an accelerator
+    observes a batch, the next one is read; a CPU does both by itself.
     """
-    seconds, total = units.reading * images, images
+    kept = min(1.0, LIMIT / (images * math.prod(shape)))  # a byte for each value
+    again = kept * units.reading_again + (1 - kept) * units.reading
+    seconds, total, fresh = units.reading * images, images, 0
     for cost, (one, count) in zip(costs, extents.items(), strict=True):
         if one.synthetic or not count:
             continue
-        total += count
-        later = 0 if cpu else max(0, count - batch_size)  # images that are read ahead
-        hidden = min(units.reading * later, cost.seconds * later / count)
-        seconds += units.reading * count - hidden
+        new, total = max(0, count - fresh), total + count
+        took, fresh = units.reading * new + again * (count - new), fresh + new
+        later = 0 if cpu else max(0, count - batch_size) / count  # share of the images that are read ahead
+        seconds += took - min(took, cost.seconds) * later
     low, high = units.spread_of_reading
     return Cost("reading images", total, Passes(), seconds, seconds * low, seconds * high, "times of single images")
 

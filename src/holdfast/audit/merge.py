@@ -1,22 +1,24 @@
 """From the parts of an audit to its record: shards that several processes made are brought together and scored."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast import registry
 from holdfast.audit.one_encoder import describe
+from holdfast.audit.partition import mark_of
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import Ready, prepare, run_ready
 from holdfast.audit.series import Series
-from holdfast.audit.units import Task, Worker
+from holdfast.audit.subject import Unit
+from holdfast.audit.units import PLAN, Task, Worker, dependencies
 from holdfast.core import HoldfastError
 from holdfast.engines._pool import Engine
 from holdfast.folders import Folder
 from holdfast.listener import Listener, Silent
-from holdfast.store import Store
+from holdfast.store import Store, StoreError
 
-PLAN, CACHE = "plan.json", "cache"
+CACHE = "cache"
 
 
 def merge_parts(
@@ -42,10 +44,13 @@ def merge_parts(
         HoldfastError: folders that hold no part of an audit, or parts of different ones; shards that are missing.
     """
     heard = listener or Silent()
-    store = Store(place)
+    if not others:
+        _held(Folder(place))  # before a folder is made of a name mistyped
     heard.stage("bringing the parts together")
-    for other in others:
-        _copy(store, Folder(other))
+    parts = [(Folder(other), *_held(Folder(other))) for other in others]
+    store = Store(place)
+    for part in parts:
+        _copy(store, *part)
     kept = store.read_json(PLAN)
     if not isinstance(kept, dict):
         raise HoldfastError(f"expected parts of an audit (made with --shard), found no {PLAN} in {str(store.files)!r}")
@@ -78,14 +83,18 @@ SIMPLE = (
 """Fields of a plan that stand in its entry as they are."""
 
 
-def _copy(store: Store, other: Folder) -> None:
-    """Copy the shards of another folder that are not there yet, and its plan where there is none."""
+def _held(part: Folder) -> tuple[bytes, list[str]]:
+    """Return a part's plan, and the names of its shards."""
     try:
-        theirs, files = other.read(PLAN), other.files(CACHE)
+        return part.read(PLAN), part.files(CACHE)
     except OSError as error:
         raise HoldfastError(
-            f"expected a folder with a part of an audit (made with --shard), got {str(other)!r}: {error}"
+            f"expected a folder with a part of an audit (made with --shard), got {str(part)!r}: {error}"
         ) from error
+
+
+def _copy(store: Store, other: Folder, theirs: bytes, files: Sequence[str]) -> None:
+    """Copy the shards of another folder that are not there yet, and its plan where there is none."""
     if not store.exists(PLAN):
         store.write(PLAN, lambda path: path.write_bytes(theirs))
     elif store.files.read(PLAN) != theirs:
@@ -108,12 +117,25 @@ def listed(items: Sequence[str], most: int = 3) -> str:
 
 
 def _missing(ready: Ready) -> list[str]:
-    """Return what no part has made, a few words for each observation."""
+    """Return what no part has made nor failed to make, a few words for each observation."""
     worker, found = Worker(ready.job, ready.images, ready.store), []
+    order, there = tuple(ready.job.plan.observations()), set(ready.store.names(CACHE))
+    needed = dependencies(order)
     for number, name in enumerate(ready.job.names):
-        layout = worker(Task(number))
-        for observation, stored in zip(ready.job.plan.observations(), layout.stored, strict=True):
-            if not all(stored):
+        try:
+            layout, subject = worker(Task(number)), worker.subject(number)
+        except StoreError:
+            raise
+        except Exception:
+            continue  # an encoder that cannot be opened has no shards, and scoring says why
+        failed = {i for i, one in enumerate(order) if _tried(subject.units(one), there)}
+        for i, stored in enumerate(layout.stored):
+            if not all(stored) and i not in failed and not needed[i] & failed:
                 lacking = len(stored) - sum(stored)
-                found.append(f"{name}, {describe(observation)}: {lacking} of {len(stored)} shards are missing")
+                found.append(f"{name}, {describe(order[i])}: {lacking} of {len(stored)} shards are missing")
     return found
+
+
+def _tried(units: Iterable[Unit], there: Collection[str]) -> bool:
+    """Whether a part has tried one of these shards, and could not make it."""
+    return any(mark_of(unit.file) in there and unit.file not in there for unit in units)

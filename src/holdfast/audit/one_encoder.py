@@ -59,14 +59,15 @@ class EncoderAudit:
         self.resumed, self.log = 0, ""
 
     def run(
-        self, encoder: Encoder | str, images: AuditImages, lost: Mapping[Observation, str] | None = None
+        self, encoder: Encoder | str, images: AuditImages, lost: Mapping[Observation | None, str] | None = None
     ) -> dict[str, Any]:
         """Return the encoder's entry in the record.
 
         Args:
             encoder: the encoder, or its spec.
             images: the images.
-            lost: keys of observations that could not be made, and why; they are not tried again.
+            lost: keys of observations that could not be made, and why; they are not tried again. None: the encoder
+                itself, which is not opened. Given by who has opened the encoder before, and forgotten stale shards.
         """
         tested, train = images.tested, images.train
         self._listener.begin(self._name, self._plan.predict(len(tested), len(train) if train else None).work)
@@ -74,10 +75,13 @@ class EncoderAudit:
         entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": [], "extremes": {}}
         entry |= {"impersonations": [], "noises": [], "attention": {}}
         try:
+            if (why := (lost or {}).get(None)) is not None:
+                raise HoldfastError(why)
             subject = self.open(encoder, images)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
             entry |= {"input": list(subject.images.shape), "batch_size": subject.batch_size}
-            subject.forget_stale(self._plan.observations())
+            if lost is None:
+                subject.forget_stale(self._plan.observations())
             if (why := (lost or {}).get(Clean().key())) is not None:
                 raise HoldfastError(why)
             subject.observe(Clean())
@@ -145,7 +149,7 @@ class EncoderAudit:
             train=None if train is None else train.with_geometry(encoder.geometry),
         )
 
-    def _observe(self, subject: AuditSubject, lost: Mapping[Observation, str]) -> None:
+    def _observe(self, subject: AuditSubject, lost: Mapping[Observation | None, str]) -> None:
         for observation in self._plan.observations():
             if isinstance(observation, Clean):
                 continue
@@ -286,7 +290,11 @@ def _skipped(reason: str) -> dict[str, Any]:
 def _alone(measure: Measure, subject: AuditSubject) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
     return total_passes(
-        merge([("", observations_of(measure))]), subject.population, subject.attacked, subject.train_size
+        merge([("", observations_of(measure))]),
+        subject.population,
+        subject.attacked,
+        subject.train_size,
+        subject.encoder.precision,
     )
 
 

@@ -6,9 +6,17 @@ from dataclasses import dataclass
 from holdfast.audit.one_encoder import describe
 from holdfast.audit.units import Job, Layout, Task, Worker, dependencies
 from holdfast.core import HoldfastError
-from holdfast.errors import first_line
+from holdfast.errors import NotCertified, first_line
 from holdfast.listener import Listener
 from holdfast.store import Store, StoreError
+
+MARK = ".failed"
+"""Ends the name of a file that stands for a shard which could not be made, and tells why."""
+
+
+def mark_of(file: str) -> str:
+    """Return the name of the file that says that a shard could not be made."""
+    return file.rpartition(".")[0] + MARK
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class Made:
     Attributes:
         units: shards that it made.
         stored: shards of its own that were there already.
-        failures: one sentence for everything that failed; `merge` meets it again and records it.
+        failures: one sentence for everything that failed; `merge` meets it again and records it. What cannot be
+            certified is no failure.
     """
 
     units: int
@@ -103,9 +112,8 @@ class _Encoder:
 
     def run(self) -> None:
         own = self._own()
-        self.listener.begin(
-            self.job.names[self.number], sum(self.layout.work[o][s] for o, shards in enumerate(own) for s in shards)
-        )
+        left = sum(self.layout.work[o][s] for o, shards in enumerate(own) for s in shards)
+        self.listener.begin(self.job.names[self.number], left)
         waiting = [number for number, shards in enumerate(own) if shards]
         while waiting:
             ready = next((o for o in waiting if all(not self._missing(other) for other in self.needed[o])), None)
@@ -113,9 +121,12 @@ class _Encoder:
                 self._fill(waiting[0])
             else:
                 for shard in own[ready]:
-                    self._make(ready, shard)
+                    if self._make(ready, shard):
+                        left -= self.layout.work[ready][shard]
+                        self.listener.advance(self.layout.work[ready][shard])
                 waiting.remove(ready)
             waiting = [o for o in waiting if o not in self.broken and not self.needed[o] & self.broken]
+        self.listener.advance(left)  # of what failed
 
     def _own(self) -> list[list[int]]:
         """Return the numbers of the shards of each observation that belong to this part."""
@@ -126,8 +137,8 @@ class _Encoder:
     def _missing(self, observation: int) -> list[int]:
         """Return the shards of an observation that nobody has made yet."""
         files = self.files[observation]
-        there = self.store.names(files[0].rpartition("/")[0]) if files else ()
-        return [shard for shard, file in enumerate(files) if file not in set(there)]
+        there = set(self.store.names(files[0].rpartition("/")[0])) if files else ()
+        return [shard for shard, file in enumerate(files) if file not in there]
 
     def _fill(self, observation: int) -> None:
         """Make one shard that an observation waits for, the first one that this part comes to."""
@@ -137,23 +148,26 @@ class _Encoder:
                 self._make(other, min(missing, key=lambda shard: (shard < at, shard)), own=False)
                 return
 
-    def _make(self, observation: int, shard: int, own: bool = True) -> None:
+    def _make(self, observation: int, shard: int, own: bool = True) -> bool:
+        """Make a shard unless it is there; return whether it is there now."""
         if observation in self.broken:
-            return
+            return False
         self.listener.stage(describe(self.order[observation]))
-        there = self.store.exists(self.files[observation][shard])
+        file = self.files[observation][shard]
+        there = self.store.exists(file)
         try:
             if not there:
                 self.worker(Task(self.number, observation, shard))
+                self.store.delete(mark_of(file))
         except StoreError:
             raise
         except Exception as error:
             self.broken.add(observation)
-            self.made.failures.append(
-                f"{self.job.names[self.number]}, {describe(self.order[observation])}: {first_line(error)}"
-            )
-        else:
-            self.made.units += not there
-            self.made.stored += there and own
-            if own:
-                self.listener.advance(self.layout.work[observation][shard])
+            why = f"{self.job.names[self.number]}, {describe(self.order[observation])}: {first_line(error)}"
+            self.store.write(mark_of(file), lambda path: path.write_text(why, encoding="utf-8"))
+            if not isinstance(error, NotCertified):
+                self.made.failures.append(why)
+            return False
+        self.made.units += not there
+        self.made.stored += there and own
+        return True

@@ -43,7 +43,8 @@ class Room:
         """Observe some images, together or in parts that fit.
 
         Raises:
-            HoldfastError: a single image that does not fit, or images that can only be observed together.
+            HoldfastError: a single image that does not fit, images that can only be observed together and do not, or a
+                device that lacks what the observation computes in.
         """
         size = stop - start
         if not observation.whole:
@@ -62,6 +63,14 @@ class Room:
         before = self._encoder.passes
         try:
             return run(start, stop)
+        except TypeError as error:
+            if "MPS" in str(error) and "float64" in str(error):
+                name = part_name(observation)
+                raise HoldfastError(
+                    f"{name}: expected a device with float64, in which margins, failures and proofs are computed, and "
+                    f"MPS has none; run what reads {name} with --device cpu"
+                ) from error
+            raise
         except (RuntimeError, MemoryError, HoldfastError) as error:
             if not short_of_memory(error):
                 raise

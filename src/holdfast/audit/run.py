@@ -71,6 +71,8 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
     failures = [failure for result in results for failure in result.failures]
     if log := "".join(result.log for result in results):
         ready.store.write("failures.log", lambda path: path.write_text(log, encoding="utf-8"))
+    else:
+        ready.store.delete("failures.log")  # of an earlier run in this folder
     found: dict[str, dict[str, tuple[Table, Score]]] = {}
     for name, result in zip(job.names, results, strict=True):
         for measure, pair in result.scored.items():
@@ -155,6 +157,7 @@ def prepare(
     if here:
         _check_device(plan.device)
     images, store = open_all(plan, source), Store(folder)
+    store.sweep()
     labels, facts = _labels(plan, images), _facts(images)
     asked = entries.plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
     data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.audit.units import Audited, Layout, Task
+from holdfast.audit.units import ENCODER, Audited, Layout, Task
 from holdfast.core import HoldfastError
 from holdfast.store import StoreError
 
@@ -22,7 +22,8 @@ class _Progress:
     layout: Layout = field(default_factory=lambda: Layout([], []))
     given: Counter[int] = field(default_factory=Counter)  # of each observation, shards that are being made
     broken: set[int] = field(default_factory=set)  # observations that fail: scoring finds out how
-    lost: dict[int, str] = field(default_factory=dict)  # observations that ended their workers
+    lost: dict[int, str] = field(default_factory=dict)  # observations, or ENCODER, that ended their workers
+    work: int = 0  # that has been told
     scoring: bool = False
     result: Audited | None = None
 
@@ -33,15 +34,16 @@ class Schedule:
     Args:
         encoders: how many there are.
         needed: for each observation, the numbers of those that must be complete first; see `dependencies`.
+        work: that each encoder takes, in encoder passes.
 
     Attributes:
         deaths: how many workers died.
     """
 
-    def __init__(self, encoders: int, needed: Sequence[set[int]]):
-        self._needed = needed
+    def __init__(self, encoders: int, needed: Sequence[set[int]], work: int):
+        self._needed, self._work = needed, work
         self._encoders = [_Progress() for _ in range(encoders)]
-        self._attempts: Counter[tuple[int, int | None, int]] = Counter()
+        self._attempts: Counter[tuple[int, int | None, int, bool | None]] = Counter()
         self.deaths = 0
 
     @property
@@ -84,8 +86,13 @@ class Schedule:
         return not one.waiting[observation] and not one.given[observation] and observation not in one.broken
 
     def done(self, task: Task, value: Any) -> int:
-        """Note what came out of a unit; return how much work has been done with it, in encoder passes."""
+        """Note what came out of a unit; return how much work is done with it, or left out, in encoder passes."""
         one = self._encoders[task.encoder]
+        work = self._done(one, task, value)
+        one.work += work
+        return work
+
+    def _done(self, one: _Progress, task: Task, value: Any) -> int:
         if isinstance(value, Layout):
             one.opened, one.layout = True, value
             one.waiting = [[shard for shard, there in enumerate(stored) if not there] for stored in value.stored]
@@ -93,7 +100,7 @@ class Schedule:
         if isinstance(value, Audited):
             stored = sum(sum(there) for there in one.layout.stored)
             one.result = replace(value, resumed=stored)  # the worker that scores finds all of them stored
-            return 0
+            return self._work - one.work
         assert task.observation is not None  # what else there is
         one.given[task.observation] -= 1
         return one.layout.work[task.observation][task.shard]
@@ -117,26 +124,29 @@ class Schedule:
         """Note that the worker of a unit died: it is tried again, up to `ATTEMPTS` times.
 
         Raises:
-            HoldfastError: an encoder that cannot be opened or scored without its worker dying.
+            HoldfastError: the worker died even though it had no encoder to open.
         """
         self.deaths += 1
-        self._attempts[task[:3]] += 1
-        one, again = self._encoders[task.encoder], self._attempts[task[:3]] < ATTEMPTS
+        unit = *task[:3], None if task.lost is None else ENCODER in task.lost
+        self._attempts[unit] += 1
+        one, again = self._encoders[task.encoder], self._attempts[unit] < ATTEMPTS
         why = f"its worker died {ATTEMPTS} times: {how}; give it more memory, fewer workers or a smaller --batch-size"
         if task.observation is not None:
             one.given[task.observation] -= 1
+            if task.observation in one.broken:
+                return
             if again:
                 one.waiting[task.observation].insert(0, task.shard)
             else:
-                one.lost.setdefault(task.observation, why)
+                one.lost[task.observation] = why
                 self._drop(one, task.observation)
-        elif not again:
-            doing = "opening" if task.lost is None else "scoring"
-            raise HoldfastError(f"{doing} encoder {task.encoder + 1}: {why}; what is already stored is kept")
-        elif task.lost is None:
-            one.opened = None
+        elif again:
+            one.opened, one.scoring = one.opened or None, False
+        elif task.lost is not None and ENCODER in task.lost:
+            raise HoldfastError(f"encoder {task.encoder + 1}: {why}; what is already stored is kept")
         else:
-            one.scoring = False
+            one.opened, one.scoring = True, False
+            one.lost = {ENCODER: f"{'opening' if task.lost is None else 'scoring'} it: {why}"}
 
     def _drop(self, one: _Progress, observation: int) -> None:
         """Leave out an observation, and what needs it: scoring says so."""

@@ -5,6 +5,7 @@ that its dependencies allow, and again after it was lost.
 """
 
 import os
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,11 +14,18 @@ from holdfast.audit.images import AuditImages, open_known
 from holdfast.audit.one_encoder import EncoderAudit
 from holdfast.audit.plan import Plan, reads
 from holdfast.audit.subject import AuditSubject
-from holdfast.core import Encoder, ImageSource, Observation, Score, Table
+from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Score, Table
 from holdfast.data import Known
+from holdfast.folders import Folder
 from holdfast.listener import Silent
 from holdfast.observations.clean import Clean
 from holdfast.store import Store
+
+ENCODER = -1
+"""Stands for the whole encoder among the observations that were lost."""
+
+PLAN = "plan.json"
+"""The file by which a run folder is known."""
 
 
 class Task(NamedTuple):
@@ -27,8 +35,8 @@ class Task(NamedTuple):
         encoder: its number in the plan.
         observation: its number among those of the plan, of which shard `shard` is to be made; None: see `lost`.
         shard: which shard.
-        lost: None: the encoder is to be opened. Else it is to be scored, and these observations (by number) could not
-            be made, for these reasons.
+        lost: None: the encoder is to be opened. Else it is to be scored, and these observations (by number, or
+            `ENCODER`) could not be made, for these reasons.
     """
 
     encoder: int
@@ -104,8 +112,15 @@ class Job:
 
     def __call__(self) -> "Worker":
         """Return what does the units, in this process."""
-        os.chdir(self.home)
-        return Worker(self, open_known(self.plan, self.source, self.known), Store(self.place))
+        if os.path.isdir(self.home):  # on another machine it may not be there: then only whole paths and URLs work
+            os.chdir(self.home)
+        place = self.place if "://" in self.place else os.path.join(self.home, self.place)
+        if not Folder(place).exists(PLAN):
+            raise HoldfastError(
+                f"expected workers to see the run folder, got none on {socket.gethostname()}: {place!r}; choose an "
+                "--out that all of them see: a shared file system, or s3://BUCKET/RUN"
+            )
+        return Worker(self, open_known(self.plan, self.source, self.known), Store(place))
 
 
 class Worker:
@@ -124,7 +139,7 @@ class Worker:
         """
         if task.lost is not None:
             audit = self._audit(task.encoder)
-            lost = {self._order[number].key(): reason for number, reason in task.lost.items()}
+            lost = {self._key(number): reason for number, reason in task.lost.items()}
             row = audit.run(self._encoder(task.encoder), self._images, lost)
             return audited(audit, row)
         subject = self.subject(task.encoder)
@@ -138,11 +153,17 @@ class Worker:
         subject.make(observation, subject.units(observation)[task.shard])
         return None
 
+    def _key(self, number: int) -> Observation | None:
+        return None if number == ENCODER else self._order[number].key()
+
     def layout(self, subject: AuditSubject) -> Layout:
         """Return what there is to do, and what is stored."""
-        stored = set(self._store.names("cache"))
+        stored, precision = set(self._store.names("cache")), subject.encoder.precision
         units = {one: subject.units(one) for one in self._order}
-        work = [[(one.passes * (unit.stop - unit.start)).work for unit in units[one]] for one in self._order]
+        each = [one.passes_in(precision) for one in self._order]
+        work = [
+            [(e * (unit.stop - unit.start)).work for unit in units[o]] for o, e in zip(self._order, each, strict=True)
+        ]
         return Layout(work, [[unit.file in stored for unit in units[one]] for one in self._order])
 
     def subject(self, encoder: int) -> AuditSubject:

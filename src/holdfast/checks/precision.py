@@ -53,7 +53,7 @@ class Precision(Check):
             return Verdict("skip", "searches run in float32", "There is nothing to compare.")
         count = min(self.examined, subject.attacked if self.attack is not None else subject.population)
         x, clean = subject.batch(0, count), subject.read(Clean())["reps"].double()
-        drift, moved = _off(_reduced(encoder, x).double().cpu(), clean)
+        drift, moved = _off(_reduced(encoder, x).cpu().double(), clean)
         details = {
             "n": float(count),
             "drift median": float(drift.median()),
@@ -92,7 +92,7 @@ class Precision(Check):
         with subject.encoder.exactly():
             found = self.attack(goal, x, self.ball, Rng(subject.seed, ids=tuple(subject.ids[: len(x)])))
         rounded = observed.objective(_reduced(subject.encoder, found.images[self.attack.steps]), clean[: len(x)].to(x))
-        return found.values[-1].double().cpu(), rounded.double().cpu()
+        return found.values[-1].cpu().double(), rounded.cpu().double()
 
 
 def _reduced(encoder: Encoder, x: Images) -> Tensor:

@@ -1,6 +1,7 @@
 """Which workers an audit has, and one part of its shards."""
 
 import json
+import os
 from typing import Any
 
 import typer
@@ -27,11 +28,15 @@ def engine_of(
     values: dict[str, Any] = {} if workers is None else {"workers": workers}
     on_gpus = device.partition(":")[0] == "cuda"
     if name == "ray":
+        # Ray tells on stdout how its workers fare, where --json wants the record alone
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
         values |= {"address": address or "", "gpus": gpus if gpus is not None else float(on_gpus)}
     elif on_gpus:
         import torch
 
-        values["gpus"] = torch.cuda.device_count()
+        if not (count := torch.cuda.device_count()):
+            raise HoldfastError(f"device {device!r} cannot be used here: torch finds no GPU")
+        values["gpus"] = 0 if ":" in device else count  # a worker that sees one GPU only calls it the first
     return registry.configure(registry.find("engines", name or "processes"), values)
 
 

@@ -2,16 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli._common import out
 from holdfast.errors import HoldfastError
+from holdfast.folders import Folder
 
 
 def check(
-    folder: Annotated[Path, typer.Argument(help="Run folder of an audit.")],
+    folder: Annotated[str, typer.Argument(help="Run folder of an audit: a path or a URL.")],
     require: Annotated[
         list[str] | None,
         typer.Option(
@@ -27,17 +28,30 @@ def check(
 ) -> None:
     """Hold a run against requirements: status 0 where all are met, 1 where one is not."""
     from holdfast.gate import judge
-    from holdfast.report._folder import read_record
     from holdfast.report.gate import as_data, print_findings
 
     asked = [*(require or []), *(_lines(require_file) if require_file else [])]
-    findings = judge(read_record(folder), asked, encoder or [])
+    findings = judge(_record(folder), asked, encoder or [])
     if json_output:
-        print(json.dumps({"record": str(folder), **as_data(findings)}, allow_nan=False))
+        print(json.dumps({"record": folder, **as_data(findings)}, allow_nan=False))
     else:
         print_findings(findings, out)
     if not all(finding.met for finding in findings):
         raise typer.Exit(1)
+
+
+def _record(place: str) -> dict[str, Any]:
+    """Return the record of a run folder, wherever it is."""
+    from holdfast.report._folder import read_record
+
+    try:
+        with Folder(place).fetched("record.json") as path:
+            return read_record(path.parent)
+    except OSError as error:
+        raise HoldfastError(
+            f"expected a run folder with a readable record.json, got {place!r} ({error}); give the folder that "
+            "`holdfast audit` wrote"
+        ) from error
 
 
 def _lines(path: Path) -> list[str]:

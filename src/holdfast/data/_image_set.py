@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -11,6 +12,10 @@ import torch
 from holdfast.core import Geometry, HoldfastError, Images, ImageSource
 from holdfast.data._choice import Choice, Known
 from holdfast.data._geometry import Conversion, Pixels, convert, fit
+from holdfast.data._kept import LIMIT, Kept
+
+THREADS = 16
+"""Threads that read and decode, at most: Pillow lets others run while it does so."""
 
 
 class ImageSet:
@@ -26,8 +31,9 @@ class ImageSet:
         seed: the seed of the run.
         geometry: how pictures become pixels, see `Encoder.geometry`; None keeps them as they are.
         skip_corrupt: replace images that cannot be read by the next of the permutation instead of failing.
-        workers: threads that read and decode.
+        workers: threads that read and decode; None: as many as there are cores, at most `THREADS`.
         asked: sizes and channels that the user asked for.
+        kept: bytes of decoded pictures that are kept, in all geometries together; see `Kept`.
 
     Raises:
         HoldfastError: fewer than two images, or ids that are not unique.
@@ -41,8 +47,9 @@ class ImageSet:
         seed: int = 0,
         geometry: Geometry | None = None,
         skip_corrupt: bool = False,
-        workers: int = 2,
+        workers: int | None = None,
         asked: Conversion | None = None,
+        kept: int = LIMIT,
     ):
         if size is not None and size < 2:
             raise HoldfastError(
@@ -50,7 +57,11 @@ class ImageSet:
             )
         self.geometry = geometry
         self.asked = asked or Conversion()
-        self._pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="holdfast-images")
+        threads = min(THREADS, cores()) if workers is None else max(1, workers)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-images")
+        self._kept = Kept(kept)
+        self._ends: set[int] = set()  # where somebody who went through the images stopped and the next one began anew
+        self._first = self._last = 0
         self._choice = Choice(source, size, seed, skip_corrupt, self._pool)
         self._ahead: dict[int, Future[Pixels]] = {}
         self._shape: tuple[int, int, int] | None = None
@@ -145,18 +156,28 @@ class ImageSet:
         """Return the same images for another encoder; choice, fingerprint and skips are shared, not repeated."""
         other = copy.copy(self)
         other.geometry, other._ahead, other._shape = geometry, {}, None
+        other._ends, other._first, other._last = set(self._ends), 0, 0
         return other
 
     def batch(self, start: int, stop: int) -> Images:
         """Return images start to stop (excluded), [B, C, H, W] in [0, 1]; the next batch is read meanwhile.
+
+        Where the last reader stopped, the first images are read as well: the next observation begins there.
 
         Raises:
             HoldfastError: an image that cannot be read, is not in [0, 1] or has another shape, by its id.
         """
         if not 0 <= start < stop <= len(self):
             raise HoldfastError(f"expected 0 <= start < stop <= {len(self)}, got start={start}, stop={stop}")
+        if start == 0:
+            self._ends.add(self._last)
+            self._first = stop
+        self._last = stop
         futures = [self._submit(place) for place in range(start, stop)]
-        self._ahead = {place: self._submit(place) for place in range(stop, min(2 * stop - start, len(self)))}
+        next_ones = [*range(stop, min(2 * stop - start, len(self)))]
+        if stop == len(self) or stop in self._ends:
+            next_ones += range(min(self._first, start))
+        self._ahead = {place: self._submit(place) for place in dict.fromkeys(next_ones)}
         return self._stacked(range(start, stop), futures)
 
     def pick(self, places: Sequence[int]) -> Images:
@@ -189,7 +210,10 @@ class ImageSet:
         return self._ahead.pop(place, None) or self._pool.submit(self._pixels, place)
 
     def _pixels(self, place: int) -> Pixels:
-        image = self._choice.read(self._choice.rows[place])
+        row = self._choice.rows[place]
+        if (found := self._kept.get(self.geometry, row)) is not None:
+            return found
+        image = self._choice.read(row)
         if not self._choice.source.sized and self.geometry is None and self.asked.size is None:
             raise HoldfastError(
                 f"{self}: expected an encoder that says which images it takes, got one that does not; give their "
@@ -197,10 +221,17 @@ class ImageSet:
             )
         try:
             if isinstance(image, PIL.Image.Image):
-                return fit(image, self.asked, self.geometry)
+                pixels = fit(image, self.asked, self.geometry)
+                self._kept.put(self.geometry, row, pixels)
+                return pixels
             return convert(image, self.asked, self.geometry)
         except HoldfastError as error:
             raise HoldfastError(f"image {self.ids[place]!r}: {error}") from error
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _times(shape: tuple[int, ...]) -> str:

@@ -40,7 +40,7 @@ def open_images(
     size: int | None = None,
     seed: int = 0,
     skip_corrupt: bool = False,
-    workers: int = 2,
+    workers: int | None = None,
     asked: Conversion | None = None,
 ) -> ImageSet:
     """Open the images of an audit.
@@ -53,7 +53,7 @@ def open_images(
         size: how many images; all where None.
         seed: which images.
         skip_corrupt: replace unreadable images by others, named in `ImageSet.skipped`, instead of failing.
-        workers: threads that read.
+        workers: threads that read; None: as many as there are cores, at most 16.
         asked: sizes and channels to convert to; the options of a spec string go before it.
 
     Raises:

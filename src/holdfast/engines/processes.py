@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -177,6 +178,7 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
         gpu: the only GPU that this worker sees; None: as the process that started it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that half files are removed
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if gpu is not None:
         os.environ[VISIBLE] = gpu
@@ -199,6 +201,8 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
             theirs.send_bytes(said)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # whoever started this is gone
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # what Python does at the end is not for interruption
 
 
 def _end_with_parent() -> None:

@@ -98,7 +98,7 @@ def drawn(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], start: int, st
         x = shard.x[rows].repeat_interleave(stop - start, 0)
         return noise.sample(x, rng.at(names)).unflatten(0, (len(rows), stop - start))
     numbers, units = noise.numbers(shard.x), range(start // UNIT, -(-stop // UNIT))
-    z = torch.cat([rng.child(unit).at(ids).normal(UNIT, numbers) for unit in units], 1)
+    z = torch.cat([rng.child(unit).at(ids).normal_on(shard.x.device, UNIT, numbers) for unit in units], 1)
     return pushed(shard, noise, rows, z[:, : stop - start])
 
 

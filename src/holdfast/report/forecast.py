@@ -61,7 +61,7 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
             Text(title),
             count(part["images"] or None),
             f"{prefix}{count(work)}" if work else "-",
-            prefix + duration(part["seconds"]),
+            duration(part["seconds"]),
             f"{part['seconds'] / total:.0%}",
             Text(listing(part["serves"], 4), style="dim"),
         )

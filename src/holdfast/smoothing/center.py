@@ -109,7 +109,7 @@ class Center(Certificate):
             return {"spread": torch.tensor(torch.nan, dtype=torch.float64), "draws": torch.tensor(2 * self.draws)}
         found: list[Tensor] = []
         while (drawn := sum(map(len, found))) < self.distances:
-            found.append(_distances(self._seen((yield self.distances - drawn)), centre).double().cpu())
+            found.append(_distances(self._seen((yield self.distances - drawn)), centre).cpu().double())
         rank = math.ceil(self.quantile(anchor.sigma) * self.distances)
         spread = torch.cat(found).kthvalue(rank).values
         return {"spread": spread, "draws": torch.tensor(self.budget)}

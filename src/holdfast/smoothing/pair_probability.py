@@ -98,7 +98,7 @@ class PairProbability(Certificate):
         while drawn < self.draws and not (drawn and self._settled(counts, twin)):
             reps = yield self.draws - drawn
             drawn += len(reps)
-            counts += confidence.tally(self._probability((unit(reps) @ apart.T).double().cpu()))
+            counts += confidence.tally(self._probability((unit(reps) @ apart.T).cpu().double()))
         return {"counts": counts, "negatives": chosen, "draws": torch.tensor(drawn)}
 
     def _probability(self, margin: Float[Tensor, "draws negatives"]) -> Float[Tensor, "draws negatives"]:
