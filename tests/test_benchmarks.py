@@ -112,6 +112,7 @@ def test_workers_give_one_record(monkeypatch):
     finite(workers.measure((1, 2), images=32))
 
 
+@pytest.mark.slow
 def test_attack_steps_and_radii_are_measured(monkeypatch):
     monkeypatch.setattr(attack_step, "BATCH", 2)
     monkeypatch.setattr(attack_step, "PEERS", {})
