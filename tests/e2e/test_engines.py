@@ -127,7 +127,7 @@ def test_no_shard_is_made_while_scoring(tmp_path: Path, monkeypatch: pytest.Monk
         assert {k: encoder["passes"][k] for k in ("forward", "backward")} == encoder["passes"]["predicted"]
 
 
-def parts(asked: Plan, folders: list[Path]) -> list[int]:
+def parts(asked: Plan, folders: list) -> list[int]:
     """Make one part in each folder, one after the other; return how many shards each has made."""
     made = []
     for number, folder in enumerate(folders, 1):
