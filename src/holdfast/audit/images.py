@@ -27,7 +27,7 @@ class AuditImages:
         return self.tested.known, None if self.train is None else self.train.known
 
 
-def open_all(plan: Plan, source: ImageSource | None = None) -> AuditImages:
+def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
     """Open the images of a plan; training images without those that are tested.
 
     The tested images take over the numbers of their classes, by name.
@@ -35,6 +35,7 @@ def open_all(plan: Plan, source: ImageSource | None = None) -> AuditImages:
     Args:
         plan: what to open.
         source: tested images that are open already.
+        training: training images that are open already.
 
     Raises:
         HoldfastError: images that cannot be used, or training images that are all tested.
@@ -42,7 +43,7 @@ def open_all(plan: Plan, source: ImageSource | None = None) -> AuditImages:
     tested = _tested(plan, source)
     if plan.train is None:
         return AuditImages(tested)
-    train = _train(plan, plan.train)
+    train = _train(plan, plan.train, training)
     given = len(train)
     if (known := train.leave_out(tested)) and len(train) < 2:
         raise HoldfastError(
@@ -53,7 +54,12 @@ def open_all(plan: Plan, source: ImageSource | None = None) -> AuditImages:
     return AuditImages(tested, train, known)
 
 
-def open_known(plan: Plan, source: ImageSource | None, known: tuple[Known, Known | None]) -> AuditImages:
+def open_known(
+    plan: Plan,
+    source: ImageSource | None,
+    known: tuple[Known, Known | None],
+    training: ImageSource | None = None,
+) -> AuditImages:
     """Open the images of a plan of which another process has read all, without doing so again.
 
     Raises:
@@ -63,7 +69,7 @@ def open_known(plan: Plan, source: ImageSource | None, known: tuple[Known, Known
     tested.recall(known[0])
     if plan.train is None or known[1] is None:
         return AuditImages(tested)
-    train = _train(plan, plan.train)
+    train = _train(plan, plan.train, training)
     train.recall(known[1])
     tested.number_classes_as(train)
     return AuditImages(tested, train)
@@ -75,5 +81,7 @@ def _tested(plan: Plan, source: ImageSource | None) -> ImageSet:
     return ImageSet(source, size=plan.images, seed=plan.seed, skip_corrupt=plan.skip_corrupt)
 
 
-def _train(plan: Plan, spec: str) -> ImageSet:
-    return open_images(spec, size=plan.train_images, seed=plan.seed, skip_corrupt=plan.skip_corrupt)
+def _train(plan: Plan, spec: str, source: ImageSource | None) -> ImageSet:
+    return open_images(
+        spec if source is None else source, size=plan.train_images, seed=plan.seed, skip_corrupt=plan.skip_corrupt
+    )

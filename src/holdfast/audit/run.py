@@ -33,6 +33,7 @@ def run_audit(
     *,
     encoders: Mapping[str, Encoder] | None = None,
     source: ImageSource | None = None,
+    training: ImageSource | None = None,
     engine: Engine | None = None,
     listener: Listener | None = None,
     command: str = "",
@@ -47,6 +48,7 @@ def run_audit(
         folder: the run folder, a path or a URL, see `Folder`.
         encoders: encoders that are open already, by the names that the plan uses for them.
         source: images that are open already, instead of the plan's data spec.
+        training: training images that are open already, instead of the plan's spec of them.
         engine: the workers that observe and score; None: this process. The record is the same.
         listener: told about progress.
         command: how to do it again, for the record.
@@ -56,7 +58,7 @@ def run_audit(
         HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
             that cannot be written, or one that holds the record of another audit; workers that cannot be started.
     """
-    ready = prepare(plan, folder, encoders, source, overwrite, here=engine is None)
+    ready = prepare(plan, folder, encoders, source, overwrite, here=engine is None, training=training)
     return run_ready(ready, engine, listener or Silent(), command)
 
 
@@ -136,6 +138,7 @@ def prepare(
     source: ImageSource | None = None,
     overwrite: bool = False,
     here: bool = True,
+    training: ImageSource | None = None,
 ) -> Ready:
     """Open the images of an audit and claim its folder; no encoder is opened.
 
@@ -146,6 +149,7 @@ def prepare(
         source: images that are open already.
         overwrite: replace another audit.
         here: whether encoders run in this process; else its devices do not matter.
+        training: training images that are open already.
 
     Raises:
         HoldfastError: as `run_audit`.
@@ -156,14 +160,14 @@ def prepare(
         raise HoldfastError("two encoders have one name; give one of them another with ?label=")
     if here:
         _check_device(plan.device)
-    images, store = open_all(plan, source), Store(folder)
+    images, store = open_all(plan, source, training), Store(folder)
     store.sweep()
     labels, facts = _labels(plan, images), _facts(images)
     asked = entries.plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
     data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))
     _claim(store, asked, data, overwrite)
     slugs = tuple(entries.slugs(names))
-    job = Job(plan, tuple(names), slugs, store.files.place, images.known, opened, source)
+    job = Job(plan, tuple(names), slugs, store.files.place, images.known, opened, source, training)
     return Ready(job, images, store, asked, labels, facts, started, began)
 
 

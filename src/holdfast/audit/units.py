@@ -93,6 +93,7 @@ class Job:
         known: what reading all images has found.
         encoders: encoders that are open already, by the plan's name for them.
         source: images that are open already.
+        training: training images that are open already.
         home: the folder in which paths of specs begin.
     """
 
@@ -103,6 +104,7 @@ class Job:
     known: tuple[Known, Known | None]
     encoders: Mapping[str, Encoder] = field(default_factory=dict)
     source: ImageSource | None = None
+    training: ImageSource | None = None
     home: str = field(default_factory=os.getcwd)
 
     def encoder(self, number: int) -> Encoder | str:
@@ -120,7 +122,7 @@ class Job:
                 f"expected workers to see the run folder, got none on {socket.gethostname()}: {place!r}; choose an "
                 "--out that all of them see: a shared file system, or s3://BUCKET/RUN"
             )
-        return Worker(self, open_known(self.plan, self.source, self.known), Store(place))
+        return Worker(self, open_known(self.plan, self.source, self.known, self.training), Store(place))
 
 
 class Worker:

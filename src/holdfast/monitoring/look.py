@@ -96,7 +96,7 @@ def look(
     """
     asked = measures_of(measures)
     with undisturbed():
-        network = _copied(encoder, mean, std)
+        network = frozen_copy(encoder, mean, std)
         where = device or str(network.get_buffer("_mean").device)
         population = opened(images, size, seed)
         bank = None if train is None else opened(train, None, seed)
@@ -152,7 +152,7 @@ def opened(images: Pictures, size: int | None, seed: int) -> ImageSet:
     return images if isinstance(images, ImageSet) else open_images(images, size=size, seed=seed)
 
 
-def _copied(
+def frozen_copy(
     network: nn.Module, mean: float | Sequence[float] | None = None, std: float | Sequence[float] | None = None
 ) -> Encoder:
     """Return a frozen encoder with a copy of a network.
