@@ -2,7 +2,6 @@
 
 import torch
 from jaxtyping import Float, Int
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Reps
@@ -31,6 +30,8 @@ def centres(reps: Reps, count: int, seed: int) -> Float[Tensor, "groups dim"]:
     Raises:
         HoldfastError: fewer different representations than clusters.
     """
+    from sklearn.cluster import KMeans  # slow to import, in every worker, and most audits learn no noise
+
     different = len(reps.unique(dim=0))
     if different < count:
         raise HoldfastError(
