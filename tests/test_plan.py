@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import registry
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.pgd import Pgd
 from holdfast.audit.one_encoder import title
@@ -168,3 +169,21 @@ def test_twins_that_differ_in_lists_are_called_by_their_first_members() -> None:
         "corruption_drift[threats=common+common+1 more]",
         "corruption_drift[threats=common+common+1 more no. 2]",
     ]
+
+
+def test_eps_is_the_radius_of_measures_that_state_none() -> None:
+    given = [
+        {"name": "breakaway_risk"},
+        {"name": "overlap_risk", "ball": {"name": "l2", "radius": 1.0}},
+        {"name": "probabilistic_robustness"},
+        {"name": "uniformity"},
+    ]
+    plan = make_plan(["zoo:digits-simclr"], "digits", eps=0.2, measures=given)
+    balls = [one.get("ball", one.get("noise", {}).get("ball")) for one in map(registry.spec, plan.measures)]
+    assert [ball and (ball["name"], ball["radius"]) for ball in balls] == [
+        ("linf", 0.2),
+        ("l2", 1.0),
+        ("linf", 0.2),
+        None,
+    ]
+    assert make_plan(["zoo:digits-simclr"], "digits", measures=given).measures[0] == BreakawayRisk()

@@ -11,7 +11,7 @@ from holdfast.audit.plan import Plan, unread
 from holdfast.audit.profiles import profile
 from holdfast.audit.series import expand
 from holdfast.audit.settings import set_parameters
-from holdfast.core import Ball, HoldfastError
+from holdfast.core import Ball, HoldfastError, Measure
 from holdfast.errors import unknown
 from holdfast.measures._shape import ShapeMeasure
 
@@ -46,8 +46,8 @@ def make_plan(
         encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
         data: data spec; None where the measures need none, `NO_DATA` then stands in for the panel's checks.
         profile_name: which profile.
-        norm: the ball, "linf" or "l2"; the profile's where None.
-        eps: its radius in pixels of a [0, 1] image; the profile's where None.
+        norm: the ball, "linf" or "l2"; the profile's where None; of measures that are given, where they state none.
+        eps: its radius in pixels of a [0, 1] image; the same.
         settings: changes of single parameters, see `set_parameters`.
         measures: specs of measures to ask instead of the profile's; {"name": ..., parameters}.
         images: size of the population; the profile's where None.
@@ -72,6 +72,8 @@ def make_plan(
     asked = chosen.measures
     if measures:
         asked = tuple(registry.build({"kind": "measures", **measure}) for measure in measures)
+        if norm is not None or eps is not None:
+            asked = tuple(_within(ball, one, stated) for one, stated in zip(asked, measures, strict=True))
     asked = set_parameters(asked, settings)
     if data is None:
         if readers := [m for m in asked if not unread([m])]:
@@ -95,6 +97,22 @@ def make_plan(
         series=series,
         **run,
     )
+
+
+def _within(ball: Ball, measure: Measure, stated: Mapping[str, Any]) -> Measure:
+    """Return a measure with every ball replaced, but those in the parameters that were stated."""
+
+    def replaced(data: Any) -> Any:
+        if isinstance(data, list):
+            return [replaced(item) for item in data]
+        if not isinstance(data, Mapping):
+            return data
+        if data.get("kind") == "threats" and issubclass(registry.find("threats", data["name"]), Ball):
+            return registry.spec(ball)
+        return {key: replaced(value) for key, value in data.items()}
+
+    spec = registry.spec(measure)
+    return registry.build({key: value if key in stated else replaced(value) for key, value in spec.items()})
 
 
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
