@@ -33,6 +33,11 @@ def page(template: str, scripts: tuple[str, ...] = ("script.js",), **values: Any
     )
 
 
+def fragment(template: str, **values: Any) -> str:
+    """Return part of a page as HTML, for pages of others; every text among the values is escaped."""
+    return _templates().get_template(template).render(**values)
+
+
 def write_page(text: str, path: Path) -> None:
     """Write a page so that readers see the old one or the new one, never half of one.
 

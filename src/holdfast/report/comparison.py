@@ -124,17 +124,17 @@ def scope(data: Mapping[str, Any]) -> str:
 
 def markdown(data: Mapping[str, Any]) -> str:
     """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
-    head, lines = _grid(data)
+    head, lines = grid(data)
     rule = ["---", *["---:"] * (len(head) - 1)]
     # of a line only the encoder's name is not ours
     body = [[markdown_text(line[0][0]), *(f"**{c}**" if best else c for c, best in line[1:])] for line in lines]
     rows = [[markdown_text(cell) for cell in head], rule, *body]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
-    return f"{table}\n\n{_KEY}\n\n{notes}\n"
+    return f"{table}\n\n{KEY}\n\n{notes}\n"
 
 
-_KEY = (
+KEY = (
     "Each cell: value [95 % interval], places that the encoder may have. Bold: better than every other by its verdicts."
 )
 
@@ -161,7 +161,7 @@ def latex_text(text: str) -> str:
 
 def latex(data: Mapping[str, Any]) -> str:
     """Return the comparison as a booktabs table: encoders down, measures across."""
-    head, lines = _grid(data)
+    head, lines = grid(data)
     rows = [
         " & ".join(rf"\textbf{{{latex_text(c)}}}" if best else latex_text(c) for c, best in line) + r" \\"
         for line in lines
@@ -176,13 +176,13 @@ def latex(data: Mapping[str, Any]) -> str:
             *rows,
             r"\bottomrule",
             r"\end{tabular}",
-            *(f"% {latex_text(text)}" for text in (_KEY, *(text for text, _ in sentences(data)))),
+            *(f"% {latex_text(text)}" for text in (KEY, *(text for text, _ in sentences(data)))),
             "",
         ]
     )
 
 
-def _grid(data: Mapping[str, Any]) -> tuple[list[str], list[list[tuple[str, bool]]]]:
+def grid(data: Mapping[str, Any]) -> tuple[list[str], list[list[tuple[str, bool]]]]:
     """Return head and lines of encoders against measures; each cell with whether it is the best."""
     measures = data["measures"]
     by = {name: {row["encoder"]: row for row in m["rows"]} for name, m in measures.items()}

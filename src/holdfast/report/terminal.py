@@ -28,32 +28,51 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
         console: where to print.
         report: the HTML report, named in the last line.
     """
-    encoders = [e for e in record["encoders"] if not e.get("error")]
+    encoders = audited(record)
     if encoders and titles(record):
         wide = 24 + _CELL * len(encoders) <= console.width
         console.print(_side_by_side(record, encoders) if wide else _stacked(record, encoders))
-        if any(bracket(m["scores"], m["unit"]) for e in encoders for m in e["measures"].values()):
-            console.print(Text("[attack, certificate]: what was found and what is proved; between them is open", "dim"))
-        if any(entry.get("best") for entry in record["comparison"].values()):
-            console.print(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
-    for line in _validity(encoders):
+    for line in notes(record):
         console.print(line)
-    for line in uncertified(encoders):
-        console.print(Text(line, style="yellow"))
-    for line in _problems(record):
-        console.print(Text(line, style="bold red"))
+    if report is not None:
+        # One unbroken line: a path cut by a line break cannot be copied or clicked.
+        console.print(Text.assemble("Report: ", (str(report), "bold")), soft_wrap=True)
+
+
+def audited(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the encoders that could be audited."""
+    return [encoder for encoder in record["encoders"] if not encoder.get("error")]
+
+
+def notes(record: Mapping[str, Any]) -> list[Text]:
+    """Return what stands below the table: what its marks mean, the validity panel, failures, and the scope."""
+    encoders, lines = audited(record), []
+    if encoders and titles(record):
+        if any(bracket(m["scores"], m["unit"]) for e in encoders for m in e["measures"].values()):
+            lines.append(Text("[attack, certificate]: what was found and what is proved; between them is open", "dim"))
+        if any(entry.get("best") for entry in record["comparison"].values()):
+            lines.append(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
+    lines += _validity(encoders)
+    lines += [Text(line, style="yellow") for line in uncertified(encoders)]
+    lines += [Text(line, style="bold red") for line in _problems(record)]
     data, run = record["data"], record["run"]
     within = f" within {listing(threats(record))}" if threats(record) else ""
     summary = f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']} attacked{within}"
     if data.get("synthetic"):
         summary = "synthetic images alone"
     if encoders:
-        console.print(Text(f"{summary}, {duration(run['seconds'])}", style="dim"))
-    else:
-        console.print(Text("Nothing was audited.", style="bold red"))
-    if report is not None:
-        # One unbroken line: a path cut by a line break cannot be copied or clicked.
-        console.print(Text.assemble("Report: ", (str(report), "bold")), soft_wrap=True)
+        return [*lines, Text(f"{summary}, {duration(run['seconds'])}", style="dim")]
+    return [*lines, Text("Nothing was audited.", style="bold red")]
+
+
+def rows(record: Mapping[str, Any]) -> list[tuple[Text, list[Text]]]:
+    """Return the table's rows: a measure's title, or what is told of it, and a cell for each audited encoder."""
+    encoders, found = audited(record), []
+    for key in titles(record):
+        found.append((_title(record, key), [_cell(record, encoder, key) for encoder in encoders]))
+        if any(chosen := [_chosen(encoder, key) for encoder in encoders]):
+            found.append((Text(f"  {BEST_BUDGET}"), chosen))
+    return found
 
 
 def _side_by_side(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) -> Table:
@@ -62,10 +81,8 @@ def _side_by_side(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) 
     table.add_column("measure")
     for encoder in encoders:
         table.add_column(Text(encoder["name"]), justify="right", overflow="fold")  # paths differ at their end
-    for key in titles(record):
-        table.add_row(_title(record, key), *(_cell(record, encoder, key) for encoder in encoders))
-        if any(chosen := [_chosen(encoder, key) for encoder in encoders]):
-            table.add_row(Text(f"  {BEST_BUDGET}"), *chosen)
+    for title, cells in rows(record):
+        table.add_row(title, *cells)
     return table
 
 

@@ -1,0 +1,46 @@
+"""Records and comparisons in a notebook: the terminal's table as HTML, in the colours of the page around it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.report import comparison as compared
+from holdfast.report._page import fragment
+from holdfast.report.terminal import audited, notes, rows
+
+
+def record_html(record: Mapping[str, Any]) -> str:
+    """Return a record as a piece of HTML, without scripts; every text of it is escaped."""
+    names = [encoder["name"] for encoder in audited(record)]
+    return _html(["measure", *names], rows(record) if names else [], notes(record))
+
+
+def comparison_html(data: Mapping[str, Any]) -> str:
+    """Return a comparison as a piece of HTML: encoders down, measures across; see `record_html`."""
+    head, lines = compared.grid(data)
+    cells = [(Text(name), [Text(c, "bold" if best else "") for c, best in rest]) for (name, _), *rest in lines]
+    said = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
+    return _html(head, cells, [Text(compared.KEY, "dim"), *said])
+
+
+def _html(head: Sequence[str], lines: Sequence[tuple[Text, Sequence[Text]]], below: Sequence[Text]) -> str:
+    return fragment("notebook.html", head=head, rows=lines, notes=below, pieces=_pieces)
+
+
+def _pieces(text: Text) -> Markup:
+    """Return styled text as spans whose classes are the words of the styles."""
+    made = Markup("")
+    for piece, style, _ in text.render(_PLAIN):
+        if not piece.strip() or style is None:
+            made += piece
+            continue
+        words = [word for word, said in (("bold", style.bold), ("dim", style.dim)) if said]
+        words += [style.color.name] if style.color is not None else []
+        made += Markup('<span class="{}">{}</span>').format(" ".join(words), piece) if words else piece
+    return made
+
+
+_PLAIN = Console()
