@@ -20,6 +20,7 @@ from holdfast.audit.profiles import profile
 from holdfast.audit.run import run_audit
 from holdfast.checks.precision import Precision
 from holdfast.core import Attack, Encoder, HoldfastError, Images, Observation, Passes, Rng, Shard
+from holdfast.data import open_images
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations._some import clean_of
@@ -322,7 +323,16 @@ def test_a_search_that_rounding_spoils_fails_the_check(tmp_path: Path) -> None:
 
     check = audit(tmp_path, "bf16", Encoder(Swallowed(), mean=0, std=1))["encoders"][0]["checks"]["precision"]
     assert check["status"] == "fail"
-    assert check["details"]["gain of float32"] > 0.1
+    images, net = open_images("digits", size=24), Swallowed()
+    x, found = images.batch(0, 8), {}
+    for precision in ("float32", "bf16"):
+        f = Encoder(net, mean=0, std=1).prepare(precision=precision)
+        goal = Untargeted().pursue(f, f(x))
+        attacked = Pgd(10)(goal, x, Linf(0.1), Rng(0, ids=tuple(images.ids[:8]))).remade(goal, f)
+        found[precision] = attacked.values[-1]
+    gain = float((found["float32"] / found["bf16"]).median()) - 1
+    assert gain > 0.1
+    assert check["details"]["gain of float32"] == pytest.approx(gain, rel=1e-3)
 
 
 def test_the_check_belongs_to_reduced_precision_alone() -> None:
