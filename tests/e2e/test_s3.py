@@ -1,5 +1,6 @@
 """Run folders in an object store: audits, parts, workers, resumption and reports, as on a disk."""
 
+import math
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -112,6 +113,12 @@ def test_parts_and_workers_that_share_a_folder_that_is_no_disk(tmp_path: Path) -
     same(tmp_path / "one", fetched("memory://c", tmp_path / "three"))
 
 
+def authorise(server: str, after: float) -> None:
+    """Let a server refuse the keys of these tests after so many requests."""
+    text = {"Content-Type": "text/plain"}
+    urllib.request.urlopen(urllib.request.Request(f"{server}/moto-api/reset-auth", str(after).encode(), text)).close()
+
+
 @pytest.mark.slow
 def test_a_store_without_permission_is_told_in_one_line(capsys, tmp_path: Path, server: str) -> None:
     line = refused(capsys, *COMMAND, "--out", "s3://elsewhere/run")
@@ -123,13 +130,13 @@ def test_a_store_without_permission_is_told_in_one_line(capsys, tmp_path: Path, 
     assert "s3://runs/nothing" in line
     line = refused(capsys, "merge", "s3://runs/nothing")
     assert "expected a folder with a part of an audit" in line
-    urllib.request.urlopen(f"{server}/moto-api/reset-auth", b"0").close()
+    authorise(server, 0)
     try:
         line = refused(capsys, *COMMAND, "--out", "s3://runs/denied")
         assert "s3://runs/denied" in line
         assert "Access Key Id" in line
     finally:
-        urllib.request.urlopen(f"{server}/moto-api/reset-auth", b"1e9").close()
+        authorise(server, math.inf)
 
 
 def test_s3_without_its_package_names_the_extra(capsys, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,10 @@ def publish(place: Path | str) -> str:
     """
     folder = Folder(place)
     try:
+        if folder.local is None and not folder.exists("record.json"):  # else the error would name the copy
+            raise HoldfastError(
+                f"expected a run folder with a record.json, got {place}; give what `holdfast audit` wrote"
+            )
         with folder.mirrored("record.json", "tables", "pictures") as path:
             written = write_report(path)
             if folder.local is None:
