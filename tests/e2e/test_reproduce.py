@@ -174,7 +174,9 @@ def test_every_recipe_asks_what_holdfast_knows(name: str, profile: str) -> None:
                 assert at["study"] in asked.studies
             elif at.get("measure"):
                 assert at["measure"] in measures[at["audit"]], f"{name}: {row.name}, {column.name}"
-                assert at["encoder"] in asked.audits[at["audit"]]["encoders"], f"{name}: {row.name}, {column.name}"
+                other = at.get("against", at["measure"])
+                assert other in measures[at["audit"]], f"{name}: {row.name}, {column.name}"
+                assert "against" in at or at["encoder"] in asked.audits[at["audit"]]["encoders"], f"{name}: {row.name}"
 
 
 def recipe_measures(plan: recipe.Any) -> set[str]:

@@ -47,7 +47,9 @@ class Line:
     Attributes:
         name: as in the paper.
         at: where: `audit`, `encoder`, `measure`, `score` of an audit; `study`, `method`, `probe`, `setting`, `of`,
-            `version` of a study.
+            `version` of a study. Of an audit also: `against`, `against_score`, whose correlation with the measure over
+            its encoders is the number; `quantile`, of the measure's column `values` over images; `cost`, of an
+            `observation` per image; `less`, another column whose number is taken away.
         scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
@@ -160,6 +162,9 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     rows = tuple(_line(one, f"{name}: rows", columns) for one in values.get("rows", ()))
     if not columns or not rows:
         raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
+    for line in (*columns, *rows):
+        if (other := line.at.get("less")) is not None and other not in {one.name for one in columns}:
+            raise unknown(f"column that {line.name!r} is less", other, [one.name for one in columns])
     claims = tuple(_claim(one, name, rows, columns) for one in values.get("claims", ()))
     inputs = {key: _input(one, f"{name}: inputs.{key}") for key, one in values.get("inputs", {}).items()}
     told = {key: values[key] for key in NEEDED}
@@ -220,7 +225,10 @@ def _input(table: Any, where: str) -> Input:
     return Input(table["about"], table.get("spec") or None, table.get("train") or None, table.get("says", ""))
 
 
-AT = ("audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version")
+AT = (
+    "audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version", "against",
+    "against_score", "quantile", "values", "cost", "observation", "less",
+)  # fmt: skip
 
 
 def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:

@@ -17,6 +17,7 @@ from holdfast.core import HoldfastError, Score
 from holdfast.engines._pool import Engine
 from holdfast.errors import unknown
 from holdfast.listener import Listener, Silent
+from holdfast.reproduce.cells import APART, correlated, cost, quantile
 from holdfast.reproduce.claims import Cell, judge
 from holdfast.reproduce.recipe import Line, Reproduction, filled
 from holdfast.store import Store
@@ -80,6 +81,7 @@ def reproduce(
         for row in asked.rows
         for place, column in enumerate(asked.columns)
     }
+    cells |= _differences(asked, cells, runs)
     verdicts = [judge(claim, cells, lambda a, b: _correlation(asked, a, b, runs)) for claim in asked.claims]
     found = {
         "schema": 1,
@@ -160,7 +162,7 @@ def _cell(
     published = row.published[place] if row.published else None
     cell = Cell(row.name, column.name, None, published, row.scale * column.scale)
     try:
-        found = _study_score(at, studies) if "study" in at else score_of(_entry(at, runs)[1])
+        found = _study_score(at, studies) if "study" in at else _score(at, runs)
     except HoldfastError as error:
         return replace(cell, why=str(error))
     return replace(cell, score=found, why=found.note if found.value is None else "")
@@ -169,6 +171,39 @@ def _cell(
 def at_of(row: Line, column: Line) -> dict[str, str]:
     """Return where a number is found: what the column says, the row over it, and the cell over both."""
     return {**column.at, **row.at, **row.cells.get(column.name, {})}
+
+
+def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
+    """Return the number of a cell from a record: a score of a measure, or something of `cells`."""
+    if not at.keys() & APART - {"less"}:
+        return score_of(_entry(at, runs)[1])
+    run = _named("audit", at, runs)
+    if isinstance(run, str):
+        raise HoldfastError(run)
+    entries = {entry["name"]: entry for entry in run.record["encoders"] if not entry.get("error")}
+    if "against" in at:
+        return correlated(entries, at)
+    return cost(run, _named("encoder", at, entries), at) if "cost" in at else quantile(run, _entry(at, runs)[0], at)
+
+
+def _differences(
+    asked: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
+) -> dict[tuple[str, str], Cell]:
+    """Return the cells that are their own number less that of another column in the same row."""
+    found = {}
+    for row in asked.rows:
+        for column in asked.columns:
+            if (other := at_of(row, column).get("less")) is None:
+                continue
+            upper, lower = cells[row.name, column.name], cells[row.name, other]
+            if upper.score is None or lower.score is None or None in (upper.score.value, lower.score.value):
+                found[row.name, column.name] = replace(upper, score=None, why=upper.why or lower.why)
+                continue
+            if upper.scale != lower.scale:
+                raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
+            gap = statistics.difference(upper.score, lower.score, _correlation(asked, upper, lower, runs))
+            found[row.name, column.name] = replace(upper, score=gap, why="")
+    return found
 
 
 def _entry(at: Mapping[str, str], runs: Mapping[str, Run | str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -224,6 +259,8 @@ def _correlation(asked: Reproduction, a: Cell, b: Cell, runs: Mapping[str, Run |
     columns, rows = {one.name: one for one in asked.columns}, {one.name: one for one in asked.rows}
     where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]
     if "study" in where[0] or "study" in where[1] or where[0]["audit"] != where[1]["audit"]:
+        return 0.0
+    if any(at.keys() & APART for at in where):
         return 0.0
     influences = []
     for at in where:

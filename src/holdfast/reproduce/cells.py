@@ -1,0 +1,111 @@
+"""Numbers of a table that are no score of one measure: correlations over encoders, quantiles over images, times."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from scipy import stats
+from torch import Tensor
+
+from holdfast.comparison.records import Run
+from holdfast.core import HoldfastError, Score
+from holdfast.correlations import pearson
+from holdfast.errors import unknown
+
+COSTS = ("seconds", "forward", "backward", "bounds")
+"""What an observation costs, each per image."""
+
+APART = frozenset({"against", "quantile", "cost", "less"})
+"""Keys of cells that are not the score of a measure itself."""
+
+
+def correlated(entries: Mapping[str, Mapping[str, Any]], at: Mapping[str, Any]) -> Score:
+    """Return Pearson's correlation of two measures' scores over all encoders of an audit.
+
+    Args:
+        entries: of the record, by encoder.
+        at: `measure` and `score`, and the other one as `against` and `against_score`.
+
+    Raises:
+        HoldfastError: measures that are not known, or fewer than three encoders with both.
+    """
+    pairs: list[tuple[float, float]] = []
+    for entry in entries.values():
+        found = [_value(entry, at, prefix) for prefix in ("", "against_")]
+        if None not in found:
+            pairs.append((float(found[0] or 0), float(found[1] or 0)))
+    if len(pairs) < 3:
+        raise HoldfastError(f"a correlation over {len(pairs)} encoders says nothing; expected 3 or more")
+    x, y = (torch.tensor(values, dtype=torch.float64) for values in zip(*pairs, strict=True))
+    return pearson(x, y)
+
+
+def _value(entry: Mapping[str, Any], at: Mapping[str, Any], prefix: str) -> float | None:
+    """Return the value of one score of an encoder; None where it has none."""
+    name = at["against" if prefix else "measure"]
+    measures = entry.get("measures", {})
+    if name not in measures:
+        raise unknown("measure", name, measures)
+    scores = measures[name]["scores"]
+    score = at.get(f"{prefix}score") or measures[name]["headline"]
+    if scores and score not in scores:
+        raise unknown("score", score, scores)
+    return scores[score]["value"] if scores else None
+
+
+def quantile(run: Run, measure: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+    """Return a quantile over images of a column of a measure's table, with an interval of order statistics.
+
+    Args:
+        run: the audit.
+        measure: the measure's entry in the record.
+        at: `quantile`, between 0 and 1; `values`, the column, that of the headline where it is not given.
+
+    Raises:
+        HoldfastError: a column that is not known, or a quantile that is none.
+    """
+    share = at["quantile"]
+    if isinstance(share, bool) or not isinstance(share, float) or not 0 < share < 1:
+        raise HoldfastError(f"quantile: expected a share between 0 and 1, got {share!r}")
+    _, table = run.table(measure["table"])
+    name = at.get("values") or measure["column"]
+    if name not in table:
+        raise unknown("column", name, table)
+    return _quantile(table[name].double(), share)
+
+
+def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
+    """Return a quantile; the ranks of its interval are binomial."""
+    ordered = values[~values.isnan()].sort().values
+    n, kind = len(ordered), f"order statistics of the {share:g} quantile over images"
+    if not n:
+        return Score(None, None, None, 0, kind)
+    lower, upper = (int(stats.binom.ppf(tail, n, share)) for tail in (0.025, 0.975))
+    low = float(ordered[lower - 1]) if lower >= 1 else None
+    high = float(ordered[upper]) if upper < n else None
+    note = "" if low is not None and high is not None else f"{n} images are too few for an interval"
+    return Score(float(ordered.quantile(share)), low, high, n, kind, note=note)
+
+
+def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+    """Return what one kind of observation of a measure cost for each image: seconds of the clock, or passes.
+
+    Args:
+        run: the audit.
+        entry: the encoder's, in the record.
+        at: `cost`, see `COSTS`; `observation`, which kind; `measure`, which reads it.
+
+    Raises:
+        HoldfastError: a cost or an observation that is not known.
+    """
+    if at["cost"] not in COSTS:
+        raise unknown("cost", at["cost"], COSTS)
+    read = [one for one in entry["observations"] if at.get("measure") in one["serves"]]
+    kinds = [one["part"]["name"] for one in read]
+    if at.get("observation") not in kinds:
+        raise unknown(f"observation of {at.get('measure')}", str(at.get("observation")), kinds)
+    chosen = [one for one in read if one["part"]["name"] == at["observation"]]
+    spent = sum(one["seconds"] if at["cost"] == "seconds" else one["passes"][at["cost"]] for one in chosen)
+    images = run.record["data"]["attacked"]
+    return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")

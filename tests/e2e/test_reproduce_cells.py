@@ -1,0 +1,132 @@
+"""Cells that are no score of one measure: differences, correlations over encoders, quantiles over images, costs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from holdfast.core import HoldfastError
+from holdfast.reproduce.recipe import read
+from holdfast.reproduce.run import reproduce
+
+TABLE = """
+paper = "A paper"
+where = "Table 2"
+title = "Derived numbers"
+units = "pixels"
+inputs = { a = { about = "a", spec = "zoo:digits-supervised" }, b = { about = "b", spec = "zoo:digits-simclr" }, \
+c = { about = "c", spec = "zoo:digits-simclr-adv" } }
+[audits.main]
+data = "digits"
+profile = "quick"
+encoders = ["a", "b", "c"]
+images = 60
+attacked = 40
+set = ["*.ball.radius=0.2"]
+measures = [{ name = "universal_quantile", attack = { name = "pgd", steps = 5 } }, { name = "breakaway_risk", \
+attack = { name = "pgd", steps = 5 } }]
+[[columns]]
+name = "UQ"
+audit = "main"
+measure = "universal_quantile"
+[[columns]]
+name = "less"
+audit = "main"
+measure = "breakaway_risk"
+less = "UQ"
+[[columns]]
+name = "median"
+audit = "main"
+measure = "universal_quantile"
+values = "quantile@5"
+quantile = 0.5
+[[columns]]
+name = "passes"
+audit = "main"
+measure = "universal_quantile"
+observation = "attacked"
+cost = "backward"
+[[columns]]
+name = "r"
+audit = "main"
+measure = "universal_quantile"
+against = "breakaway_risk"
+[[rows]]
+name = "a"
+encoder = "a"
+[[rows]]
+name = "c"
+encoder = "c"
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict, dict]:
+    folder = tmp_path_factory.mktemp("cells")
+    (folder / "t.toml").write_text(TABLE, encoding="utf-8")
+    found = reproduce(read(str(folder / "t.toml")), folder / "run")
+    assert found["failures"] == []
+    return folder, found, json.loads((folder / "run/audits/main/record.json").read_text())
+
+
+def cells(found: dict, row: int) -> dict[str, dict]:
+    return {c["name"]: cell for c, cell in zip(found["columns"], found["rows"][row]["cells"], strict=True)}
+
+
+def headline(entry: dict, measure: str) -> float:
+    one = entry["measures"][measure]
+    return one["scores"][one["headline"]]["value"]
+
+
+def test_a_cell_may_be_less_than_another(made: tuple[Path, dict, dict]) -> None:
+    entry, cell = made[2]["encoders"][0], cells(made[1], 0)["less"]["score"]
+    assert cell["value"] == pytest.approx(headline(entry, "breakaway_risk") - headline(entry, "universal_quantile"))
+    assert cell["low"] < cell["value"] < cell["high"]
+
+
+def test_a_correlation_is_over_all_encoders(made: tuple[Path, dict, dict]) -> None:
+    x, y = ([headline(entry, m) for entry in made[2]["encoders"]] for m in ("universal_quantile", "breakaway_risk"))
+    assert len(x) == 3
+    for row in (0, 1):
+        assert cells(made[1], row)["r"]["score"]["value"] == pytest.approx(np.corrcoef(x, y)[0, 1])
+
+
+def test_a_quantile_is_of_the_table(made: tuple[Path, dict, dict]) -> None:
+    measure = made[2]["encoders"][0]["measures"]["universal_quantile"]
+    values = pq.read_table(made[0] / "run/audits/main" / measure["table"])["quantile@5"].to_numpy()
+    cell = cells(made[1], 0)["median"]["score"]
+    assert cell["value"] == pytest.approx(np.median(values))
+    assert cell["low"] < cell["value"] < cell["high"]
+    assert {cell["low"], cell["high"]} <= set(values)
+
+
+def test_a_cost_is_for_each_image(made: tuple[Path, dict, dict]) -> None:
+    cell = cells(made[1], 1)["passes"]["score"]
+    assert cell["value"] == 5
+    assert cell["low"] is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('less = "UQ"', 'less = "UR"', "UR"),
+        ("quantile = 0.5", "quantile = 5", ""),
+        ('values = "quantile@5"', 'values = "quantile@6"', "quantile@6"),
+        ('cost = "backward"', 'cost = "euros"', "euros"),
+        ('observation = "attacked"', 'observation = "certified"', "certified"),
+        ('against = "breakaway_risk"', 'against = "overlap_risk"', "overlap_risk"),
+    ],
+)
+def test_what_is_not_there_is_told(made: tuple[Path, dict, dict], before: str, after: str, message: str) -> None:
+    path = made[0] / "bad.toml"
+    path.write_text(TABLE.replace(before, after), encoding="utf-8")
+    if after.startswith("less"):
+        with pytest.raises(HoldfastError, match=message):
+            read(str(path))
+        return
+    found = reproduce(read(str(path)), made[0] / "run")
+    lost = [cell["why"] for cell in found["rows"][0]["cells"] if cell["score"] is None]
+    assert len(lost) == 1, lost
+    assert message in lost[0]
