@@ -150,6 +150,6 @@ def test_what_was_asked_is_answered_by_the_worst_of_this_run(tmp_path):
     assert answers["exponent of time over images"] == ("1.2", "**not met**")
     assert answers["corruption / published code, gaussian_blur"] == ("0.05 x", "met")
     assert answers["learning step / bare passes"][0].endswith("not repeated)")
-    assert answers["attack step / bare step"] == ("(not measured)", "")
+    assert answers["2 workers / 1"] == ("(not measured)", "")
     assert asked.markdown(found).count("\n") == len(asked.ASKED) + 1
     assert json.loads(file.read_text(encoding="utf-8"))[1]["met"] is False
