@@ -130,3 +130,38 @@ def test_what_is_not_there_is_told(made: tuple[Path, dict, dict], before: str, a
     lost = [cell["why"] for cell in found["rows"][0]["cells"] if cell["score"] is None]
     assert len(lost) == 1, lost
     assert message in lost[0]
+
+
+LIKE = """
+paper = "A paper"
+where = "Table 3"
+title = "Trainings"
+units = "pixels"
+[trainings.plain]
+encoder = "zoo:digits_cnn"
+epochs = 5
+method = { name = "simclr", hidden = 3 }
+[trainings.robust]
+like = "plain"
+epochs = 6
+[inputs.a]
+about = "a"
+train = { like = "robust", method = { hidden = 4 } }
+[profiles.small.trainings.plain.method]
+temperature = 0.1
+[[columns]]
+name = "x"
+[[rows]]
+name = "y"
+"""
+
+
+def test_trainings_are_like_others(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text(LIKE, encoding="utf-8")
+    method = {"name": "simclr", "hidden": 4, "temperature": 0.1}
+    train = read(str(path), "small").inputs["a"].train
+    assert train == {"encoder": "zoo:digits_cnn", "epochs": 6, "method": method}
+    path.write_text(LIKE.replace('like = "plain"', 'like = "robust"'), encoding="utf-8")
+    with pytest.raises(HoldfastError, match="robust"):
+        read(str(path))

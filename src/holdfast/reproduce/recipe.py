@@ -18,8 +18,8 @@ FULL = "full"
 
 NEEDED = ("paper", "where", "title", "units")
 KEYS = {
-    "paper", "where", "title", "units", "notes", "minutes", "inputs", "audits", "studies", "columns", "rows", "claims",
-    "profiles",
+    "paper", "where", "title", "units", "notes", "minutes", "inputs", "trainings", "audits", "studies", "columns", "rows",
+    "claims", "profiles",
 }  # fmt: skip
 
 
@@ -166,7 +166,8 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
         if (other := line.at.get("less")) is not None and other not in {one.name for one in columns}:
             raise unknown(f"column that {line.name!r} is less", other, [one.name for one in columns])
     claims = tuple(_claim(one, name, rows, columns) for one in values.get("claims", ()))
-    inputs = {key: _input(one, f"{name}: inputs.{key}") for key, one in values.get("inputs", {}).items()}
+    trainings = values.get("trainings", {})
+    inputs = {key: _input(one, f"{name}: inputs.{key}", trainings) for key, one in values.get("inputs", {}).items()}
     told = {key: values[key] for key in NEEDED}
     return Reproduction(
         name,
@@ -213,7 +214,7 @@ def filled(value: Any, specs: Mapping[str, str]) -> Any:
     return re.sub(r"\{(\w+)\}", spec, value)
 
 
-def _input(table: Any, where: str) -> Input:
+def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
     known = {"about", "spec", "train", "says"}
     if not isinstance(table, Mapping) or not isinstance(table.get("about"), str):
         raise HoldfastError(f"{where}: expected a table with 'about', what it is, got {table!r}")
@@ -222,7 +223,21 @@ def _input(table: Any, where: str) -> Input:
             raise unknown(f"key of {where}", key, known)
     if isinstance(table.get("spec"), str) and table.get("spec") and table.get("train"):
         raise HoldfastError(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
-    return Input(table["about"], table.get("spec") or None, table.get("train") or None, table.get("says", ""))
+    train = _training(table["train"], where, trainings) if table.get("train") else None
+    return Input(table["about"], table.get("spec") or None, train, table.get("says", ""))
+
+
+def _training(table: Any, where: str, trainings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a training's table laid over that of `[trainings]` which it says that it is like."""
+    if not isinstance(table, Mapping):
+        raise HoldfastError(f"{where}: train: expected a table, got {table!r}")
+    own = {key: value for key, value in table.items() if key != "like"}
+    if (like := table.get("like")) is None:
+        return own
+    if like not in trainings:
+        raise unknown(f"training that {where} is like", str(like), trainings)
+    above = {key: one for key, one in trainings.items() if key != like}  # none is like itself
+    return over(_training(trainings[like], f"trainings.{like}", above), own)
 
 
 AT = (
