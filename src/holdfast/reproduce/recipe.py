@@ -18,8 +18,8 @@ FULL = "full"
 
 NEEDED = ("paper", "where", "title", "units")
 KEYS = {
-    "paper", "where", "title", "units", "notes", "minutes", "inputs", "trainings", "audits", "studies", "columns", "rows",
-    "claims", "profiles",
+    "paper", "where", "title", "units", "notes", "minutes", "inputs", "trainings", "audits", "studies", "columns",
+    "rows", "claims", "profiles",
 }  # fmt: skip
 
 
@@ -77,7 +77,8 @@ class Reproduction:
         units: of ε, radii and scores, in the paper and here.
         notes: what is done otherwise than in the paper, and why.
         minutes: how long this profile takes on two slow cores; None where nobody has tried.
-        inputs: by name; audits, studies and trainings name them in braces, "{images}".
+        inputs: by name; audits, studies and trainings name them in braces, "{images}". A training that is `like` one of
+            the file's [trainings] says only what is its own.
         audits: plan tables by name, whose encoders are names of inputs.
         studies: study tables by name.
         columns: of the table.
