@@ -22,6 +22,7 @@ from holdfast.engines.ray import Ray
 from holdfast.listener import Silent
 
 __all__ = ["asked", "whole"]  # fixtures
+pytestmark = pytest.mark.timeout(900)  # seconds, where the machine is shared
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_ctrl_c_ends_ray_and_the_same_command_continues(tmp_path: Path, asked: P
     assert not (folder / "record.json").exists()
     (asked / "stop").unlink()
     run = holdfast(*COMMAND, *options, "--json")
-    out, err = run.communicate(timeout=250)
+    out, err = run.communicate(timeout=600)
     assert run.returncode == 0, err
     assert out.startswith("{")
     same(whole, folder)

@@ -27,7 +27,7 @@ QUIET = [
     "ignore:datetime.datetime.utc:DeprecationWarning",  # of moto and botocore
     "ignore:unclosed.*socket:ResourceWarning",  # of the server's threads
 ]
-pytestmark = [pytest.mark.filterwarnings(words) for words in QUIET]
+pytestmark = [pytest.mark.timeout(900), *(pytest.mark.filterwarnings(words) for words in QUIET)]
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +88,11 @@ def test_an_audit_in_a_bucket_is_that_on_a_disk(capsys, tmp_path: Path, whole: P
 @pytest.mark.slow
 def test_workers_and_parts_share_a_bucket(capsys, tmp_path: Path, whole: Path, server: str) -> None:
     run = holdfast(*COMMAND, "--out", "s3://runs/two", "--workers", "2")
-    _, err = run.communicate(timeout=250)
+    _, err = run.communicate(timeout=600)
     assert run.returncode == 0, err
     same(whole, fetched("s3://runs/two", tmp_path / "two"))
     runs = [holdfast(*COMMAND, "--out", "s3://runs/three", "--shard", f"{n}/2") for n in (1, 2)]
-    told = [run.communicate(timeout=250) for run in runs]
+    told = [run.communicate(timeout=600) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], told
     code, _, err = command_line(capsys, "merge", "s3://runs/three")
     assert code == 0, err
