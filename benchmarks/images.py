@@ -99,7 +99,7 @@ def audit(images: int) -> Cost:
     few, _ = _seconds(FEW)
     held = kib("VmRSS")
     seconds, entry = _seconds(images)
-    numbers = 3 * images * entry["dim"]  # clean, and both attacked ones at the last step
+    numbers = 5 * images * entry["dim"]  # clean, and two attacks that are read after 5 and 10 steps
     pairs = sum(entry["measures"][part_name(measure)]["seconds"] for measure in ALL_PAIRS)
     return Cost(seconds, few, pairs, (kib("VmHWM") - held) / 1024, numbers * (4 + 8) / 2**20)
 
