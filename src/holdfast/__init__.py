@@ -1,9 +1,68 @@
 """Holdfast: how well do an image encoder's representations hold when the image is disturbed?
 
-The command line is `holdfast`; in Python begin with `holdfast.core` (the nouns), `holdfast.encoders.open_encoder`,
-`holdfast.data.open_images`, `holdfast.audit.plan_file.make_plan` and `holdfast.audit.run.run_audit`.
+    import holdfast
+    record = holdfast.audit(model, images, mean=0.5, std=0.25)
+    print(record)
+
+`audit`, `compare` and `open` are all there is to begin with; the command line is `holdfast`. What they are made of is
+in `holdfast.core` (the nouns), `holdfast.encoders.open_encoder`, `holdfast.data.open_images`,
+`holdfast.audit.plan_file.make_plan` and `holdfast.audit.run.run_audit`.
 """
 
-from importlib.metadata import version
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-__version__ = version("holdfast")
+if TYPE_CHECKING:
+    from holdfast.api import audit as audit
+    from holdfast.api import compare as compare
+    from holdfast.api import open as open
+    from holdfast.errors import HoldfastError as HoldfastError
+    from holdfast.results import Comparison as Comparison
+    from holdfast.results import Record as Record
+
+    __version__: str
+
+_FROM = {
+    "compare": "holdfast.api", "open": "holdfast.api", "HoldfastError": "holdfast.errors",
+    "Record": "holdfast.results", "Comparison": "holdfast.results",
+}  # fmt: skip
+"""Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return what is imported, or looked up, when it is first asked for."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("holdfast")
+    elif name in _FROM:
+        value = getattr(import_module(_FROM[name]), name)
+    else:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the names that completion offers first."""
+    return sorted({*globals(), *_FROM, "__version__"})
+
+
+class _Audit(ModuleType):
+    """The package `holdfast.audit`, which is called as the function of the same name."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Audit encoders on images; see `holdfast.api.audit`."""
+        return import_module("holdfast.api").audit(*args, **options)
+
+    @property
+    def __signature__(self) -> Any:
+        """The function's signature, for help and completion."""
+        from inspect import signature
+
+        return signature(import_module("holdfast.api").audit)
+
+
+# The package that holds the audit's parts is `holdfast.audit` as well: whichever is imported first, both work.
+import_module("holdfast.audit").__class__ = _Audit

@@ -33,8 +33,10 @@ def _html(head: Sequence[str], lines: Sequence[tuple[Text, Sequence[Text]]], bel
 def _pieces(text: Text) -> Markup:
     """Return styled text as spans whose classes are the words of the styles."""
     made = Markup("")
-    for piece, style, _ in text.render(_PLAIN):
-        if not piece.strip() or style is None:
+    base = _PLAIN.get_style(text.style)
+    for piece, found, _ in text.render(_PLAIN):
+        style = found or base  # text of one style alone comes without it
+        if not piece.strip():
             made += piece
             continue
         words = [word for word, said in (("bold", style.bold), ("dim", style.dim)) if said]

@@ -1,0 +1,298 @@
+"""Three lines of Python: `import holdfast`, `record = holdfast.audit(model, images)`, `print(record)`."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from holdfast import registry
+from holdfast.audit.plan import Plan
+from holdfast.audit.plan_file import make_plan
+from holdfast.audit.run import run_audit
+from holdfast.comparison.records import Run, open_run
+from holdfast.core import Encoder, HoldfastError, ImageSource, Measure
+from holdfast.data.arrays import Arrays
+from holdfast.data.torch_dataset import TorchDataset
+from holdfast.engines.processes import Processes
+from holdfast.listener import Listener, Silent
+from holdfast.monitoring.look import frozen_copy, undisturbed
+from holdfast.progress import Bars
+from holdfast.results import Comparison, Record, compared
+
+Model = nn.Module | str
+"""An `Encoder`, any network that maps normalised images [B, C, H, W] to representations [B, D], or an encoder spec."""
+
+Numbers = float | Sequence[float] | Tensor | np.ndarray
+"""One number, or one per channel."""
+
+Asked = str | Mapping[str, Any] | Measure
+"""A measure: its name, a table with its name and parameters, or the measure itself."""
+
+Images = Any
+"""A tensor [N, C, H, W], an array [N, H, W, C], a folder, a data spec, a torch Dataset, or an `ImageSource`."""
+
+
+def audit(
+    model: Model | Sequence[Model] | Mapping[str, Model],
+    images: Images,
+    *,
+    mean: Numbers | None = None,
+    std: Numbers | None = None,
+    profile: str = "standard",
+    measures: Asked | Sequence[Asked] = (),
+    eps: float | None = None,
+    norm: str | None = None,
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    labels: Tensor | np.ndarray | Sequence[int] | None = None,
+    train: Images = None,
+    train_labels: Tensor | np.ndarray | Sequence[int] | None = None,
+    size: int | None = None,
+    attacked: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    device: str | torch.device | None = None,
+    workers: int | None = None,
+    seed: int = 0,
+    **run: Any,
+) -> Record:
+    """Audit encoders on images and return the record; the same audit as the command `holdfast audit`.
+
+    Your network is not touched: a frozen copy of it is audited, and random numbers outside go on as before.
+
+    Args:
+        model: the encoder; a list of several, or a dict that names them.
+        images: what it is audited on, pixels in [0, 1] or uint8; None for measures that need none (synbench).
+        mean: per channel, what your preprocessing subtracts from [0, 1] pixels. A bare network needs it, mean=0 and
+            std=1 where nothing is done; an `Encoder` and a spec have their own.
+        std: per channel, what it divides by.
+        profile: what is asked; see `holdfast list profiles`. "quick" is a first look.
+        measures: ask these instead: names (as the profile asks them, where it does), tables of a name and parameters,
+            or measures.
+        eps: radius in pixels of a [0, 1] image; 0.05 where None.
+        norm: norm of the ball, "linf" or "l2".
+        settings: changes of single parameters, {"breakaway_risk.attack.steps": 100}; "*" is every measure.
+        labels: a class for each image of an array, for measures that read them; other images bring their own.
+        train: labelled images that probes learn from; those that are not attacked where None.
+        train_labels: a class for each training image of an array.
+        size: how many of the images; as many as the profile takes where None.
+        attacked: how many of them are attacked.
+        out: folder, or URL, of the run, where a killed audit continues; a temporary one that lives as long as the
+            record where None.
+        overwrite: replace another audit in that folder.
+        device: where to compute; where the (first) network is where None, "cpu" for specs.
+        workers: worker processes that share the audit. A script must then begin under `if __name__ == "__main__":`.
+        seed: the one seed that decides everything.
+        run: batch_size, precision, compiled, skip_corrupt, train_images; see `holdfast.audit.plan.Plan`.
+
+    Raises:
+        HoldfastError: a request that cannot be answered, or no encoder that could be audited. Measures that fail are in
+            `record.failures`, and the audit goes on.
+    """
+    opened = _encoders(model, mean, std)
+    networks = [one for one in opened.values() if isinstance(one, Encoder)]
+    tested, told = _source("images", images, labels)
+    training, taught = _source("train", train, train_labels)
+    where = device or (networks[0].get_buffer("_mean").device if networks else "cpu")
+    asked: dict[str, Any] = {"profile_name": profile, "eps": eps, "norm": norm, "images": size, "attacked": attacked}
+    asked |= {"train": taught, "device": str(where), "seed": seed, **run}
+    names = [one if isinstance(one, str) else name for name, one in opened.items()]
+    plan = _plan(names, told, asked, measures, _settings(settings))
+    engine = None if workers in (None, 1) else _processes(workers, plan.device)
+    folder = tempfile.mkdtemp(prefix="holdfast-") if out is None else os.fspath(out)
+    try:
+        with undisturbed(), _listener() as heard:
+            run_audit(
+                plan,
+                folder,
+                encoders={name: one for name, one in opened.items() if isinstance(one, Encoder)},
+                source=tested,
+                training=training,
+                engine=engine,
+                listener=heard,
+                overwrite=overwrite,
+            )
+    except BaseException:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    record = Record(open_run(folder), temporary=out is None)
+    if all(encoder["error"] for encoder in record.data["encoders"]):
+        raise HoldfastError("; ".join(record.failures))
+    return record
+
+
+def compare(
+    *records: Record | str | os.PathLike[str] | Mapping[str, Record | str | os.PathLike[str]],
+    measures: Sequence[str] = (),
+    correction: str = "holm",
+) -> Comparison:
+    """Compare the encoders of several audits on the same images: paired intervals, corrected verdicts, ranks.
+
+    Args:
+        records: records or run folders; or one dict of them, whose keys tell encoders of one name apart.
+        measures: which measures; all that they share where none is given.
+        correction: for many comparisons at once: "holm", "bh" or "none".
+
+    Raises:
+        HoldfastError: audits that cannot be compared, with what differs, or fewer than two encoders.
+    """
+    runs: dict[str, Run] = {}
+    for record in records:
+        named = record.items() if isinstance(record, Mapping) else [(None, record)]
+        for name, one in named:
+            found = one.run if isinstance(one, Record) else open_run(os.fspath(one))
+            place = found.place if name is None else str(name)
+            if place in runs:
+                raise HoldfastError(f"expected different records, got {place!r} twice; give each once")
+            runs[place] = replace(found, place=place)
+    return compared(list(runs.values()), measures, correction)
+
+
+def open(folder: str | os.PathLike[str]) -> Record:
+    """Return the record in a run folder, or at its URL.
+
+    Raises:
+        HoldfastError: no record that can be read.
+    """
+    return Record(open_run(os.fspath(folder)))
+
+
+def _encoders(model: Any, mean: Any, std: Any) -> dict[str, Encoder | str]:
+    """Return encoders by name, specs as they are; networks are copied."""
+    if isinstance(model, Mapping):
+        given = {str(name): one for name, one in model.items()}
+        made = {name: _named(one, name) if isinstance(one, str) else one for name, one in given.items()}
+    else:
+        several = list(model) if isinstance(model, Sequence) and not isinstance(model, (str, nn.Module)) else [model]
+        made: dict[str, Any] = {}
+        for one in several:
+            name = one if isinstance(one, str) else one.name if isinstance(one, Encoder) else type(one).__name__
+            if isinstance(one, str) and name in made:
+                raise HoldfastError(f"expected different encoders, got {name!r} twice; give each once")
+            number = sum(key == name or key.startswith(f"{name} ") for key in made)
+            made[f"{name} {number + 1}" if number else name] = one
+    if (mean is not None or std is not None) and not any(_bare(one) for one in made.values()):
+        raise HoldfastError(
+            "mean and std: expected none, since an Encoder and a spec have their own (?mean=0.5&std=0.25), got "
+            f"mean={mean}, std={std}; leave them out"
+        )
+    return {name: one if isinstance(one, str) else _opened(one, name, mean, std) for name, one in made.items()}
+
+
+def _bare(model: Any) -> bool:
+    return isinstance(model, nn.Module) and not isinstance(model, Encoder)
+
+
+def _named(spec: str, name: str) -> str:
+    """Return a spec with a label."""
+    return f"{spec}{'&' if '?' in spec else '?'}label={quote(name, safe='')}"
+
+
+def _opened(model: Any, name: str, mean: Any, std: Any) -> Encoder:
+    if not isinstance(model, nn.Module):
+        raise HoldfastError(
+            f"model: expected a torch module, an Encoder, a spec such as timm:resnet50, or several of them, got "
+            f"{type(model).__name__}"
+        )
+    if _bare(model) and (mean is None or std is None):
+        raise HoldfastError(
+            f"model: a bare network ({name}) needs mean and std, what its preprocessing subtracts from [0, 1] pixels "
+            f"and divides by; got mean={mean}, std={std}; say mean=0, std=1 where nothing is done, for most networks "
+            "of ImageNet mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]"
+        )
+    made = frozen_copy(model) if isinstance(model, Encoder) else frozen_copy(model, _plain(mean), _plain(std))
+    made.name = name
+    return made
+
+
+def _plain(values: Any) -> Any:
+    """Return a tensor or an array of numbers as a list, a single number as it is."""
+    return values.tolist() if isinstance(values, (Tensor, np.ndarray)) else values
+
+
+def _source(what: str, images: Any, labels: Any) -> tuple[ImageSource | None, str | None]:
+    """Return images that are open already, and how the record calls them; a spec is opened by the audit itself."""
+    if isinstance(images, (Tensor, np.ndarray)):
+        kind = "a tensor" if isinstance(images, Tensor) else "an array"
+        told = f"{kind} {list(images.shape)}"
+        if isinstance(images, Tensor):
+            images = images.float() if images.dtype == torch.bfloat16 else images
+            layout = "NCHW" if images.ndim == 4 else None
+            return Arrays(images, labels, layout=layout, name=told), told
+        return Arrays(images, labels, name=told), told
+    if labels is not None:
+        raise HoldfastError(
+            f"labels: expected a tensor or an array of {what} beside them, got {type(images).__name__}; folders of "
+            "classes and datasets bring their own"
+        )
+    if images is None or isinstance(images, str):
+        return None, images
+    if isinstance(images, os.PathLike):
+        return None, os.fspath(images)
+    source = images if isinstance(images, ImageSource) else TorchDataset(images)
+    return source, str(source)
+
+
+def _plan(
+    names: Sequence[str],
+    data: str | None,
+    asked: Mapping[str, Any],
+    measures: Asked | Sequence[Asked],
+    settings: Sequence[str],
+) -> Plan:
+    """Return the plan; measures that are only named are asked as the profile asks them, where it does."""
+    if isinstance(measures, (str, Mapping, Measure)):
+        measures = [measures]
+    specs: list[Mapping[str, Any]] = []
+    for one in measures:
+        if isinstance(one, str):
+            known = _of_profile(asked)
+            specs += [spec for spec in known if spec["name"] == one] or [{"name": one}]
+        elif isinstance(one, Measure):
+            if asked["eps"] is not None or asked["norm"] is not None:
+                raise HoldfastError(
+                    f"eps and norm: expected none beside the measure {registry.part_name(one)}, which has its own "
+                    "ball; name it instead, or leave them out"
+                )
+            specs.append(registry.spec(one))
+        else:
+            specs.append(one)
+    return make_plan(names, data, measures=specs, settings=settings, **asked)
+
+
+def _of_profile(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the measures of the profile, in the ball that is asked for."""
+    told = {key: asked[key] for key in ("profile_name", "eps", "norm")}
+    return [registry.spec(one) for one in make_plan(["any"], "any", **told).measures]
+
+
+def _settings(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    if isinstance(settings, Mapping):
+        return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    return [settings] if isinstance(settings, str) else list(settings)
+
+
+def _processes(workers: int | None, device: str) -> Processes:
+    on_gpus = device.partition(":")[0] == "cuda"
+    return Processes(workers or 1, gpus=torch.cuda.device_count() if on_gpus and ":" not in device else 0)
+
+
+@contextmanager
+def _listener() -> Iterator[Listener]:
+    """Give bars on a terminal, silence elsewhere."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield Silent()
+        return
+    with Bars(Console(stderr=True)) as bars:
+        yield bars
