@@ -98,8 +98,10 @@ class _Searched(torch.autograd.Function):
         return seen
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None, None]:
+    @once_differentiable  # which hides the names of arguments
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor, None, None, None]:
         (gradient,) = grad_outputs
         if ctx.held is None:
             raise HoldfastError(

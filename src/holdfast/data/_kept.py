@@ -29,11 +29,11 @@ class Kept:
         self._lock = threading.Lock()
 
     def get(self, geometry: Hashable, row: int) -> Pixels | None:
-        """Return the pixels of an image, to the bit; None where they are not kept."""
+        """Return the pixels of an image, to the bit and to be read only; None where they are not kept."""
         found = self._pixels.get(geometry, {}).get(row)
         if found is None:
             return None
-        return found.to(torch.float32).div(255) if found.dtype == torch.uint8 else found.clone()
+        return found.to(torch.float32).div(255) if found.dtype == torch.uint8 else found
 
     def put(self, geometry: Hashable, row: int, pixels: Pixels) -> None:
         """Keep the pixels of an image if there is room."""
