@@ -158,7 +158,8 @@ class Calibration:
         self, stand_in: StandIn, extents: Mapping[Observation, int], units: UnitTimes, seconds: float
     ) -> dict[Observation, Pace]:
         """Return the pace of every observation: cheap ones are rehearsed first and leave their time to dearer ones."""
-        costs = {one: units.pace(one.passes * count, "").seconds for one, count in extents.items()}
+        precision = self._encoder.precision
+        costs = {one: units.pace(one.passes_in(precision) * count, "").seconds for one, count in extents.items()}
         weights = {one: math.sqrt(cost) + 1e-9 for one, cost in costs.items()}
         began, found = self._clock(), dict[Observation, Pace]()
         for one in sorted(extents, key=costs.__getitem__):
@@ -171,7 +172,7 @@ class Calibration:
         """Rehearse one observation; where that cannot be done, take the times of single passes."""
         if not count:
             return Pace(0.0, 0.0, 0.0, None, "no images")
-        passes = one.passes * count
+        passes = one.passes_in(self._encoder.precision) * count
         step = min(count, self._batch_size) * (_mean(units.both) if passes.backward else _mean(units.forward))
         if passes.total and share < step:
             return units.pace(passes, "one step takes longer than its share of the rehearsal")

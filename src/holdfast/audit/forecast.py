@@ -121,7 +121,7 @@ class _Job:
         left = max(0.0, self.seconds - (clock() - calibration.began))
         paces = calibration.paces(stand_in, extents, units, left)
         readers = plan.observations()
-        costs = tuple(_cost(one, extents[one], pace, readers[one]) for one, pace in paces.items())
+        costs = tuple(_cost(one, extents[one], pace, readers[one], plan.precision) for one, pace in paces.items())
         scores = tuple(
             Cost(name, len(images), Passes(), pace.seconds, pace.low, pace.high, pace.how)
             for name, pace in calibration.scores(stand_in, named(plan.measures), len(images)).items()
@@ -198,11 +198,11 @@ def _images(plan: Plan, source: ImageSource | None) -> tuple[ImageSet, ImageSet 
     return images, None if plan.train is None else open_images(plan.train, size=plan.train_images, **how)
 
 
-def _cost(observation: Observation, images: int, pace: Pace, readers: tuple[str, ...]) -> Cost:
+def _cost(observation: Observation, images: int, pace: Pace, readers: tuple[str, ...], precision: str) -> Cost:
     return Cost(
         describe(observation),
         images,
-        observation.passes * images,
+        observation.passes_in(precision) * images,
         pace.seconds,
         pace.low,
         pace.high,

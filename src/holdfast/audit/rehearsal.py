@@ -105,7 +105,8 @@ def rehearse(
         left = seconds - (clock() - began)
         course = _run(stand_in, observation, (start, min(start + count, extent)), extent, left, clock)
         if course.seen is None:
-            return best or _interrupted(course, observation, extent, batch_size)
+            each = observation.passes_in(stand_in.encoder.precision)
+            return best or _interrupted(course, observation, each, extent, batch_size)
         took = course.moments[-1][0]
         paces.append(took / course.images)
         best = _finished(course, observation, extent, paces[-2:])
@@ -161,16 +162,16 @@ def _finished(course: _Course, observation: Observation, extent: int, paces: lis
     return Pace(took * scale, min(low, took * scale), max(high, took * scale), kept, how)
 
 
-def _interrupted(course: _Course, observation: Observation, extent: int, batch_size: int) -> Pace | None:
+def _interrupted(course: _Course, observation: Observation, each: Passes, extent: int, batch_size: int) -> Pace | None:
     """Return the pace of what was stopped; None where not even one pass was done.
 
     What comes before the first pass comes once in every shard.
     """
     took, done = course.moments[-1]
-    whole = float((observation.passes * extent).work)
+    whole = float((each * extent).work)
     if done <= 0 or not whole:
         return None
-    share = (observation.passes * course.images).work
+    share = (each * course.images).work
     before = course.moments[1][0] if course.moments[1][1] == 0 else 0.0
     slow, fast = _spread(course)
     shards = 1 if observation.whole or observation.synthetic else math.ceil(extent / batch_size)
