@@ -165,3 +165,10 @@ def test_trainings_are_like_others(tmp_path: Path) -> None:
     path.write_text(LIKE.replace('like = "plain"', 'like = "robust"'), encoding="utf-8")
     with pytest.raises(HoldfastError, match="robust"):
         read(str(path))
+
+
+def test_a_claim_may_be_tried_in_some_profiles_only(tmp_path: Path) -> None:
+    path, claim = tmp_path / "t.toml", '[[claims]]\ntext = "x"\nat_most = 1\ncolumn = "x"\nprofiles = ["full"]\n'
+    path.write_text(LIKE + claim, encoding="utf-8")
+    assert [one.text for one in read(str(path)).claims] == ["x"]
+    assert read(str(path), "small").claims == ()

@@ -166,7 +166,8 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     for line in (*columns, *rows):
         if (other := line.at.get("less")) is not None and other not in {one.name for one in columns}:
             raise unknown(f"column that {line.name!r} is less", other, [one.name for one in columns])
-    claims = tuple(_claim(one, name, rows, columns) for one in values.get("claims", ()))
+    tried = [_claim(one, name, rows, columns, profile) for one in values.get("claims", ())]
+    claims = tuple(claim for claim in tried if claim is not None)
     trainings = values.get("trainings", {})
     inputs = {key: _input(one, f"{name}: inputs.{key}", trainings) for key, one in values.get("inputs", {}).items()}
     told = {key: values[key] for key in NEEDED}
@@ -268,11 +269,14 @@ def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
     return Line(name, values, float(scale), numbers, cells, unit)
 
 
-def _claim(table: Any, where: str, rows: tuple[Line, ...], columns: tuple[Line, ...]) -> Claim:
+def _claim(table: Any, where: str, rows: tuple[Line, ...], columns: tuple[Line, ...], profile: str) -> Claim | None:
+    """Return a claim; None where it is tried in other `profiles` only."""
     if not isinstance(table, Mapping) or not isinstance(table.get("text"), str):
         raise HoldfastError(f"{where}: claims: expected tables with a text, got {table!r}")
     values = dict(table)
-    text = values.pop("text")
+    text, tried = values.pop("text"), values.pop("profiles", [profile])
+    if profile not in tried:
+        return None
     kinds = [kind for kind in KINDS if kind in values]
     if len(kinds) != 1:
         raise HoldfastError(f"{where}: claim {text!r}: expected one of {', '.join(KINDS)}, got {kinds}")
