@@ -104,6 +104,7 @@ def test_workers_divide_time_and_multiply_memory() -> None:
     assert four.passes == one.passes
 
 
+@pytest.mark.slow
 def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
     settings = {"images": 24, "attacked": 8, "batch_size": 8, "settings": ["*.attack.steps=3"]}
     plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="hardening", **settings)
@@ -147,6 +148,7 @@ def stand_in(tiny: Encoder, images: int = 64) -> StandIn:
     return StandIn(tiny, source, attacked=images // 2, seed=0, device="cpu", real=real)
 
 
+@pytest.mark.slow
 def test_what_learns_first_is_rehearsed_without_its_lesson(tiny: Encoder) -> None:
     whole = stand_in(tiny)
     pace = rehearse(whole, Sampled(noise=WorstNoise()), 32, 32, 30.0, time.perf_counter)

@@ -54,7 +54,7 @@ def compared(kind: str, tables: list[torch.Tensor]):
 
 
 @pytest.mark.parametrize("own", [0.3, pytest.param(1.0, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", SCORES)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] * (k == "mean")) for k in SCORES])
 def test_two_equal_encoders_are_told_apart_in_at_most_5_percent_of_runs(kind: str, own: float) -> None:
     random = torch.Generator().manual_seed(7)
     flagged = deep = 0
@@ -66,7 +66,8 @@ def test_two_equal_encoders_are_told_apart_in_at_most_5_percent_of_runs(kind: st
     assert at_most(deep, RUNS, 0.005)  # the tails, which a correction for many comparisons relies on
 
 
-@pytest.mark.parametrize("own", [0.3, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [0.3, 1.0])
 def test_a_family_of_equal_encoders_and_measures_is_wrong_in_at_most_5_percent_of_runs(own: float) -> None:
     random = torch.Generator().manual_seed(8)
     runs, wrong, uncorrected = 400, 0, 0
@@ -99,7 +100,8 @@ def test_with_a_real_difference_the_paired_interval_is_the_shorter_one_and_finds
     assert found > 40
 
 
-@pytest.mark.parametrize("kind", ["share", pytest.param("mean", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["share", "mean"])
 def test_ranks_hold_all_true_ranks_at_once(kind: str) -> None:
     random = torch.Generator().manual_seed(10)
     runs, missed, decided = 200, 0, 0
