@@ -37,11 +37,17 @@ audit = "main"
 measure = "breakaway_risk"
 less = "UQ"
 [[columns]]
+name = "over"
+audit = "main"
+measure = "breakaway_risk"
+scale = 100
+over = "UQ"
+[[columns]]
 name = "median"
 audit = "main"
 measure = "universal_quantile"
 values = "quantile@5"
-quantile = 0.5
+quantile = ".5"
 [[columns]]
 name = "passes"
 audit = "main"
@@ -86,6 +92,12 @@ def test_a_cell_may_be_less_than_another(made: tuple[Path, dict, dict]) -> None:
     assert cell["low"] < cell["value"] < cell["high"]
 
 
+def test_a_cell_may_be_divided_by_another(made: tuple[Path, dict, dict]) -> None:
+    entry, cell = made[2]["encoders"][0], cells(made[1], 0)["over"]
+    ratio = headline(entry, "breakaway_risk") / headline(entry, "universal_quantile")
+    assert cell["score"]["value"] * cell["scale"] == pytest.approx(ratio)
+
+
 def test_a_correlation_is_over_all_encoders(made: tuple[Path, dict, dict]) -> None:
     x, y = ([headline(entry, m) for entry in made[2]["encoders"]] for m in ("universal_quantile", "breakaway_risk"))
     assert len(x) == 3
@@ -112,7 +124,7 @@ def test_a_cost_is_for_each_image(made: tuple[Path, dict, dict]) -> None:
     ("before", "after", "message"),
     [
         ('less = "UQ"', 'less = "UR"', "UR"),
-        ("quantile = 0.5", "quantile = 5", ""),
+        ('quantile = ".5"', 'quantile = "5"', "between 0 and 1"),
         ('values = "quantile@5"', 'values = "quantile@6"', "quantile@6"),
         ('cost = "backward"', 'cost = "euros"', "euros"),
         ('observation = "attacked"', 'observation = "certified"', "certified"),

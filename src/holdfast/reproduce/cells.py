@@ -16,7 +16,7 @@ from holdfast.errors import unknown
 COSTS = ("seconds", "forward", "backward", "bounds")
 """What an observation costs, each per image."""
 
-APART = frozenset({"against", "quantile", "cost", "less"})
+APART = frozenset({"against", "quantile", "cost", "less", "over"})
 """Keys of cells that are not the score of a measure itself."""
 
 
@@ -65,9 +65,12 @@ def quantile(run: Run, measure: Mapping[str, Any], at: Mapping[str, Any]) -> Sco
     Raises:
         HoldfastError: a column that is not known, or a quantile that is none.
     """
-    share = at["quantile"]
-    if isinstance(share, bool) or not isinstance(share, float) or not 0 < share < 1:
-        raise HoldfastError(f"quantile: expected a share between 0 and 1, got {share!r}")
+    try:
+        share = float(at["quantile"])
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 < share < 1:
+        raise HoldfastError(f"quantile: expected a share between 0 and 1 as text, got {at['quantile']!r}")
     _, table = run.table(measure["table"])
     name = at.get("values") or measure["column"]
     if name not in table:
@@ -109,3 +112,10 @@ def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     spent = sum(one["seconds"] if at["cost"] == "seconds" else one["passes"][at["cost"]] for one in chosen)
     images = run.record["data"]["attacked"]
     return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
+
+
+def ratio(upper: Score, lower: Score) -> Score:
+    """Return one number over another, without an interval."""
+    value = upper.value / lower.value if upper.value is not None and lower.value else None
+    note = "" if value is not None else "a ratio to 0 or to nothing"
+    return Score(value, None, None, min(upper.n, lower.n), "none: a ratio of two numbers", note=note)

@@ -49,7 +49,8 @@ class Line:
         at: where: `audit`, `encoder`, `measure`, `score` of an audit; `study`, `method`, `probe`, `setting`, `of`,
             `version` of a study. Of an audit also: `against`, `against_score`, whose correlation with the measure over
             its encoders is the number; `quantile`, of the measure's column `values` over images; `cost`, of an
-            `observation` per image; `less`, another column whose number is taken away.
+            `observation` per image; `less`, another column whose number is taken away;
+            `over`, one by whose number it is divided.
         scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
@@ -164,8 +165,9 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     if not columns or not rows:
         raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
     for line in (*columns, *rows):
-        if (other := line.at.get("less")) is not None and other not in {one.name for one in columns}:
-            raise unknown(f"column that {line.name!r} is less", other, [one.name for one in columns])
+        for key in ("less", "over"):
+            if key in line.at and line.at[key] not in {one.name for one in columns}:
+                raise unknown(f"column that {line.name!r} is {key}", line.at[key], [one.name for one in columns])
     tried = [_claim(one, name, rows, columns, profile) for one in values.get("claims", ())]
     claims = tuple(claim for claim in tried if claim is not None)
     trainings = values.get("trainings", {})
@@ -244,7 +246,7 @@ def _training(table: Any, where: str, trainings: Mapping[str, Any]) -> dict[str,
 
 AT = (
     "audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version", "against",
-    "against_score", "quantile", "values", "cost", "observation", "less",
+    "against_score", "quantile", "values", "cost", "observation", "less", "over",
 )  # fmt: skip
 
 
@@ -280,6 +282,7 @@ def _claim(table: Any, where: str, rows: tuple[Line, ...], columns: tuple[Line, 
     kinds = [kind for kind in KINDS if kind in values]
     if len(kinds) != 1:
         raise HoldfastError(f"{where}: claim {text!r}: expected one of {', '.join(KINDS)}, got {kinds}")
+    values["rows"] = tuple(values.get("rows", ()))
     claim = Claim(text, kinds[0], values.pop(kinds[0]), **values)
     claim.check([one.name for one in rows], [one.name for one in columns])
     return claim

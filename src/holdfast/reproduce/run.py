@@ -17,7 +17,7 @@ from holdfast.core import HoldfastError, Score
 from holdfast.engines._pool import Engine
 from holdfast.errors import unknown
 from holdfast.listener import Listener, Silent
-from holdfast.reproduce.cells import APART, correlated, cost, quantile
+from holdfast.reproduce.cells import APART, correlated, cost, quantile, ratio
 from holdfast.reproduce.claims import Cell, judge
 from holdfast.reproduce.recipe import Line, Reproduction, filled
 from holdfast.store import Store
@@ -175,7 +175,7 @@ def at_of(row: Line, column: Line) -> dict[str, str]:
 
 def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
     """Return the number of a cell from a record: a score of a measure, or something of `cells`."""
-    if not at.keys() & APART - {"less"}:
+    if not at.keys() & APART - {"less", "over"}:
         return score_of(_entry(at, runs)[1])
     run = _named("audit", at, runs)
     if isinstance(run, str):
@@ -189,11 +189,12 @@ def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
 def _differences(
     asked: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
 ) -> dict[tuple[str, str], Cell]:
-    """Return the cells that are their own number less that of another column in the same row."""
+    """Return the cells that are their own number less that of another column in the same row, or over it."""
     found = {}
     for row in asked.rows:
         for column in asked.columns:
-            if (other := at_of(row, column).get("less")) is None:
+            at = at_of(row, column)
+            if (other := at.get("less") or at.get("over")) is None:
                 continue
             upper, lower = cells[row.name, column.name], cells[row.name, other]
             if upper.score is None or lower.score is None or None in (upper.score.value, lower.score.value):
@@ -201,6 +202,9 @@ def _differences(
                 continue
             if upper.scale != lower.scale:
                 raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
+            if "over" in at:
+                found[row.name, column.name] = replace(upper, score=ratio(upper.score, lower.score), scale=1.0, why="")
+                continue
             gap = statistics.difference(upper.score, lower.score, _correlation(asked, upper, lower, runs))
             found[row.name, column.name] = replace(upper, score=gap, why="")
     return found
