@@ -155,7 +155,7 @@ def spatter(x: Levels, random: Random, *constants: float) -> Levels:
         mask = _gaussian((liquid > threshold).astype(np.float32), strength)[..., None]
         mask[mask < 0.8] = 0
         return (image * (1 - mask) + mask * np.array([63, 42, 20]) / 255) * 255
-    depth = np.uint8(np.where(liquid < threshold, 0, liquid) * 255)
+    depth = (np.where(liquid < threshold, 0, liquid) * 255).astype(np.uint8)
     far = cv2.distanceTransform(255 - cv2.Canny(depth, 50, 150), cv2.DIST_L2, 5).clip(max=20)
     far = cv2.equalizeHist(cv2.blur(far, (3, 3)).astype(np.uint8))
     far = cv2.filter2D(far, cv2.CV_8U, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]))

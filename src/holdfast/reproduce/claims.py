@@ -86,7 +86,7 @@ class Claim:
         if not compared and (isinstance(self.what, bool) or not isinstance(self.what, (int, float))):
             raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected a number, got {self.what!r}")
         across = self.kind == "correlates" or bool(self.row)
-        for name in self.what if compared else ():
+        for name in self.what if isinstance(self.what, list) else ():
             if name not in (columns if across else rows):
                 raise unknown("column" if across else "row", name, columns if across else rows)
         for name in (*self.rows, *filter(None, [self.row])):
