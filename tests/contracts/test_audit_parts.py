@@ -180,7 +180,7 @@ def test_measure_gives_scores_with_intervals_and_a_table(name: str, run) -> None
 @pytest.mark.parametrize("name", CHECKS)
 def test_check_gives_a_verdict(name: str, run) -> None:
     entry = run[1]["encoders"][0]["checks"][name]
-    assert entry["status"] in ("pass", "warn", "fail")
+    assert entry["status"] in (("skip",) if name == "precision" else ("pass", "warn", "fail"))  # searches in float32
     assert entry["finding"]
     assert entry["meaning"].endswith((".", "?"))
 

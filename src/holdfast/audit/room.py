@@ -46,9 +46,11 @@ class Room:
             HoldfastError: a single image that does not fit, images that can only be observed together and do not, or a
                 device that lacks what the observation computes in.
         """
-        size = stop - start
-        if not observation.whole:
-            size = min(size, self.most(observation) or size)
+        if observation.whole:  # of no image too: it says what it lacks
+            seen = self._tried(observation, start, stop, run)
+            assert seen is not None  # what does not fit is refused
+            return seen
+        size = min(stop - start, self.most(observation) or stop - start)
         parts: list[dict[str, Tensor]] = []
         while start < stop:
             if (part := self._tried(observation, start, min(start + size, stop), run)) is None:
