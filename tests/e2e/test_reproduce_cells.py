@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from holdfast.core import HoldfastError
+from holdfast.reproduce.cells import _quantile
 from holdfast.reproduce.recipe import read
 from holdfast.reproduce.run import reproduce
 
@@ -90,6 +92,16 @@ def test_a_cell_may_be_less_than_another(made: tuple[Path, dict, dict]) -> None:
     entry, cell = made[2]["encoders"][0], cells(made[1], 0)["less"]["score"]
     assert cell["value"] == pytest.approx(headline(entry, "breakaway_risk") - headline(entry, "universal_quantile"))
     assert cell["low"] < cell["value"] < cell["high"]
+    assert "correlation 0.00" not in cell["interval"]  # the same images
+
+
+def test_too_few_images_give_a_quantile_no_interval() -> None:
+    few = _quantile(torch.arange(20.0, dtype=torch.float64), 0.05)
+    assert (few.low, few.high) == (None, None)
+    many = _quantile(torch.arange(1000.0, dtype=torch.float64), 0.05)
+    assert many.low is not None
+    assert many.high is not None
+    assert 30 < many.low < 50 < many.high < 70
 
 
 def test_a_cell_may_be_divided_by_another(made: tuple[Path, dict, dict]) -> None:

@@ -85,10 +85,10 @@ def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
     if not n:
         return Score(None, None, None, 0, kind)
     lower, upper = (int(stats.binom.ppf(tail, n, share)) for tail in (0.025, 0.975))
-    low = float(ordered[lower - 1]) if lower >= 1 else None
-    high = float(ordered[upper]) if upper < n else None
-    note = "" if low is not None and high is not None else f"{n} images are too few for an interval"
-    return Score(float(ordered.quantile(share)), low, high, n, kind, note=note)
+    value = float(ordered.quantile(share))
+    if lower < 1 or upper >= n:
+        return Score(value, None, None, n, kind, note=f"{n} images are too few for an interval")
+    return Score(value, float(ordered[lower - 1]), float(ordered[upper]), n, kind)
 
 
 def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:

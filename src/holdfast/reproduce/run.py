@@ -200,12 +200,13 @@ def _differences(
             if upper.score is None or lower.score is None or None in (upper.score.value, lower.score.value):
                 found[row.name, column.name] = replace(upper, score=None, why=upper.why or lower.why)
                 continue
-            if upper.scale != lower.scale:
-                raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
             if "over" in at:
                 found[row.name, column.name] = replace(upper, score=ratio(upper.score, lower.score), scale=1.0, why="")
                 continue
-            gap = statistics.difference(upper.score, lower.score, _correlation(asked, upper, lower, runs))
+            if upper.scale != lower.scale:
+                raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
+            together = _correlation(asked, upper, lower, runs, between=frozenset({"less"}))
+            gap = statistics.difference(upper.score, lower.score, together)
             found[row.name, column.name] = replace(upper, score=gap, why="")
     return found
 
@@ -258,13 +259,18 @@ def _named(kind: str, at: Mapping[str, str], known: Mapping[str, Any]) -> Any:
     return known[at[kind]]
 
 
-def _correlation(asked: Reproduction, a: Cell, b: Cell, runs: Mapping[str, Run | str]) -> float:
-    """Return the correlation of two cells' headline scores by their tables; 0 where they are of different images."""
+def _correlation(
+    asked: Reproduction, a: Cell, b: Cell, runs: Mapping[str, Run | str], between: frozenset[str] = frozenset()
+) -> float:
+    """Return the correlation of two cells' headline scores by their tables; 0 where they are of different images.
+
+    Cells that are no scores have none, but for those whose keys are named in `between`.
+    """
     columns, rows = {one.name: one for one in asked.columns}, {one.name: one for one in asked.rows}
     where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]
     if "study" in where[0] or "study" in where[1] or where[0]["audit"] != where[1]["audit"]:
         return 0.0
-    if any(at.keys() & APART for at in where):
+    if any(at.keys() & (APART - between) for at in where):
         return 0.0
     influences = []
     for at in where:
