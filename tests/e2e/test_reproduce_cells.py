@@ -92,7 +92,6 @@ def test_a_cell_may_be_less_than_another(made: tuple[Path, dict, dict]) -> None:
     entry, cell = made[2]["encoders"][0], cells(made[1], 0)["less"]["score"]
     assert cell["value"] == pytest.approx(headline(entry, "breakaway_risk") - headline(entry, "universal_quantile"))
     assert cell["low"] < cell["value"] < cell["high"]
-    assert "correlation 0.00" not in cell["interval"]  # the same images
 
 
 def test_too_few_images_give_a_quantile_no_interval() -> None:
