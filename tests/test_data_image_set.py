@@ -294,7 +294,8 @@ def test_no_more_is_kept_than_there_is_room_for():
     for _ in range(3):
         list(images.batches(8))
     counts = [source.loads.count(name) for name in images.ids]
-    assert sorted(counts) == [1, 1, 1, 3, 3, 3, 3, 3]
+    assert sorted(counts)[:7] == [1, 1, 1, 3, 3, 3, 3]
+    assert max(counts) <= 4  # which three are kept is chance; the first may be read once more, for its shape
     assert images._kept._bytes == 3 * 3 * 8 * 8
 
 

@@ -30,38 +30,53 @@ def outcome(claim: Claim, cells: dict[tuple[str, str], Cell], rho: float = 0.0) 
 )
 def test_a_chain_holds_where_every_step_is_clear(values: tuple[float, ...], expected: str) -> None:
     cells = table(dict(zip("abc", values, strict=True)))
-    assert outcome(Claim("it rises", "rises", ["a", "b", "c"], "x"), cells) == expected
+    assert outcome(Claim("it rises", "rises", ["a", "b", "c"], ("x",)), cells) == expected
     mirrored = table(dict(zip("abc", (1 - v for v in values), strict=True)))
-    assert outcome(Claim("it falls", "falls", ["a", "b", "c"], "x"), mirrored) == expected
+    assert outcome(Claim("it falls", "falls", ["a", "b", "c"], ("x",)), mirrored) == expected
 
 
 def test_images_in_common_decide_what_chance_leaves_open() -> None:
     cells = table({"a": 0.30, "b": 0.34})
-    claim = Claim("b above a", "rises", ["a", "b"], "x")
+    claim = Claim("b above a", "rises", ["a", "b"], ("x",))
     assert outcome(claim, cells) == NOT_SHOWN
     assert outcome(claim, cells, rho=0.95) == HOLDS
 
 
 def test_above_compares_the_first_with_each_other() -> None:
-    claim = Claim("a is best", "above", ["a", "b", "c"], "x")
+    claim = Claim("a is best", "above", ["a", "b", "c"], ("x",))
     assert outcome(claim, table({"a": 0.9, "b": 0.1, "c": 0.5})) == HOLDS
     assert outcome(claim, table({"a": 0.4, "b": 0.1, "c": 0.9})) == FAILS
-    below = Claim("a is least", "below", ["a", "b", "c"], "x")
+    below = Claim("a is least", "below", ["a", "b", "c"], ("x",))
     assert outcome(below, table({"a": 0.1, "b": 0.5, "c": 0.9})) == HOLDS
+
+
+def test_a_claim_about_several_columns_or_rows_needs_all_of_them() -> None:
+    cells = table({"a": 0.1, "b": 0.5})
+    cells |= {(row, "y"): Cell(row, "y", score(v, 0.05)) for row, v in (("a", 0.3), ("b", 0.7))}
+    assert outcome(Claim("it rises in both", "rises", ["a", "b"], ("x", "y")), cells) == HOLDS
+    assert outcome(Claim("y is larger in both", "above", ["y", "x"]), cells) == HOLDS
+    cells["b", "y"] = Cell("b", "y", score(0.2, 0.05))
+    assert outcome(Claim("it rises in both", "rises", ["a", "b"], ("x", "y")), cells) == FAILS
+    assert outcome(Claim("y is larger in both", "above", ["y", "x"]), cells) == FAILS
+    assert outcome(Claim("y is larger in a", "above", ["y", "x"], rows=("a",)), cells) == HOLDS
+    assert outcome(Claim("at least", "at_least", 0.02, ("x", "y")), cells) == HOLDS
+    assert outcome(Claim("at least", "at_least", 0.2, ("x", "y")), cells) == FAILS
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.7, HOLDS), (0.5, NOT_SHOWN), (0.3, FAILS)])
 def test_limits(value: float, expected: str) -> None:
     cells = table({"a": value})
-    assert outcome(Claim("at least", "at_least", 0.5, "x"), cells) == expected
+    assert outcome(Claim("at least", "at_least", 0.5, ("x",)), cells) == expected
     opposite = {HOLDS: FAILS, FAILS: HOLDS, NOT_SHOWN: NOT_SHOWN}[expected]
-    assert outcome(Claim("at most", "at_most", 0.5, "x"), cells) == opposite
+    assert outcome(Claim("at most", "at_most", 0.5, ("x",)), cells) == opposite
+    assert outcome(Claim("within", "within", [0.5, 0.9], ("x",)), cells) == expected
+    assert outcome(Claim("within", "within", [0.1, 0.5], ("x",)), cells) == opposite
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.505, HOLDS), (0.53, NOT_SHOWN), (0.6, FAILS)])
 def test_agreement_is_no_reward_for_wide_intervals(value: float, expected: str) -> None:
     cells = table({"a": value, "b": 0.2}, a=0.5)
-    assert outcome(Claim("as published", "agrees", 0.01, "x"), cells) == expected
+    assert outcome(Claim("as published", "agrees", 0.01, ("x",)), cells) == expected
 
 
 def test_correlation_over_rows() -> None:
@@ -76,7 +91,7 @@ def test_correlation_over_rows() -> None:
 
 def test_what_is_missing_shows_nothing() -> None:
     cells = table({"a": None, "b": 0.4})
-    verdict = judge(Claim("it rises", "rises", ["a", "b"], "x"), cells, lambda a, b: 0.0)
+    verdict = judge(Claim("it rises", "rises", ["a", "b"], ("x",)), cells, lambda a, b: 0.0)
     assert verdict.outcome == NOT_SHOWN
     assert "a, x" in verdict.why
 
@@ -88,7 +103,7 @@ def test_of_equal_rows_few_are_called_different() -> None:
     for _ in range(400):
         values = {row: float(rng.normal(0.5, 0.05 / 1.96)) for row in "abc"}
         cells = table(values)
-        said = [outcome(Claim("", "rises", list(order), "x"), cells) for order in itertools.permutations("abc")]
+        said = [outcome(Claim("", "rises", list(order), ("x",)), cells) for order in itertools.permutations("abc")]
         wrong += HOLDS in said or FAILS in (said[0],)
     assert wrong / 400 <= 0.05 + 3 * (0.05 * 0.95 / 400) ** 0.5
 
@@ -96,12 +111,18 @@ def test_of_equal_rows_few_are_called_different() -> None:
 @pytest.mark.parametrize(
     "claim",
     [
-        Claim("t", "rises", ["a", "nobody"], "x"),
-        Claim("t", "rises", ["a"], "x"),
-        Claim("t", "rises", ["a", "b"], "nowhere"),
-        Claim("t", "at_least", "much", "x"),
+        Claim("t", "rises", ["a", "nobody"], ("x",)),
+        Claim("t", "rises", ["a"], ("x",)),
+        Claim("t", "rises", ["a", "b"], ("nowhere",)),
+        Claim("t", "at_least", "much", ("x",)),
         Claim("t", "correlates", ["x", "nowhere"]),
-        Claim("t", "at_least", 0.5, "x", rows=("nobody",)),
+        Claim("t", "at_least", 0.5, ("x",), rows=("nobody",)),
+        Claim("t", "at_least", 0.5),
+        Claim("t", "within", 0.5, ("x",)),
+        Claim("t", "within", [0.5, 0.2], ("x",)),
+        Claim("t", "at_most", True, ("x",)),
+        Claim("t", "rises", ["a", "b"], ("x",), rows=("a",)),
+        Claim("t", "correlates", ["x", "y"], ("x",)),
     ],
 )
 def test_claims_about_what_is_not_there_are_refused(claim: Claim) -> None:

@@ -1,6 +1,7 @@
 """What a paper's text claims about its table, and what ours says to it: holds, fails or not shown."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +16,20 @@ from holdfast.errors import unknown
 HOLDS, FAILS, NOT_SHOWN = "holds", "fails", "not shown"
 
 KINDS = {
-    "rises": "each row named above the one before",
+    "rises": "each row (or column) named above the one before",
     "falls": "each row named below the one before",
     "above": "the first row above each other one",
     "below": "the first row below each other one",
     "at_least": "every row named (all where none is) at least so much, in the paper's scale",
     "at_most": "every row named at most so much",
+    "within": "every row named at least the one number and at most the other",
     "agrees": "every row named as published, up to so much",
     "correlates": "the two columns named, over the rows",
 }
-"""Kinds of claims. The first four compare rows in one column (or columns in one row, where `row` is given)."""
+"""Kinds of claims."""
+
+COMPARED = ("rises", "falls", "above", "below")
+"""Those that compare rows in each column named, or, where none is, columns in each row named (all where none is)."""
 
 LEVEL = 0.05
 
@@ -61,17 +66,15 @@ class Claim:
     Attributes:
         text: the sentence, and where it stands.
         kind: see `KINDS`.
-        what: the names of rows (of columns for `correlates`, or where `row` is given), or the number.
-        column: in which column; empty for `correlates` and where `row` is given.
-        row: in which row columns are compared; empty: rows are compared.
-        rows: of `at_least`, `at_most`, `agrees` and `correlates`: which rows; all where none is named.
+        what: the names of rows (of columns where `columns` is empty), or the number.
+        columns: in which columns rows are compared or limited; none: columns are compared.
+        rows: in which rows columns are compared; which ones are limited or correlated. All where none is named.
     """
 
     text: str
     kind: str
     what: Any
-    column: str = ""
-    row: str = ""
+    columns: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
 
     def check(self, rows: Sequence[str], columns: Sequence[str]) -> None:
@@ -80,20 +83,36 @@ class Claim:
         Raises:
             HoldfastError: such a name, or a claim without what its kind needs.
         """
-        compared = self.kind in ("rises", "falls", "above", "below", "correlates")
+        compared = self.kind in (*COMPARED, "correlates")
         if compared and (not isinstance(self.what, list) or len(self.what) < 2):
             raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected two names or more, got {self.what!r}")
-        if not compared and (isinstance(self.what, bool) or not isinstance(self.what, (int, float))):
-            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected a number, got {self.what!r}")
-        across = self.kind == "correlates" or bool(self.row)
-        for name in self.what if isinstance(self.what, list) else ():
-            if name not in (columns if across else rows):
-                raise unknown("column" if across else "row", name, columns if across else rows)
-        for name in (*self.rows, *filter(None, [self.row])):
-            if name not in rows:
-                raise unknown("row", name, rows)
-        if not across and self.column not in columns:
-            raise unknown(f"column of the claim {self.text!r}", self.column, columns)
+        if not compared:
+            self.limits()
+        if not compared and not self.columns:
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected a column, got none")
+        if self.columns and (self.kind == "correlates" or (compared and self.rows)):
+            raise HoldfastError(f"claim {self.text!r}: expected columns or rows in which it is tried, got both")
+        kind, known = ("row", rows) if self.columns else ("column", columns)
+        for name in self.what if compared else ():
+            if name not in known:
+                raise unknown(f"{kind} of the claim {self.text!r}", name, known)
+        for kind, named, known in (("row", self.rows, rows), ("column", self.columns, columns)):
+            for name in named:
+                if name not in known:
+                    raise unknown(f"{kind} of the claim {self.text!r}", name, known)
+
+    def limits(self) -> tuple[float, float]:
+        """Return between which numbers values should lie.
+
+        Raises:
+            HoldfastError: something else than the number, or two numbers in order, that the kind takes.
+        """
+        ends = self.what if self.kind == "within" else [self.what]
+        numbers = isinstance(ends, list) and all(isinstance(one, (int, float)) and one is not True for one in ends)
+        if not numbers or len(ends) != 1 + (self.kind == "within") or ends != sorted(ends):
+            wanted = "[lower, upper]" if self.kind == "within" else "a number"
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected {wanted}, got {self.what!r}")
+        return (-math.inf if self.kind == "at_most" else ends[0]), (math.inf if self.kind == "at_least" else ends[-1])
 
 
 @dataclass(frozen=True)
@@ -127,22 +146,25 @@ def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correla
     """
     if claim.kind == "correlates":
         return _correlates(claim, cells)
-    if claim.kind in ("rises", "falls", "above", "below"):
-        named = [cells[(claim.row, name) if claim.row else (name, claim.column)] for name in claim.what]
-        if lost := _missing(named):
+    rows = claim.rows or tuple(dict.fromkeys(row for row, _ in cells))
+    if claim.kind in COMPARED:
+        chains = [[cells[name, column] for name in claim.what] for column in claim.columns]
+        chains = chains or [[cells[row, name] for name in claim.what] for row in rows]
+        if lost := _missing([cell for chain in chains for cell in chain]):
             return Verdict(claim.text, NOT_SHOWN, lost)
-        pairs = list(itertools.pairwise(named))
-        if claim.kind in ("above", "below"):
-            pairs = [(other, named[0]) for other in named[1:]]
-        sign = 1 if claim.kind in ("rises", "above") else -1
-        return _compared(claim, pairs, sign, correlation)
-    rows = claim.rows or tuple(dict.fromkeys(row for row, column in cells if column == claim.column))
-    named = [cells[row, claim.column] for row in rows]
+        pairs = [pair for chain in chains for pair in _pairs(chain, claim.kind)]
+        return _compared(claim, pairs, 1 if claim.kind in ("rises", "above") else -1, correlation)
+    named = [cells[row, column] for column in claim.columns for row in rows]
     if claim.kind == "agrees":
         named = [cell for cell in named if cell.published is not None]
     if lost := _missing(named):
         return Verdict(claim.text, NOT_SHOWN, lost)
     return _limited(claim, named)
+
+
+def _pairs(chain: Sequence[Cell], kind: str) -> list[tuple[Cell, Cell]]:
+    """Return pairs of cells of which the second should be the larger one (the smaller one of falls and below)."""
+    return list(itertools.pairwise(chain)) if kind in ("rises", "falls") else [(one, chain[0]) for one in chain[1:]]
 
 
 def _missing(cells: Sequence[Cell]) -> str:
@@ -187,17 +209,17 @@ def _p(a: Cell, b: Cell, correlation: float) -> float | None:
 
 
 def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:
-    limit, good, bad = float(claim.what), True, False
+    good, bad = True, False
     for cell in cells:
         value, low, high = ends(cell)
         if claim.kind == "agrees":
             assert cell.published is not None
-            near = abs(value - cell.published) <= limit
+            near = abs(value - cell.published) <= claim.what
             good, bad = good and near, bad or not (near or low <= cell.published <= high)
         else:
-            above = claim.kind == "at_least"
-            good &= low >= limit if above else high <= limit
-            bad |= high < limit if above else low > limit
+            lowest, highest = claim.limits()
+            good &= lowest <= low and high <= highest
+            bad |= high < lowest or low > highest
     words = "; ".join(_text(cell, published=claim.kind == "agrees") for cell in cells)
     return Verdict(claim.text, FAILS if bad else HOLDS if good else NOT_SHOWN, words)
 

@@ -282,7 +282,12 @@ def _claim(table: Any, where: str, rows: tuple[Line, ...], columns: tuple[Line, 
     kinds = [kind for kind in KINDS if kind in values]
     if len(kinds) != 1:
         raise HoldfastError(f"{where}: claim {text!r}: expected one of {', '.join(KINDS)}, got {kinds}")
-    values["rows"] = tuple(values.get("rows", ()))
+    for one, several in (("row", "rows"), ("column", "columns")):
+        values[several] = tuple(values.get(several, [values[one]] if one in values else ()))
+        values.pop(one, None)
+    for key in values:
+        if key not in ("rows", "columns", kinds[0]):
+            raise unknown(f"key of the claim {text!r}", key, ("text", "profiles", "row", "rows", "column", "columns"))
     claim = Claim(text, kinds[0], values.pop(kinds[0]), **values)
     claim.check([one.name for one in rows], [one.name for one in columns])
     return claim
