@@ -66,6 +66,7 @@ def _entry(
         "measures": list(readers),
         "file": None,
         "training": {key: _short(seen[key]) for key in ("chance", "entropy")},
+        "learned_on": int(seen["learned_on"]),
     }
     try:
         noise = unpack(seen)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Failure, HoldfastError, Noise, Observation, Passes, Shard
@@ -17,7 +18,7 @@ class WorstNoise(Observation):
     """A mixture that makes as many draws fail as it can, as the tensors of `pack`, and how it came about.
 
     `chance` and `entropy` [epochs]: the share of draws that do not fail and the entropy ratio of the mixture's weights,
-    epoch by epoch. What is learned here is judged on other images, see `judged`.
+    epoch by epoch; `learned_on` [1], how many images. What is learned here is judged on other images, see `judged`.
 
     Attributes:
         learner: how it is learned.
@@ -77,7 +78,8 @@ class WorstNoise(Observation):
         labels = None if shard.labels is None else shard.labels[shard.positions]
         rng = shard.rng.child("worst noise")
         learned = self.learner.learn(shard.encoder, shard.x, clean, self.failure.bind(shard), labels, self.ball, rng)
-        return {**pack(learned.noise), "chance": learned.chance, "entropy": learned.entropy}
+        history = {"chance": learned.chance, "entropy": learned.entropy}
+        return {**pack(learned.noise), **history, "learned_on": torch.tensor([learned.images])}
 
     def learned(self, shard: Shard) -> Noise:
         """Return the noise that was learned before."""

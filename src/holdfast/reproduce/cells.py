@@ -1,4 +1,4 @@
-"""Numbers of a table that are no score of one measure: correlations over encoders, quantiles over images, times."""
+"""Numbers of a table that are no score of one measure: correlations, quantiles over images, times, learned noises."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +12,16 @@ from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
 from holdfast.correlations import pearson
 from holdfast.errors import unknown
+from holdfast.statistics import clopper_pearson
 
 COSTS = ("seconds", "forward", "backward", "bounds")
 """What an observation costs, each per image."""
 
-APART = frozenset({"against", "quantile", "cost", "less", "over"})
+LEARNED = ("chance", "entropy", "largest", "smallest", "spread")
+"""What is known of a learned noise: the share of its training draws that held and the entropy ratio of its weights,
+each `along` the training; largest, smallest and standard deviation of the weights, the mean over tested images."""
+
+APART = frozenset({"against", "quantile", "cost", "noise", "less", "over"})
 """Keys of cells that are not the score of a measure itself."""
 
 
@@ -119,3 +124,37 @@ def ratio(upper: Score, lower: Score) -> Score:
     value = upper.value / lower.value if upper.value is not None and lower.value else None
     note = "" if value is not None else "a ratio to 0 or to nothing"
     return Score(value, None, None, min(upper.n, lower.n), "none: a ratio of two numbers", note=note)
+
+
+def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+    """Return what is known of the noise that a measure learned.
+
+    Args:
+        entry: the encoder's, in the record.
+        at: `measure`; `noise`, see `LEARNED`; `along`, which share of the training has passed (1, all of it).
+
+    Raises:
+        HoldfastError: a measure that learned no noise, or what is not known of one.
+    """
+    known, wanted, along = entry.get("noises", []), at["noise"], at.get("along", 1)
+    found = [one for one in known if at.get("measure") in one["measures"]]
+    if not found:
+        readers = [name for one in known for name in one["measures"]]
+        raise unknown("measure of a learned noise", str(at.get("measure")), readers)
+    if wanted not in LEARNED:
+        raise unknown("noise", wanted, LEARNED)
+    if not isinstance(along, (int, float)) or not 0 <= along <= 1:
+        raise HoldfastError(f"along: expected a share of the training between 0 and 1, got {along!r}")
+    if wanted in ("chance", "entropy"):
+        course = found[0]["training"][wanted]
+        value = course[round(along * (len(course) - 1))]
+        images = found[0]["learned_on"]
+        if wanted == "chance":
+            kind = "binomial, as if each training image had one draw"
+            return Score(value, *clopper_pearson(value * images, images), images, kind)
+        return Score(value, None, None, images, "none: one training", note="" if value is not None else "one component")
+    if found[0].get("problem"):
+        raise HoldfastError(found[0]["problem"])
+    weights = torch.tensor(found[0]["weights"]["mean"], dtype=torch.float64)
+    value = {"largest": weights.max, "smallest": weights.min, "spread": weights.std}[wanted]()
+    return Score(float(value), None, None, found[0]["images"], "none: one training")

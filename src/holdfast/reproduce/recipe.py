@@ -1,6 +1,7 @@
 """What a paper's table asks: inputs, audits, studies; where each number stands, what was published and claimed."""
 
 import copy
+import itertools
 import re
 import tomllib
 from collections.abc import Mapping
@@ -49,8 +50,8 @@ class Line:
         at: where: `audit`, `encoder`, `measure`, `score` of an audit; `study`, `method`, `probe`, `setting`, `of`,
             `version` of a study. Of an audit also: `against`, `against_score`, whose correlation with the measure over
             its encoders is the number; `quantile`, of the measure's column `values` over images; `cost`, of an
-            `observation` per image; `less`, another column whose number is taken away;
-            `over`, one by whose number it is divided.
+            `observation` per image; `noise`, what is known of one that the measure learned, `along` its training;
+            `less`, another column whose number is taken away; `over`, one by whose number it is divided.
         scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
@@ -128,17 +129,36 @@ def read(name: str, profile: str = FULL) -> Reproduction:
     path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
     if not name.endswith(".toml") and name not in names():
         raise unknown("table", name, names())
+    values = read_file(path)
+    return made(values, path.stem, profile)
+
+
+def read_file(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return what a recipe file says, laid over the file beside it that it is `like`.
+
+    Args:
+        path: the file.
+        above: the files that are laid over it.
+
+    Raises:
+        HoldfastError: a file that cannot be read, is not TOML, or is like itself.
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise HoldfastError(f"cannot read {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"{str(path)!r} is not TOML: {error}") from error
-    return made(values, path.stem, profile)
+    above = (*above, path.stem)
+    if (like := values.pop("like", None)) is None:
+        return values
+    if not isinstance(like, str) or like in above:
+        raise HoldfastError(f"{path.stem}: like: expected the name of another table beside it, got {like!r}")
+    return over(read_file(path.with_name(f"{like}.toml"), above), values)
 
 
 def profiles(values: Mapping[str, Any]) -> list[str]:
-    """Return the profiles of a recipe."""
+    """Return the profiles of a recipe, see `read_file`."""
     return [FULL, *(name for name in values.get("profiles", {}) if name != FULL)]
 
 
@@ -146,7 +166,8 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     """Return what the tables of a file say in one profile.
 
     `[profiles.small]` lies over the file: its tables are joined with those of the file, its other values take the
-    place of theirs.
+    place of theirs; "" in the place of an input, an audit or a study leaves it out. A measure of an audit that says
+    `each = { "attack.steps" = [5, 10] }` stands for one measure with each of these values, or with each combination.
 
     Raises:
         HoldfastError: keys that nobody knows, or that are missing.
@@ -171,7 +192,7 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     tried = [_claim(one, name, rows, columns, profile) for one in values.get("claims", ())]
     claims = tuple(claim for claim in tried if claim is not None)
     trainings = values.get("trainings", {})
-    inputs = {key: _input(one, f"{name}: inputs.{key}", trainings) for key, one in values.get("inputs", {}).items()}
+    inputs = {key: _input(one, f"{name}: inputs.{key}", trainings) for key, one in _kept(values, "inputs").items()}
     told = {key: values[key] for key in NEEDED}
     return Reproduction(
         name,
@@ -180,8 +201,8 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
         notes=values.get("notes", ""),
         minutes=values.get("minutes"),
         inputs=inputs,
-        audits=values.get("audits", {}),
-        studies=values.get("studies", {}),
+        audits={key: _spread(one, f"{name}: audits.{key}") for key, one in _kept(values, "audits").items()},
+        studies=_kept(values, "studies"),
         columns=columns,
         rows=rows,
         claims=claims,
@@ -218,6 +239,36 @@ def filled(value: Any, specs: Mapping[str, str]) -> Any:
     return re.sub(r"\{(\w+)\}", spec, value)
 
 
+def _kept(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the tables of one kind but those that a profile leaves out."""
+    return {name: one for name, one in values.get(key, {}).items() if one != ""}
+
+
+def _spread(audit: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the table of a plan with a measure for each combination of the values that it says `each` of.
+
+    Raises:
+        HoldfastError: values that are no lists, or a place for them that is no table.
+    """
+    found = []
+    for measure in audit.get("measures", ()):
+        each = measure.get("each", {})
+        if not isinstance(each, Mapping) or not all(isinstance(values, list) and values for values in each.values()):
+            raise HoldfastError(f'{where}: each: expected a table of lists, {{ "attack.steps" = [5] }}, got {each!r}')
+        for values in itertools.product(*each.values()):
+            one = copy.deepcopy({key: value for key, value in measure.items() if key != "each"})
+            for path, value in zip(each, values, strict=True):
+                *parts, last = path.split(".")
+                place = one
+                for part in parts:
+                    place = place.setdefault(part, {})
+                    if not isinstance(place, dict):
+                        raise HoldfastError(f"{where}: each: {path}: expected a table {part!r}, got {place!r}")
+                place[last] = value
+            found.append(one)
+    return {**audit, "measures": found} if found else dict(audit)
+
+
 def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
     known = {"about", "spec", "train", "says"}
     if not isinstance(table, Mapping) or not isinstance(table.get("about"), str):
@@ -246,7 +297,7 @@ def _training(table: Any, where: str, trainings: Mapping[str, Any]) -> dict[str,
 
 AT = (
     "audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version", "against",
-    "against_score", "quantile", "values", "cost", "observation", "less", "over",
+    "against_score", "quantile", "values", "cost", "observation", "noise", "along", "less", "over",
 )  # fmt: skip
 
 

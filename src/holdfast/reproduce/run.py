@@ -17,7 +17,7 @@ from holdfast.core import HoldfastError, Score
 from holdfast.engines._pool import Engine
 from holdfast.errors import unknown
 from holdfast.listener import Listener, Silent
-from holdfast.reproduce.cells import APART, correlated, cost, quantile, ratio
+from holdfast.reproduce.cells import APART, correlated, cost, noise, quantile, ratio
 from holdfast.reproduce.claims import Cell, judge
 from holdfast.reproduce.recipe import Line, Reproduction, filled
 from holdfast.store import Store
@@ -183,6 +183,8 @@ def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
     entries = {entry["name"]: entry for entry in run.record["encoders"] if not entry.get("error")}
     if "against" in at:
         return correlated(entries, at)
+    if "noise" in at:
+        return noise(_named("encoder", at, entries), at)
     return cost(run, _named("encoder", at, entries), at) if "cost" in at else quantile(run, _entry(at, runs)[0], at)
 
 
