@@ -18,8 +18,8 @@ HOLDS, FAILS, NOT_SHOWN = "holds", "fails", "not shown"
 KINDS = {
     "rises": "each row (or column) named above the one before",
     "falls": "each row named below the one before",
-    "above": "the first row above each other one",
-    "below": "the first row below each other one",
+    "above": "the first row (each of them, where the first is a list) above each other one",
+    "below": "the first row (each of them) below each other one",
     "at_least": "every row named (all where none is) at least so much, in the paper's scale",
     "at_most": "every row named at most so much",
     "within": "every row named at least the one number and at most the other",
@@ -32,6 +32,9 @@ COMPARED = ("rises", "falls", "above", "below")
 """Those that compare rows in each column named, or, where none is, columns in each row named (all where none is)."""
 
 LEVEL = 0.05
+
+SHOWN = 8
+"""Comparisons that are told one by one; of more, those that are not as claimed."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Claim:
     Attributes:
         text: the sentence, and where it stands.
         kind: see `KINDS`.
-        what: the names of rows (of columns where `columns` is empty), or the number.
+        what: the names of rows (of columns where `columns` is empty), the first one possibly a list; or the number.
         columns: in which columns rows are compared or limited; none: columns are compared.
         rows: in which rows columns are compared; which ones are limited or correlated. All where none is named.
     """
@@ -93,13 +96,18 @@ class Claim:
         if self.columns and (self.kind == "correlates" or (compared and self.rows)):
             raise HoldfastError(f"claim {self.text!r}: expected columns or rows in which it is tried, got both")
         kind, known = ("row", rows) if self.columns else ("column", columns)
-        for name in self.what if compared else ():
+        for name in itertools.chain(*self.chains()) if compared else ():
             if name not in known:
                 raise unknown(f"{kind} of the claim {self.text!r}", name, known)
         for kind, named, known in (("row", self.rows, rows), ("column", self.columns, columns)):
             for name in named:
                 if name not in known:
                     raise unknown(f"{kind} of the claim {self.text!r}", name, known)
+
+    def chains(self) -> list[list[str]]:
+        """Return the names that are compared: one chain, or one for each of the first ones where these are a list."""
+        first, *others = self.what
+        return [[one, *others] for one in (first if isinstance(first, list) else [first])]
 
     def limits(self) -> tuple[float, float]:
         """Return between which numbers values should lie.
@@ -148,8 +156,8 @@ def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correla
         return _correlates(claim, cells)
     rows = claim.rows or tuple(dict.fromkeys(row for row, _ in cells))
     if claim.kind in COMPARED:
-        chains = [[cells[name, column] for name in claim.what] for column in claim.columns]
-        chains = chains or [[cells[row, name] for name in claim.what] for row in rows]
+        chains = [[cells[name, column] for name in names] for column in claim.columns for names in claim.chains()]
+        chains = chains or [[cells[row, name] for name in names] for row in rows for names in claim.chains()]
         if lost := _missing([cell for chain in chains for cell in chain]):
             return Verdict(claim.text, NOT_SHOWN, lost)
         pairs = [pair for chain in chains for pair in _pairs(chain, claim.kind)]
@@ -188,13 +196,18 @@ def ends(cell: Cell) -> tuple[float, float, float]:
 
 
 def _compared(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], sign: int, correlation: Correlation) -> Verdict:
-    said, good, bad = [], True, False
+    said, other, bad = [], [], False
     for lower, upper in pairs:
         gap, p = sign * (ends(upper)[0] - ends(lower)[0]), _p(lower, upper, correlation(lower, upper))
-        good &= gap > 0 and p is not None and p <= LEVEL
-        bad |= gap < 0 and p is not None and p <= LEVEL / len(pairs)
         said.append(f"{_text(upper)} against {_text(lower)}" + ("" if p is None else f", p {p:.2g}"))
-    return Verdict(claim.text, HOLDS if good else FAILS if bad else NOT_SHOWN, "; ".join(said))
+        if not (gap > 0 and p is not None and p <= LEVEL):
+            other.append(said[-1])
+        bad |= gap < 0 and p is not None and p <= LEVEL / len(pairs)
+    if len(said) > SHOWN:
+        words = f"{len(said) - len(other)} of {len(said)} comparisons are as claimed"
+        more = [f"and {len(other) - SHOWN} more"] if len(other) > SHOWN else []
+        said = [words, *other[:SHOWN], *more]
+    return Verdict(claim.text, FAILS if bad else NOT_SHOWN if other else HOLDS, "; ".join(said))
 
 
 def _p(a: Cell, b: Cell, correlation: float) -> float | None:

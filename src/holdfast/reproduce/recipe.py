@@ -13,6 +13,7 @@ import holdfast
 from holdfast.core import HoldfastError
 from holdfast.errors import unknown
 from holdfast.reproduce.claims import KINDS, Claim
+from holdfast.reproduce.rows import spread
 
 FULL = "full"
 """The profile with the paper's own parameters."""
@@ -168,6 +169,7 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     `[profiles.small]` lies over the file: its tables are joined with those of the file, its other values take the
     place of theirs; "" in the place of an input, an audit or a study leaves it out. A measure of an audit that says
     `each = { "attack.steps" = [5, 10] }` stands for one measure with each of these values, or with each combination.
+    A row of several `scores` stands for one row of each, see `spread`.
 
     Raises:
         HoldfastError: keys that nobody knows, or that are missing.
@@ -178,6 +180,7 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     if profile not in profiles(values):
         raise unknown(f"profile of {name}", profile, profiles(values))
     values = over(values, values.get("profiles", {}).get(profile, {}))
+    values |= spread(values, name)
     for key in NEEDED:
         if not isinstance(values.get(key), str):
             raise HoldfastError(f"{name}: expected a text {key!r}, got {values.get(key)!r}")

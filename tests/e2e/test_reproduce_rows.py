@@ -1,0 +1,40 @@
+"""Rows that are several scores of one measure: spread in the table, named together by claims."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.core import HoldfastError
+from holdfast.reproduce.rows import spread
+
+DRIFT = {"name": "drift", "measure": "universal_quantile", "scores": ["5 steps", "10 steps"], "scale": 100}
+
+
+def test_scores_become_rows() -> None:
+    rows = spread({"rows": [{"name": "first"}, {**DRIFT, "published": [[1.0, "-"], [2.0, 3.0]]}]}, "t")["rows"]
+    assert [row["name"] for row in rows] == ["first", "drift, 5 steps", "drift, 10 steps"]
+    assert [row["score"] for row in rows[1:]] == ["5 steps", "10 steps"]
+    assert [row["published"] for row in rows[1:]] == [[1.0, "-"], [2.0, 3.0]]
+    assert all(row["scale"] == 100 and "scores" not in row for row in rows[1:])
+
+
+def test_a_claim_names_them_together() -> None:
+    claims = [{"text": "a", "rows": ["first", "drift"]}, {"text": "b", "row": "drift"}, {"text": "c", "row": "first"}]
+    told = spread({"rows": [{"name": "first"}, DRIFT], "claims": claims}, "t")["claims"]
+    assert told[0]["rows"] == ["first", "drift, 5 steps", "drift, 10 steps"]
+    assert told[1] == {"text": "b", "rows": ["drift, 5 steps", "drift, 10 steps"]}
+    assert told[2] == claims[2]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({**DRIFT, "scores": "5 steps"}, "list of scores"),
+        ({**DRIFT, "scores": []}, "list of scores"),
+        ({**DRIFT, "published": [[1.0]]}, "as 2 lists"),
+        ({**DRIFT, "published": [1.0, 2.0]}, "as 2 lists"),
+    ],
+)
+def test_scores_without_their_numbers_are_refused(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        spread({"rows": [row]}, "t")
