@@ -1,10 +1,11 @@
-"""Rows that are several scores of one measure: spread in the table, named together by claims."""
+"""Rows that are several scores of one measure: spread in the table, named together by claims. Inputs that are read."""
 
 from typing import Any
 
 import pytest
 
 from holdfast.core import HoldfastError
+from holdfast.reproduce.recipe import made
 from holdfast.reproduce.rows import spread
 
 DRIFT = {"name": "drift", "measure": "universal_quantile", "scores": ["5 steps", "10 steps"], "scale": 100}
@@ -38,3 +39,20 @@ def test_a_claim_names_them_together() -> None:
 def test_scores_without_their_numbers_are_refused(row: dict[str, Any], message: str) -> None:
     with pytest.raises(HoldfastError, match=message):
         spread({"rows": [row]}, "t")
+
+
+def test_inputs_that_nothing_reads_are_left_out() -> None:
+    training = {"encoder": "{base}", "data": "{train}"}
+    inputs = {
+        "images": {}, "train": {}, "base": {"spec": "{other}?layer=x"}, "other": {}, "tuned": {"train": training},
+        "lost": {},
+    }  # fmt: skip
+    values = {
+        **dict.fromkeys(("paper", "where", "title", "units"), "x"),
+        "inputs": {name: {"about": name, **one} for name, one in inputs.items()},
+        "audits": {"a": {"data": "{images}", "encoders": ["tuned"]}, "b": ""},
+        "columns": [{"name": "c"}],
+        "rows": [{"name": "r"}],
+    }
+    assert list(made(values, "t", "full").inputs) == ["images", "train", "base", "other", "tuned"]
+    assert list(made({**values, "audits": {"a": {"data": "{lost}"}}}, "t", "full").inputs) == ["lost"]

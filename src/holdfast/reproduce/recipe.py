@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -80,8 +81,8 @@ class Reproduction:
         units: of ε, radii and scores, in the paper and here.
         notes: what is done otherwise than in the paper, and why.
         minutes: how long this profile takes on two slow cores; None where nobody has tried.
-        inputs: by name; audits, studies and trainings name them in braces, "{images}". A training that is `like` one of
-            the file's [trainings] says only what is its own.
+        inputs: those that are read, by name; audits, studies and trainings name them in braces, "{images}". A training
+            that is `like` one of the file's [trainings] says only what is its own.
         audits: plan tables by name, whose encoders are names of inputs.
         studies: study tables by name.
         columns: of the table.
@@ -196,6 +197,8 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     claims = tuple(claim for claim in tried if claim is not None)
     trainings = values.get("trainings", {})
     inputs = {key: _input(one, f"{name}: inputs.{key}", trainings) for key, one in _kept(values, "inputs").items()}
+    audits = {key: _spread(one, f"{name}: audits.{key}") for key, one in _kept(values, "audits").items()}
+    studies = _kept(values, "studies")
     told = {key: values[key] for key in NEEDED}
     return Reproduction(
         name,
@@ -203,9 +206,9 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
         **told,
         notes=values.get("notes", ""),
         minutes=values.get("minutes"),
-        inputs=inputs,
-        audits={key: _spread(one, f"{name}: audits.{key}") for key, one in _kept(values, "audits").items()},
-        studies=_kept(values, "studies"),
+        inputs=_needed(inputs, audits, studies),
+        audits=audits,
+        studies=studies,
         columns=columns,
         rows=rows,
         claims=claims,
@@ -245,6 +248,23 @@ def filled(value: Any, specs: Mapping[str, str]) -> Any:
 def _kept(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return the tables of one kind but those that a profile leaves out."""
     return {name: one for name, one in values.get(key, {}).items() if one != ""}
+
+
+def _needed(
+    inputs: Mapping[str, Input], audits: Mapping[str, Mapping[str, Any]], studies: Mapping[str, Any]
+) -> dict[str, Input]:
+    """Return the inputs that audits and studies read, and those that these are trained with or made of."""
+
+    def named(value: Any) -> list[str]:
+        return re.findall(r"\{(\w+)\}", json.dumps(value))
+
+    wanted = [name for one in audits.values() for name in one.get("encoders", ())] + named([audits, studies])
+    found: set[str] = set()
+    while wanted:
+        if (name := wanted.pop()) in inputs and name not in found:
+            found.add(name)
+            wanted += named([inputs[name].spec, inputs[name].train])
+    return {name: one for name, one in inputs.items() if name in found}
 
 
 def _spread(audit: Mapping[str, Any], where: str) -> dict[str, Any]:
