@@ -63,6 +63,26 @@ def test_a_claim_about_several_columns_or_rows_needs_all_of_them() -> None:
     assert outcome(Claim("at least", "at_least", 0.2, ("x", "y")), cells) == FAILS
 
 
+def test_several_may_each_be_above_the_others() -> None:
+    claim = Claim("a and b are best", "above", [["a", "b"], "c", "d"], ("x",))
+    assert outcome(claim, table({"a": 0.9, "b": 0.7, "c": 0.1, "d": 0.5})) == HOLDS
+    assert outcome(claim, table({"a": 0.9, "b": 0.3, "c": 0.1, "d": 0.5})) == FAILS
+    below = Claim("a and b are least", "below", [["a", "b"], "c", "d"], ("x",))
+    assert outcome(below, table({"a": 0.1, "b": 0.2, "c": 0.7, "d": 0.5})) == HOLDS
+    with pytest.raises(HoldfastError, match="lost"):
+        Claim("who is best", "above", [["a", "lost"], "c"], ("x",)).check(ROWS, COLUMNS)
+
+
+def test_of_many_comparisons_those_against_the_claim_are_told() -> None:
+    cells = {(row, column): Cell(row, column, score(0.5, 0.05)) for row in ROWS for column in COLUMNS}
+    cells |= {("a", "x"): Cell("a", "x", score(0.9, 0.05)), ("a", "y"): Cell("a", "y", score(0.1, 0.05))}
+    claim = Claim("a is best", "above", [["a", "b"], "c", "d", "e"], ("x", "y"))
+    verdict = judge(claim, cells, lambda a, b: 0.0)
+    assert verdict.outcome == FAILS
+    assert verdict.why.startswith("3 of 12 comparisons are as claimed; b, x: 0.5")
+    assert verdict.why.endswith("; and 1 more")
+
+
 @pytest.mark.parametrize(("value", "expected"), [(0.7, HOLDS), (0.5, NOT_SHOWN), (0.3, FAILS)])
 def test_limits(value: float, expected: str) -> None:
     cells = table({"a": value})
