@@ -100,19 +100,19 @@ def make_plan(
 
 
 def _within(ball: Ball, measure: Measure, stated: Mapping[str, Any]) -> Measure:
-    """Return a measure with every ball replaced, but those in the parameters that were stated."""
+    """Return a measure with every ball replaced, but those that were stated, at any depth."""
 
-    def replaced(data: Any) -> Any:
+    def replaced(data: Any, said: Any) -> Any:
         if isinstance(data, list):
-            return [replaced(item) for item in data]
+            return [replaced(item, None) for item in data] if said is None else data
         if not isinstance(data, Mapping):
             return data
         if data.get("kind") == "threats" and issubclass(registry.find("threats", data["name"]), Ball):
-            return registry.spec(ball)
-        return {key: replaced(value) for key, value in data.items()}
+            return registry.spec(ball) if said is None else data
+        inner = said if isinstance(said, Mapping) else {}
+        return {key: replaced(value, inner.get(key)) for key, value in data.items()}
 
-    spec = registry.spec(measure)
-    return registry.build({key: value if key in stated else replaced(value) for key, value in spec.items()})
+    return registry.build(replaced(registry.spec(measure), stated))
 
 
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:

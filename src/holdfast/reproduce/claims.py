@@ -69,7 +69,9 @@ class Claim:
     Attributes:
         text: the sentence, and where it stands.
         kind: see `KINDS`.
-        what: the names of rows (of columns where `columns` is empty), the first one possibly a list; or the number.
+        what: the names of rows (of columns where `columns` is empty), or the number. Where the first one is a list,
+            each of its names begins a chain of its own; where all are lists, the chains are their first names, their
+            second ones, and so on.
         columns: in which columns rows are compared or limited; none: columns are compared.
         rows: in which rows columns are compared; which ones are limited or correlated. All where none is named.
     """
@@ -105,9 +107,19 @@ class Claim:
                     raise unknown(f"{kind} of the claim {self.text!r}", name, known)
 
     def chains(self) -> list[list[str]]:
-        """Return the names that are compared: one chain, or one for each of the first ones where these are a list."""
+        """Return the names that are compared with each other.
+
+        Raises:
+            HoldfastError: lists of different lengths.
+        """
         first, *others = self.what
-        return [[one, *others] for one in (first if isinstance(first, list) else [first])]
+        if not isinstance(first, list):
+            return [self.what]
+        if not any(isinstance(one, list) for one in others):
+            return [[one, *others] for one in first]
+        if not all(isinstance(one, list) and len(one) == len(first) for one in others):
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected lists of one length, got {self.what!r}")
+        return [list(chain) for chain in zip(*self.what, strict=True)]
 
     def limits(self) -> tuple[float, float]:
         """Return between which numbers values should lie.
