@@ -83,7 +83,7 @@ class Reproduction:
         minutes: how long this profile takes on two slow cores; None where nobody has tried.
         inputs: those that are read, by name; audits, studies and trainings name them in braces, "{images}". A training
             that is `like` one of the file's [trainings] says only what is its own.
-        audits: plan tables by name, whose encoders are names of inputs.
+        audits: plan tables by name, whose encoders are names of inputs; one may be `like` another.
         studies: study tables by name.
         columns: of the table.
         rows: of the table.
@@ -197,7 +197,9 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     claims = tuple(claim for claim in tried if claim is not None)
     trainings = values.get("trainings", {})
     inputs = {key: _input(one, f"{name}: inputs.{key}", trainings) for key, one in _kept(values, "inputs").items()}
-    audits = {key: _spread(one, f"{name}: audits.{key}") for key, one in _kept(values, "audits").items()}
+    audits = _kept(values, "audits")
+    audits = {key: _alike(one, f"{name}: audits.{key}", "audit", audits) for key, one in audits.items()}
+    audits = {key: _spread(one, f"{name}: audits.{key}") for key, one in audits.items()}
     studies = _kept(values, "studies")
     told = {key: values[key] for key in NEEDED}
     return Reproduction(
@@ -301,21 +303,21 @@ def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
             raise unknown(f"key of {where}", key, known)
     if isinstance(table.get("spec"), str) and table.get("spec") and table.get("train"):
         raise HoldfastError(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
-    train = _training(table["train"], where, trainings) if table.get("train") else None
+    train = _alike(table["train"], f"{where}: train", "training", trainings) if table.get("train") else None
     return Input(table["about"], table.get("spec") or None, train, table.get("says", ""))
 
 
-def _training(table: Any, where: str, trainings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a training's table laid over that of `[trainings]` which it says that it is like."""
+def _alike(table: Any, where: str, what: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table laid over that of the known ones which it says that it is `like`."""
     if not isinstance(table, Mapping):
-        raise HoldfastError(f"{where}: train: expected a table, got {table!r}")
+        raise HoldfastError(f"{where}: expected a table, got {table!r}")
     own = {key: value for key, value in table.items() if key != "like"}
     if (like := table.get("like")) is None:
         return own
-    if like not in trainings:
-        raise unknown(f"training that {where} is like", str(like), trainings)
-    above = {key: one for key, one in trainings.items() if key != like}  # none is like itself
-    return over(_training(trainings[like], f"trainings.{like}", above), own)
+    if like not in known:
+        raise unknown(f"{what} that {where} is like", str(like), known)
+    above = {key: one for key, one in known.items() if key != like}  # none is like itself
+    return over(_alike(known[like], f"{what}s.{like}", what, above), own)
 
 
 AT = (
