@@ -17,7 +17,7 @@ from holdfast.probes.knn import Knn
 from holdfast.report.study import markdown, print_study, tables
 from holdfast.study.file import read_study
 from holdfast.study.plan import ORIGINAL, TABLE_2, Column, Study
-from holdfast.study.run import run_study
+from holdfast.study.run import _scored, run_study
 from holdfast.threats.gamma import Gamma
 from holdfast.threats.global_shuffle import GlobalShuffle
 from holdfast.training import loop
@@ -96,6 +96,16 @@ def test_encoders_learned_from_their_version_of_the_images(folder: Path, tmp_pat
     same = open_encoder(f"zoo:digits_cnn?weights={folder / 'Sup' / 'G4x4' / 'encoder.safetensors'}")
     other = open_encoder(f"zoo:digits_cnn?weights={folder / 'Sup' / 'Orig' / 'encoder.safetensors'}")
     assert alone.encoder.refresh_fingerprint() == same.fingerprint != other.fingerprint
+
+
+def test_a_column_that_is_not_averaged_is_left_out_of_the_average() -> None:
+    rights = {"Orig": [1, 1, 1, 1], "γ 5": [1, 1, 1, 0], "G4x4": [1, 1, 0, 0]}
+    found = {title: {("knn", "same"): torch.tensor(right).double()} for title, right in rights.items()}
+    study = dataclasses.replace(STUDY, columns=(GAMMA, dataclasses.replace(SHUFFLE, averaged=False)))
+    assert _scored(study, found, "knn", "same")["average"]["value"] == pytest.approx(1 / 4)
+    assert _scored(study, found, "knn", "same")["drop"]["G4x4"]["value"] == pytest.approx(1 / 2)
+    with pytest.raises(HoldfastError, match="at least one column whose"):
+        dataclasses.replace(STUDY, columns=(dataclasses.replace(SHUFFLE, averaged=False),))
 
 
 @pytest.mark.parametrize("setting", ["same", "clean", "moved"])

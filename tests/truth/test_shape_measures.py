@@ -71,6 +71,14 @@ class Viewed(Labelled):
         return {"reps": torch.stack([-self.reps[:4, 1], self.reps[:4, 0]], 1)}
 
 
+def test_uniformity_under_a_threat_is_that_of_the_disturbed_images() -> None:
+    subject = Viewed(random(12, 2), LABELS, 4)
+    turned = Labelled(subject.read(Represented(threat=Gamma(5)))["reps"], LABELS[:4], 4)
+    found = values(Uniformity(Gamma(5)), subject)
+    assert found == pytest.approx(values(Uniformity(), turned))
+    assert found != pytest.approx(values(Uniformity(), subject))  # these are all images, not the four attacked
+
+
 def test_a_right_angle_has_alignment_two() -> None:
     found = values(Alignment((Gamma(0.2), Gamma(5))), Viewed(random(12, 2), LABELS, 4))
     assert found == pytest.approx({"γ 0.2": 2, "γ 5": 2, "average": 2})

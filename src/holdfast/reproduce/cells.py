@@ -21,7 +21,7 @@ LEARNED = ("chance", "entropy", "largest", "smallest", "spread")
 """What is known of a learned noise: the share of its training draws that held and the entropy ratio of its weights,
 each `along` the training; largest, smallest and standard deviation of the weights, the mean over tested images."""
 
-APART = frozenset({"against", "quantile", "cost", "noise", "less", "over"})
+APART = frozenset({"against", "quantile", "cost", "noise", "fluctuation", "mean", "less", "over", "drop"})
 """Keys of cells that are not the score of a measure itself."""
 
 
@@ -158,3 +158,31 @@ def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     weights = torch.tensor(found[0]["weights"]["mean"], dtype=torch.float64)
     value = {"largest": weights.max, "smallest": weights.min, "spread": weights.std}[wanted]()
     return Score(float(value), None, None, found[0]["images"], "none: one training")
+
+
+def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
+    """Return how much the accuracies of a measure wander along the checkpoints of a training.
+
+    Args:
+        run: the audit.
+        at: `encoder`, the input that has the checkpoints; `measure`; `fluctuation`: "mean" over classes, "noise", the
+            part of it that chance alone would show, or a class, "class 3".
+
+    Raises:
+        HoldfastError: no such checkpoints, measure or class.
+    """
+    series = {one["name"]: one["fluctuation"] for one in run.record.get("series") or ()}
+    if at.get("encoder") not in series:
+        raise unknown("series of checkpoints", str(at.get("encoder")), series)
+    measures = series[at["encoder"]]
+    if at.get("measure") not in measures:
+        raise unknown("measure that says which images are right", str(at.get("measure")), measures)
+    found, wanted = measures[at["measure"]], at["fluctuation"]
+    if "problem" in found:
+        raise HoldfastError(found["problem"])
+    if wanted == "mean":
+        return Score(**found["mean"])
+    known = {"noise": found["noise"], **found["classes"]}
+    if wanted not in known:
+        raise unknown("fluctuation", wanted, ["mean", *known])
+    return Score(known[wanted], None, None, found["mean"]["n"], "none: of one training")

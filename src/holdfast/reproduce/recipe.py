@@ -53,7 +53,9 @@ class Line:
             `version` of a study. Of an audit also: `against`, `against_score`, whose correlation with the measure over
             its encoders is the number; `quantile`, of the measure's column `values` over images; `cost`, of an
             `observation` per image; `noise`, what is known of one that the measure learned, `along` its training;
-            `less`, another column whose number is taken away; `over`, one by whose number it is divided.
+            `fluctuation`, of the accuracies of a training's checkpoints; `less`, another column whose number is taken
+            away; `over`, one by whose number it is divided; `drop`, one of whose number it says which share is lost:
+            all three of the same row, or of the row that they are `from`; `mean`, columns whose mean it is.
         scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
@@ -190,9 +192,13 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     if not columns or not rows:
         raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
     for line in (*columns, *rows):
-        for key in ("less", "over"):
-            if key in line.at and line.at[key] not in {one.name for one in columns}:
-                raise unknown(f"column that {line.name!r} is {key}", line.at[key], [one.name for one in columns])
+        for key in ("less", "over", "drop", "mean"):
+            named = line.at.get(key, [])
+            for one in named if isinstance(named, list) else [named]:
+                if one not in {column.name for column in columns}:
+                    raise unknown(f"column that {line.name!r} is {key}", str(one), [column.name for column in columns])
+        if line.at.get("from", rows[0].name) not in {row.name for row in rows}:
+            raise unknown(f"row that {line.name!r} is from", line.at["from"], [row.name for row in rows])
     tried = [_claim(one, name, rows, columns, profile) for one in values.get("claims", ())]
     claims = tuple(claim for claim in tried if claim is not None)
     trainings = values.get("trainings", {})
@@ -322,7 +328,8 @@ def _alike(table: Any, where: str, what: str, known: Mapping[str, Any]) -> dict[
 
 AT = (
     "audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version", "against",
-    "against_score", "quantile", "values", "cost", "observation", "noise", "along", "less", "over",
+    "against_score", "quantile", "values", "cost", "observation", "noise", "along", "fluctuation",
+    "less", "over", "drop", "from", "mean",
 )  # fmt: skip
 
 

@@ -12,21 +12,28 @@ from holdfast import registry, statistics
 from holdfast.audit.plan_file import plan_from
 from holdfast.audit.record import environment, finite, software
 from holdfast.audit.run import run_audit
+from holdfast.audit.series import PREFIX as SERIES
 from holdfast.comparison.records import Run, open_run, score_of
 from holdfast.core import HoldfastError, Score
 from holdfast.engines._pool import Engine
 from holdfast.errors import unknown
 from holdfast.listener import Listener, Silent
-from holdfast.reproduce.cells import APART, correlated, cost, noise, quantile, ratio
+from holdfast.ratios import relative_drop
+from holdfast.reproduce.cells import APART, correlated, cost, fluctuation, noise, quantile, ratio
 from holdfast.reproduce.claims import Cell, judge
+from holdfast.reproduce.derived import mean
 from holdfast.reproduce.recipe import Line, Reproduction, filled
 from holdfast.store import Store
 from holdfast.study.file import make_study
+from holdfast.study.plan import ORIGINAL
 from holdfast.study.run import run_study
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
 
 RECORD = "reproduction.json"
+
+OTHERS = frozenset({"less", "over", "drop"})
+"""Keys of cells that compare their own number with that of another one."""
 
 
 def reproduce(
@@ -82,6 +89,7 @@ def reproduce(
         for place, column in enumerate(asked.columns)
     }
     cells |= _differences(asked, cells, runs)
+    cells |= _means(asked, cells, runs)
     verdicts = [judge(claim, cells, lambda a, b: _correlation(asked, a, b, runs)) for claim in asked.claims]
     found = {
         "schema": 1,
@@ -112,7 +120,10 @@ def reproduce(
 def _inputs(
     asked: Reproduction, folder: Path, given: Mapping[str, str], device: str, seed: int, listener: Listener
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the spec of every input, trained where the recipe says so, and why others have none."""
+    """Return the spec of every input, trained where the recipe says so, and why others have none.
+
+    A training that keeps snapshots gives all of these, as encoders NAME/epoch-0001 and so on.
+    """
     for name in given:
         if name not in asked.inputs:
             raise unknown(f"input of {asked.name}", name, asked.inputs)
@@ -127,6 +138,8 @@ def _inputs(
             try:
                 recipe = make_recipe(filled(one.train, specs) | {"device": device, "seed": seed}, where=name)
                 specs[name] = train(recipe, folder / "inputs" / name, listener=listener).spec
+                if recipe.snapshots:
+                    specs[name] = f"{SERIES}:{folder / 'inputs' / name / 'snapshots'}"
             except HoldfastError as error:
                 problems[name] = str(error)
     return specs, problems
@@ -175,11 +188,13 @@ def at_of(row: Line, column: Line) -> dict[str, str]:
 
 def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
     """Return the number of a cell from a record: a score of a measure, or something of `cells`."""
-    if not at.keys() & APART - {"less", "over"}:
+    if not at.keys() & APART - OTHERS:
         return score_of(_entry(at, runs)[1])
     run = _named("audit", at, runs)
     if isinstance(run, str):
         raise HoldfastError(run)
+    if "fluctuation" in at:
+        return fluctuation(run, at)
     entries = {entry["name"]: entry for entry in run.record["encoders"] if not entry.get("error")}
     if "against" in at:
         return correlated(entries, at)
@@ -191,14 +206,20 @@ def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
 def _differences(
     asked: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
 ) -> dict[tuple[str, str], Cell]:
-    """Return the cells that are their own number less that of another column in the same row, or over it."""
+    """Return the cells that are their own number less that of another column, over it, or the share of it that is lost.
+
+    The other column's number is that of the same row, or of the row that they are `from`.
+    """
     found = {}
     for row in asked.rows:
         for column in asked.columns:
             at = at_of(row, column)
-            if (other := at.get("less") or at.get("over")) is None:
+            if (other := next((at[key] for key in ("less", "over", "drop") if key in at), None)) is None:
                 continue
-            upper, lower = cells[row.name, column.name], cells[row.name, other]
+            upper, lower = cells[row.name, column.name], cells[at.get("from", row.name), other]
+            if at.get("from") == row.name:
+                found[row.name, column.name] = replace(upper, score=None, why="the others are compared with it")
+                continue
             if upper.score is None or lower.score is None or None in (upper.score.value, lower.score.value):
                 found[row.name, column.name] = replace(upper, score=None, why=upper.why or lower.why)
                 continue
@@ -207,9 +228,33 @@ def _differences(
                 continue
             if upper.scale != lower.scale:
                 raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
-            together = _correlation(asked, upper, lower, runs, between=frozenset({"less"}))
-            gap = statistics.difference(upper.score, lower.score, together)
+            together = _correlation(asked, upper, lower, runs, between=OTHERS)
+            combined = relative_drop if "drop" in at else statistics.difference
+            gap = combined(upper.score, lower.score, together)
             found[row.name, column.name] = replace(upper, score=gap, why="")
+    return found
+
+
+def _means(
+    asked: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
+) -> dict[tuple[str, str], Cell]:
+    """Return the cells that are the mean of other columns in the same row."""
+    columns, found = {one.name: one for one in asked.columns}, {}
+    for row in asked.rows:
+        for column in asked.columns:
+            at, cell = at_of(row, column), cells[row.name, column.name]
+            if "mean" not in at:
+                continue
+            others = [cells[row.name, name] for name in at["mean"]]
+            if lost := next((one for one in others if one.score is None or one.score.value is None), None):
+                found[row.name, column.name] = replace(cell, score=None, why=lost.why)
+                continue
+            if {one.scale for one in others} != {cell.scale}:
+                raise HoldfastError(f"{row.name}: {column.name}: expected the scale of those that it is the mean of")
+            read = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in at["mean"]]
+            data = {run.record["data"]["spec"] for run in read if isinstance(run, Run)}
+            score = mean([one.score for one in others if one.score], apart=len(data) == len(others))
+            found[row.name, column.name] = replace(cell, score=score, why="")
     return found
 
 
@@ -244,7 +289,7 @@ def _study_score(at: Mapping[str, str], studies: Mapping[str, Mapping[str, Any] 
     else:
         if of not in ("accuracy", "drop"):
             raise unknown("of", of, ("accuracy", "drop", "average"))
-        version = at.get("version", "original")
+        version = at.get("version", ORIGINAL.title)
         if problem := row["problems"].get(version):
             raise HoldfastError(problem)
         found = _named("version", {"version": version}, row[of])
@@ -270,9 +315,7 @@ def _correlation(
     """
     columns, rows = {one.name: one for one in asked.columns}, {one.name: one for one in asked.rows}
     where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]
-    if "study" in where[0] or "study" in where[1] or where[0]["audit"] != where[1]["audit"]:
-        return 0.0
-    if any(at.keys() & (APART - between) for at in where):
+    if any("study" in at or at.keys() & (APART - between) for at in where) or where[0]["audit"] != where[1]["audit"]:
         return 0.0
     influences = []
     for at in where:

@@ -31,7 +31,7 @@ def make_study(data: Mapping[str, Any], where: str) -> Study:
     """Return the study that plain data describe.
 
     Its keys are those of `Study` and of a recipe, which all methods share; `[[methods]]` have a `title` and what is
-    their own; `[[columns]]` a `title` and a `corruption` or `data`.
+    their own; `[[columns]]` a `title`, a `corruption` or `data`, and whether it is `averaged`.
 
     Raises:
         HoldfastError: data that say what nobody knows.
@@ -71,14 +71,17 @@ def _titled(table: Any, where: str) -> tuple[str, dict[str, Any]]:
 def _column(table: Any, where: str) -> Column:
     title, values = _titled(table, f"{where}: columns")
     for key in values:
-        if key not in ("corruption", "data"):
-            raise unknown(f"key of a column of {where}", key, ("title", "corruption", "data"))
-    if not values:
+        if key not in ("corruption", "data", "averaged"):
+            raise unknown(f"key of a column of {where}", key, ("title", "corruption", "data", "averaged"))
+    if not values.keys() - {"averaged"}:
         raise HoldfastError(f"{where}: column {title!r}: expected a corruption or data, got neither")
     if not isinstance(values.get("data", ""), str):
         raise HoldfastError(f"{where}: column {title!r}: expected a data spec, got {values['data']!r}")
+    averaged = values.get("averaged", True)
+    if not isinstance(averaged, bool):
+        raise HoldfastError(f"{where}: column {title!r}: averaged: expected true or false, got {averaged!r}")
     corruption = _part("threats", values["corruption"], where) if "corruption" in values else None
-    return Column(title, corruption, values.get("data"))
+    return Column(title, corruption, values.get("data"), averaged)
 
 
 def _part(kind: str, value: Any, where: str) -> Any:

@@ -23,11 +23,13 @@ class Column:
         title: how it is called.
         corruption: what befalls every image; None: nothing.
         data: another data spec instead of the recipe's: imbalanced classes, replaced images; None: the recipe's.
+        averaged: whether its Δ counts in the average.
     """
 
     title: str
     corruption: Threat | None = None
     data: str | None = None
+    averaged: bool = True
 
     def __post_init__(self) -> None:
         if self.corruption is not None and self.data is not None:
@@ -53,7 +55,7 @@ class Study:
 
     Δ(c) = (Acc - Acc(c)) / Acc: Acc of the encoder that learned from the images as they are, Acc(c) of the one that
     learned from version c, on the same tested images. Their average is taken over the corruptions; over other data
-    where there are no corruptions.
+    where there are no corruptions; in both cases over columns that are `averaged`.
 
     Attributes:
         recipes: a training on the original images by the name of its row.
@@ -74,6 +76,8 @@ class Study:
 
     def __post_init__(self) -> None:
         titles = [column.title for column in (ORIGINAL, *self.columns)]
+        if self.columns and not any(column.averaged for column in self.columns):
+            raise HoldfastError("study: expected at least one column whose Δ counts in the average, got none")
         if not self.recipes or not self.columns or not self.probes:
             raise HoldfastError("study: expected at least one method, one column and one probe")
         if len(set(titles)) < len(titles):

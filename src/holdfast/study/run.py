@@ -164,7 +164,8 @@ def _scored(study: Study, found: Mapping[str, Answers | str], probe: str, settin
         return asdict(relative_drop(score, scores[ORIGINAL.title], statistics.correlation(*influences)))
 
     row["drop"] = {title: drop(hits, scores[title]) for title, hits in right.items() if title != ORIGINAL.title}
-    averaged = [c.title for c in study.columns if c.corruption] or [c.title for c in study.columns]
+    counted = [c for c in study.columns if c.averaged]
+    averaged = [c.title for c in counted if c.corruption] or [c.title for c in counted]
     if all(title in right for title in averaged):
         hits = torch.stack([right[title] for title in averaged])
         units = torch.arange(hits.shape[1]).repeat(len(hits))  # one image under all of them is a cluster
@@ -176,7 +177,12 @@ def _described(study: Study) -> dict[str, Any]:
     return {
         "methods": {title: entry(recipe) for title, recipe in study.recipes.items()},
         "columns": [
-            {"title": c.title, "corruption": registry.spec(c.corruption) if c.corruption else None, "data": c.data}
+            {
+                "title": c.title,
+                "corruption": registry.spec(c.corruption) if c.corruption else None,
+                "data": c.data,
+                "averaged": c.averaged,
+            }
             for c in (ORIGINAL, *study.columns)
         ],
         "test": study.test,
