@@ -1,0 +1,177 @@
+"""A hook of MkDocs: puts what the code knows into the pages, so that it cannot go stale.
+
+A page asks for it by a comment in a line of its own, for example `<!-- facts: breakaway_risk -->`.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+ASKED = re.compile(r"^<!-- (facts|measures|profiles|verdicts|commands|parts)(?:: (\S+))? -->$", re.MULTILINE)
+FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
+OUTCOMES = ("holds", "fails", "not shown")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace each comment by what it asks for (MkDocs calls this for every page)."""
+    makers: dict[str, Callable[..., str]] = {
+        "facts": facts, "measures": measures, "profiles": profiles, "verdicts": verdicts,
+        "commands": commands, "parts": parts,
+    }  # fmt: skip
+
+    def made(found: re.Match[str]) -> str:
+        kind, name = found.groups()
+        return makers[kind](name) if name else makers[kind]()
+
+    return ASKED.sub(made, markdown)
+
+
+def facts(name: str) -> str:
+    """Return a measure's question, formula, reading, source and parameters."""
+    from holdfast import registry
+
+    part: Any = registry.find("measures", name)
+    formula, *rest = _paragraphs(part)
+    better = {"lower": "lower is more robust", "higher": "higher is more robust"}[part.better]
+    labels = ", reads labels" if part().needs_labels else ""
+    lines = [f"*{part.question}*", "", f"`{name}`, in {_unit(part.unit)}, {better}{labels}.", ""]
+    lines += ["```text", *formula, "```", ""]
+    for paragraph in rest:
+        lines += [_plain(" ".join(paragraph)), ""]
+    lines += [f"**How to read it.** {_plain(part.how_to_read)}", "", f"**Source.** {_plain(part.reference)}.", ""]
+    said = _explained(part)
+    lines += ["| parameter | default | |", "|---|---|---|"]
+    for one in inspect.signature(part).parameters.values():
+        usual = "required" if one.default is one.empty else f"`{_cell(repr(one.default))}`"
+        lines.append(f"| `{one.name}` | {usual} | {_plain(said.get(one.name, ''))} |")
+    return "\n".join(lines)
+
+
+def measures() -> str:
+    """Return a table of all measures: question, labels, and the page that explains each."""
+    from holdfast import registry
+
+    lines = ["| measure | question | labels |", "|---|---|---|"]
+    for name, page in pages_of_measures().items():
+        part: Any = registry.find("measures", name)
+        anchor = name.replace("_", "-")
+        title = name.replace("_", " ")
+        lines.append(f"| [{title}]({page}#{anchor}) | {part.question} | {'yes' if part().needs_labels else ''} |")
+    return "\n".join(lines)
+
+
+@cache
+def pages_of_measures() -> Mapping[str, str]:
+    """Return on which page below docs/measures each measure is explained, in the order of the pages."""
+    order = re.findall(r"measures/(\w+\.md)", (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"))
+    pages = [DOCS / "measures" / name for name in dict.fromkeys(order)]
+    return {name: page.name for page in pages for name in FACTS.findall(page.read_text(encoding="utf-8"))}
+
+
+def profiles() -> str:
+    """Return a table of the profiles."""
+    from holdfast.audit.profiles import PROFILES, profile
+
+    return _table("profile", {name: profile(name).description for name in PROFILES})
+
+
+def parts(kind: str) -> str:
+    """Return a table of all parts of a kind, or of the sources of encoders or data."""
+    from holdfast.report.parts import catalogue
+
+    return _table("name", catalogue()[kind])
+
+
+def commands() -> str:
+    """Return what every command says of itself and its options."""
+    import typer
+
+    from holdfast.cli import app
+
+    group: Any = typer.main.get_command(app)
+    lines = []
+    for name, command in group.commands.items():
+        if command.hidden:
+            continue
+        places = [one for one in command.params if one.param_type_name == "argument"]
+        taken = " ".join(one.human_readable_name for one in places)
+        lines += [f"## holdfast {name}", "", _plain(" ".join((command.help or "").split())), ""]
+        lines += ["```text", f"holdfast {name} {taken}".strip() + " [options]", "```", ""]
+        lines += ["| | |", "|---|---|"]
+        for one in command.params:
+            if one.name == "help" or getattr(one, "hidden", False):
+                continue
+            named = one.human_readable_name if one in places else ", ".join([*one.opts, *one.secondary_opts])
+            lines.append(f"| `{named}` | {_plain(one.help or '')} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def verdicts() -> str:
+    """Return how many claims of each reproduction hold, fail or are not shown, and every claim that does not hold."""
+    found = {path: _outcomes(path) for path in sorted((DOCS / "reproductions").glob("*-*.md"))}
+    if not found:
+        return "Nothing has been reproduced here yet."
+    lines = ["| table or figure | profile | " + " | ".join(OUTCOMES) + " |", "|---|---|" + "---:|" * len(OUTCOMES)]
+    for path, (title, profile, claims) in found.items():
+        counts = [sum(outcome == known for _, outcome, _ in claims) for known in OUTCOMES]
+        lines.append(f"| [{title}]({path.name}) | {profile} | " + " | ".join(str(count) for count in counts) + " |")
+    totals = [sum(o == known for _, _, claims in found.values() for _, o, _ in claims) for known in OUTCOMES]
+    lines += ["| **together** | | " + " | ".join(f"**{total}**" for total in totals) + " |", ""]
+    lines += ["## Claims that do not hold here", "", "| where | claim | verdict | by |", "|---|---|---|---|"]
+    for path, (title, _, claims) in found.items():
+        where = f"[{title}]({path.name})"
+        lines += [f"| {where} | {text} | {o} | {why} |" for text, o, why in claims if o != "holds"]
+    return "\n".join(lines)
+
+
+def _outcomes(path: Path) -> tuple[str, str, list[tuple[str, str, str]]]:
+    """Return title, profile and claims of a page that `holdfast reproduce` wrote."""
+    text = path.read_text(encoding="utf-8")
+    title = re.search(r"^#+ (.+)$", text, re.MULTILINE)
+    profile = re.search(r"^Profile `(\w+)`", text, re.MULTILINE)
+    claims = re.findall(r"^\| (.+?) \| \*\*(holds|fails|not shown)\*\* \| (.*) \|$", text, re.MULTILINE)
+    if title is None or profile is None:
+        raise ValueError(f"{path}: expected a page that `holdfast reproduce` wrote, got no title or no profile")
+    return title.group(1), profile.group(1), claims
+
+
+def _paragraphs(part: type) -> list[list[str]]:
+    """Return the paragraphs of a docstring, up to its sections."""
+    doc = re.split(r"\n\n(?:Attributes|Source|Raises):", inspect.getdoc(part) or "")[0]
+    return [[line.strip() for line in paragraph.splitlines()] for paragraph in doc.split("\n\n")]
+
+
+def _explained(part: type) -> dict[str, str]:
+    """Return what docstrings say of each parameter: the class's own first, then those above it."""
+    said: dict[str, str] = {}
+    for above in part.__mro__:
+        section = inspect.cleandoc(above.__doc__ or "").partition("Attributes:\n")[2].split("\n\n")[0]
+        for entry in re.split(r"\n(?= {4}\w)", section):
+            name, colon, text = entry.strip().partition(":")
+            if colon:
+                said.setdefault(name, " ".join(text.split()))
+    return said
+
+
+def _table(what: str, rows: Mapping[str, str]) -> str:
+    return "\n".join([f"| {what} | |", "|---|---|", *(f"| `{name}` | {_plain(text)} |" for name, text in rows.items())])
+
+
+def _unit(unit: str) -> str:
+    return {"share": "shares", "ratio": "ratios", "similarity": "similarities", "pixels": "pixels"}[unit]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is; code between backticks stays code."""
+    pieces = re.split(r"(`[^`]*`)", text)
+    escaped = [p if p.startswith("`") else re.sub(r"([*_\[\]<>#\\])", r"\\\1", p) for p in pieces]
+    return "".join(escaped).replace("|", "\\|")
