@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test slow check format bench clean
+.PHONY: demo test slow check format bench docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/holdfast demo
@@ -26,6 +26,11 @@ format: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(PIP) install -q -c constraints.txt -e '.[bench]'
 	$(VENV)/bin/python -m benchmarks
+
+docs: $(VENV)/installed
+	$(PIP) install -q -c constraints.txt -e '.[docs]'
+	$(VENV)/bin/python -m mkdocs build --strict
+	@echo 'open build/site/index.html'
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
