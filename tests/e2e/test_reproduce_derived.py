@@ -50,6 +50,7 @@ measure = "probe_accuracy"
 name = "lost"
 audit = "main"
 measure = "probe_accuracy"
+score = ["right", "top-1"]
 drop = "accuracy"
 [[columns]]
 name = "lost elsewhere"
@@ -118,8 +119,8 @@ def test_what_is_lost_is_a_share_of_the_other_row(made: tuple[Path, dict]) -> No
     score = cell(found, "second", "lost")["score"]
     assert score["value"] == pytest.approx((first - second) / first)
     assert score["low"] < score["value"] < score["high"]
-    assert "correlation 0.00" not in score["kind"]  # the same images
-    assert "correlation 0.00" in cell(found, "second", "lost elsewhere")["score"]["kind"]
+    assert "correlation 0.00" not in score["interval"]  # the same images
+    assert "correlation 0.00" in cell(found, "second", "lost elsewhere")["score"]["interval"]
     assert cell(found, "first", "lost")["score"] is None
     assert "compared with it" in cell(found, "first", "lost")["why"]
 
@@ -133,7 +134,7 @@ def test_means_are_those_of_their_columns(made: tuple[Path, dict]) -> None:
         scores = [cell(found, "second", part)["score"] for part in parts]
         whole = cell(found, "second", column)["score"]
         assert whole["value"] == pytest.approx(sum(score["value"] for score in scores) / 2)
-        assert kind in whole["kind"]
+        assert kind in whole["interval"]
     assert found["claims"][0]["outcome"] == "not shown"
     assert "compared with it" in found["claims"][0]["why"]
 

@@ -50,12 +50,13 @@ class Line:
     Attributes:
         name: as in the paper.
         at: where: `audit`, `encoder`, `measure`, `score` of an audit; `study`, `method`, `probe`, `setting`, `of`,
-            `version` of a study. Of an audit also: `against`, `against_score`, whose correlation with the measure over
-            its encoders is the number; `quantile`, of the measure's column `values` over images; `cost`, of an
-            `observation` per image; `noise`, what is known of one that the measure learned, `along` its training;
-            `fluctuation`, of the accuracies of a training's checkpoints; `less`, another column whose number is taken
-            away; `over`, one by whose number it is divided; `drop`, one of whose number it says which share is lost:
-            all three of the same row, or of the row that they are `from`; `mean`, columns whose mean it is.
+            `version` of a study. `score` may be several names of which the measure has one. Of an audit also:
+            `against`, `against_score`, whose correlation with the measure over its encoders is the number; `quantile`,
+            of the measure's column `values` over images; `cost`, of an `observation` per image; `noise`, what is known
+            of one that the measure learned, `along` its training; `fluctuation`, of the accuracies of a training's
+            checkpoints; `less`, another column whose number is taken away; `over`, one by whose number it is divided;
+            `drop`, one of whose number it says which share is lost: all three of the same row, or of the row that they
+            are `from`; `mean`, columns whose mean it is.
         scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
@@ -63,10 +64,10 @@ class Line:
     """
 
     name: str
-    at: Mapping[str, str]
+    at: Mapping[str, Any]
     scale: float = 1.0
     published: tuple[float | None, ...] = ()
-    cells: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cells: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unit: str = ""
 
 

@@ -181,7 +181,7 @@ def _cell(
     return replace(cell, score=found, why=found.note if found.value is None else "")
 
 
-def at_of(row: Line, column: Line) -> dict[str, str]:
+def at_of(row: Line, column: Line) -> dict[str, Any]:
     """Return where a number is found: what the column says, the row over it, and the cell over both."""
     return {**column.at, **row.at, **row.cells.get(column.name, {})}
 
@@ -258,7 +258,7 @@ def _means(
     return found
 
 
-def _entry(at: Mapping[str, str], runs: Mapping[str, Run | str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _entry(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the entry of a measure in a record, and that of its score."""
     run = _named("audit", at, runs)
     if isinstance(run, str):
@@ -271,10 +271,12 @@ def _entry(at: Mapping[str, str], runs: Mapping[str, Run | str]) -> tuple[Mappin
     if problem := measure["error"] or measure["not_certified"]:
         raise HoldfastError(problem)
     score = at.get("score") or measure["headline"]
+    if isinstance(score, list):
+        score = next((name for name in score if name in measure["scores"]), score[0])
     return measure, _named("score", {"score": score}, measure["scores"])
 
 
-def _study_score(at: Mapping[str, str], studies: Mapping[str, Mapping[str, Any] | str]) -> Score:
+def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] | str]) -> Score:
     """Return a score of a study."""
     study = _named("study", at, studies)
     if isinstance(study, str):
@@ -298,7 +300,7 @@ def _study_score(at: Mapping[str, str], studies: Mapping[str, Mapping[str, Any] 
     return score_of(found)
 
 
-def _named(kind: str, at: Mapping[str, str], known: Mapping[str, Any]) -> Any:
+def _named(kind: str, at: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     if kind not in at:
         raise HoldfastError(f"the recipe does not say which {kind}")
     if at[kind] not in known:
