@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast.core import HoldfastError
-from holdfast.reproduce.cells import _quantile
+from holdfast.core import HoldfastError, Score
+from holdfast.reproduce.cells import _quantile, ratio
 from holdfast.reproduce.recipe import read
 from holdfast.reproduce.run import reproduce
 
@@ -107,6 +107,20 @@ def test_a_cell_may_be_divided_by_another(made: tuple[Path, dict, dict]) -> None
     entry, cell = made[2]["encoders"][0], cells(made[1], 0)["over"]
     ratio = headline(entry, "breakaway_risk") / headline(entry, "universal_quantile")
     assert cell["score"]["value"] * cell["scale"] == pytest.approx(ratio)
+    assert cell["score"]["low"] < cell["score"]["value"] < cell["score"]["high"]
+
+
+def test_a_ratio_is_as_sure_as_its_numbers() -> None:
+    def share(value: float, *ends: float | None) -> Score:
+        low, high = ends or (value - 0.1, value + 0.1)
+        return Score(value, low, high, 100, "")
+
+    sure = ratio(share(0.4), share(0.2))
+    assert sure.value == pytest.approx(2)
+    assert (sure.low, sure.high) != (None, None)
+    assert ratio(share(0.4), share(0.2, 0.0, 0.5)).value is None
+    assert ratio(share(0.4), share(0.2, None, None)).low is None
+    assert ratio(share(-0.4), share(0.2)).value == pytest.approx(-2)
 
 
 def test_a_correlation_is_over_all_encoders(made: tuple[Path, dict, dict]) -> None:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
+from holdfast import ratios
 from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
 from holdfast.correlations import pearson
@@ -120,7 +121,13 @@ def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
 
 
 def ratio(upper: Score, lower: Score) -> Score:
-    """Return one number over another, without an interval."""
+    """Return one number over another; with an interval, as of unpaired ones, where both have one and are not negative.
+
+    Where the lower one cannot be told from 0 the ratio has no value.
+    """
+    ends = (upper.value, upper.low, upper.high, lower.value, lower.low, lower.high)
+    if all(end is not None and end >= 0 for end in ends):
+        return ratios.ratio(upper, lower, correlation=0.0)
     value = upper.value / lower.value if upper.value is not None and lower.value else None
     note = "" if value is not None else "a ratio to 0 or to nothing"
     return Score(value, None, None, min(upper.n, lower.n), "none: a ratio of two numbers", note=note)
