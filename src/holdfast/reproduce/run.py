@@ -224,7 +224,9 @@ def _differences(
                 found[row.name, column.name] = replace(upper, score=None, why=upper.why or lower.why)
                 continue
             if "over" in at:
-                found[row.name, column.name] = replace(upper, score=ratio(upper.score, lower.score), scale=1.0, why="")
+                share = ratio(upper.score, lower.score)
+                why = share.note if share.value is None else ""
+                found[row.name, column.name] = replace(upper, score=share, scale=1.0, why=why)
                 continue
             if upper.scale != lower.scale:
                 raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
