@@ -29,7 +29,7 @@ bench: $(VENV)/installed-test
 
 docs: $(VENV)/installed
 	$(PIP) install -q -c constraints.txt -e '.[docs]'
-	$(VENV)/bin/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 	@echo 'open build/site/index.html'
 
 $(VENV)/bin/python:

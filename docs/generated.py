@@ -98,14 +98,14 @@ def commands() -> str:
         if command.hidden:
             continue
         places = [one for one in command.params if one.param_type_name == "argument"]
-        taken = " ".join(one.human_readable_name for one in places)
+        taken = " ".join(one.name.upper() for one in places)
         lines += [f"## holdfast {name}", "", _plain(" ".join((command.help or "").split())), ""]
         lines += ["```text", f"holdfast {name} {taken}".strip() + " [options]", "```", ""]
         lines += ["| | |", "|---|---|"]
         for one in command.params:
             if one.name == "help" or getattr(one, "hidden", False):
                 continue
-            named = one.human_readable_name if one in places else ", ".join([*one.opts, *one.secondary_opts])
+            named = one.name.upper() if one in places else ", ".join([*one.opts, *one.secondary_opts])
             lines.append(f"| `{named}` | {_plain(one.help or '')} |")
         lines.append("")
     return "\n".join(lines)

@@ -1,0 +1,104 @@
+"""The site of docs/: it builds without a warning, loads nothing, explains every measure, and its own parts work."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import registry
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install 'holdfast[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_knows_every_measure(site: Path) -> None:
+    everything = "".join(path.read_text(encoding="utf-8") for path in (site / "measures").glob("*.html"))
+    for name in registry.names("measures"):
+        assert registry.find("measures", name).question.split("?")[0].split("'")[0] in everything, name
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe|source)[^>]+src=\"(https?:[^\"]+)", text)
+        loaded += re.findall(r"<link[^>]+rel=\"(?:stylesheet|preload|preconnect)\"[^>]+href=\"(https?:[^\"]+)", text)
+        assert loaded == [], path.relative_to(site)
+
+
+@pytest.mark.slow
+def test_no_request_for_what_the_code_knows_is_left(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        left = re.findall(r"<!-- (?:facts|measures|profiles|verdicts|commands|parts)\b", path.read_text("utf-8"))
+        assert left == [], path.relative_to(site)
+
+
+def test_every_measure_is_explained_on_one_page() -> None:
+    pages = [path.read_text(encoding="utf-8") for path in (DOCS / "measures").glob("*.md")]
+    told = [name for page in pages for name in re.findall(r"^<!-- facts: (\w+) -->$", page, re.MULTILINE)]
+    assert sorted(told) == sorted(registry.names("measures"))
+    for page in pages:
+        for name, rest in re.findall(r"^<!-- facts: (\w+) -->$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL):
+            for what in ("**What moves it.**", "**What it cannot tell.**"):
+                assert what in rest, f"{name}: {what}"
+
+
+def test_pictures_of_the_pages_exist_and_are_small() -> None:
+    shown = {
+        (path.parent / name).resolve()
+        for path in DOCS.rglob("*.md")
+        for name in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", path.read_text(encoding="utf-8"))
+    }
+    assert shown
+    for path in shown:
+        assert path.is_file(), path.name
+    assert {path.resolve() for path in (DOCS / "pictures").iterdir()} == shown
+    assert sum(path.stat().st_size for path in shown) < 300_000
+
+
+def block(page: str, language: str, containing: str) -> str:
+    (found,) = [
+        text
+        for text in re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        if containing in text
+    ]
+    return found
+
+
+def test_the_parts_shown_join_through_entry_points_and_are_audited(tmp_path: Path) -> None:
+    page = (DOCS / "extend.md").read_text(encoding="utf-8")
+    package, points = tmp_path / "my_parts", tmp_path / "my_parts-1.dist-info"
+    package.mkdir()
+    points.mkdir()
+    (package / "__init__.py").touch()
+    (package / "random_search.py").write_text(block(page, "python", "class RandomSearch"), encoding="utf-8")
+    (package / "relative_drift.py").write_text(block(page, "python", "class RelativeDrift"), encoding="utf-8")
+    told = block(page, "toml", "entry-points")
+    declared = re.sub(r'\[project\.entry-points\."(.+)"\]', r"[\1]", told).replace('"', "")
+    (points / "entry_points.txt").write_text(declared, encoding="utf-8")
+    (points / "METADATA").write_text("Metadata-Version: 2.1\nName: my-parts\nVersion: 1\n", encoding="utf-8")
+    (tmp_path / "plan.toml").write_text(block(page, "toml", "encoders ="), encoding="utf-8")
+
+    def holdfast(*command: str) -> str:
+        call = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+                "from holdfast.cli import main; main()", *command]  # fmt: skip
+        run = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+        return run.stdout
+
+    assert "usual distance of two images" in holdfast("show", "relative_drift")
+    assert "among `steps` images" in holdfast("show", "random_search")
+    assert "Relative drift" in holdfast("audit", "plan.toml")
