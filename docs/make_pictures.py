@@ -98,7 +98,7 @@ def bracket() -> None:
     import holdfast
 
     figure, axis = plt.subplots()
-    radii = [0.005, 0.01, 0.02, 0.03, 0.045, 0.06, 0.08]
+    radii = [0.03, 0.06, 0.09, 0.12, 0.16, 0.2, 0.25]
     found: dict[str, list[float]] = {"attack": [1.0], "certificate": [1.0]}
     for eps in radii:
         record = holdfast.audit(
