@@ -145,15 +145,18 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
 
     Args:
         bank: clean representations, [N, D], N >= 2.
-        values: divergences to place, any shape.
+        values: divergences to place, any shape; NaN stays NaN.
         name: divergence.
     """
-    question, (wanted, inverse) = (content(bank), name), torch.unique(values.double(), return_inverse=True)
+    placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
+    question, (wanted, inverse) = (content(bank), name), torch.unique(values[placed].double(), return_inverse=True)
     shares = _known(question, wanted)
     if shares is None:
         shares = _shares_below(bank, wanted, name)
         _PLACED.put(question, (wanted, shares))
-    return shares[inverse].reshape(values.shape).masked_fill(values.isnan(), torch.nan)
+    found = torch.full(values.shape, torch.nan, dtype=torch.float64, device=values.device)
+    found[placed] = shares[inverse]
+    return found
 
 
 def _known(question: tuple[str, str], wanted: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:

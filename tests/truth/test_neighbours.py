@@ -152,6 +152,14 @@ def test_share_below_of_nan_is_nan() -> None:
     assert neighbours.share_below(torch.eye(3), torch.tensor([torch.nan, 9.0])).isnan().tolist() == [True, False]
 
 
+def test_what_has_no_distance_misplaces_no_other() -> None:
+    bank, values = torch.randn(50, 4, dtype=torch.float64), torch.linspace(0, 5, 40, dtype=torch.float64)
+    many = torch.cat([values, values.new_full((25,), torch.nan)])
+    expected = (torch.pdist(bank) <= values[:, None]).double().mean(1)
+    torch.testing.assert_close(neighbours.share_below(bank, many)[:40], expected)
+    assert neighbours.share_below(bank, many[40:]).isnan().all()
+
+
 def test_a_far_origin_does_not_hide_tiny_differences() -> None:
     bank = torch.tensor([[1e4], [1e-6], [1e-6 + 1e-13]], dtype=torch.float64)
     query = torch.tensor([[1e-6 + 0.2e-13]], dtype=torch.float64)
