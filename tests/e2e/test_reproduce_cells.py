@@ -8,8 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast.core import HoldfastError, Score
-from holdfast.reproduce.cells import _quantile, ratio
+from holdfast import registry
+from holdfast.core import HoldfastError, Measure, Score
+from holdfast.measures.center_smoothing import CenterSmoothing
+from holdfast.measures.impersonation_rate import ImpersonationRate
+from holdfast.measures.universal_quantile import UniversalQuantile
+from holdfast.reproduce.cells import _quantile, headed, ratio
 from holdfast.reproduce.recipe import read
 from holdfast.reproduce.run import reproduce
 
@@ -108,6 +112,23 @@ def test_a_cell_may_be_divided_by_another(made: tuple[Path, dict, dict]) -> None
     ratio = headline(entry, "breakaway_risk") / headline(entry, "universal_quantile")
     assert cell["score"]["value"] * cell["scale"] == pytest.approx(ratio)
     assert cell["score"]["low"] < cell["score"]["value"] < cell["score"]["high"]
+
+
+def test_read_outs_of_an_attack_can_be_paired() -> None:
+    def entry(measure: Measure, headline: str, *others: str) -> dict:
+        return {"part": registry.spec(measure), "headline": headline, "scores": dict.fromkeys((headline, *others))}
+
+    drift = entry(UniversalQuantile(), "50 steps", "5 steps", "10 steps")
+    columns = {name: headed(drift, name) for name in drift["scores"]}
+    assert {name: one and one.column for name, one in columns.items()} == {
+        "5 steps": "quantile@5", "10 steps": "quantile@10", "50 steps": "quantile@50"
+    }  # fmt: skip
+    assert headed(drift, ["nothing", "5 steps"]) == columns["5 steps"]
+    assert headed(entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps", "3 steps"), "3 steps") == ImpersonationRate(
+        readouts=(3,)
+    )
+    assert headed(entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps"), "0 as 1, 3 steps") is None
+    assert headed(entry(CenterSmoothing(), "median quantile", "abstained"), "abstained") is None
 
 
 def test_a_ratio_is_as_sure_as_its_numbers() -> None:

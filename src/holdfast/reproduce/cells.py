@@ -1,6 +1,7 @@
 """Numbers of a table that are no score of one measure: correlations, quantiles over images, times, learned noises."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,11 +9,14 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from holdfast import ratios
+from holdfast import ratios, registry
+from holdfast.attacks.ensemble import Ensemble
 from holdfast.comparison.records import Run
-from holdfast.core import HoldfastError, Score
+from holdfast.core import HoldfastError, Measure, Score
 from holdfast.correlations import pearson
 from holdfast.errors import unknown
+from holdfast.measures._attack_measure import AttackMeasure
+from holdfast.measures.impersonation_rate import ImpersonationRate
 from holdfast.statistics import clopper_pearson
 
 COSTS = ("seconds", "forward", "backward", "bounds")
@@ -118,6 +122,23 @@ def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     spent = sum(one["seconds"] if at["cost"] == "seconds" else one["passes"][at["cost"]] for one in chosen)
     images = run.record["data"]["attacked"]
     return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
+
+
+def headed(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
+    """Return a measure with a score as its headline: its own one, or a read-out of its attack; None for others.
+
+    Args:
+        entry: the measure's, in the record.
+        score: the name of the score, or several of which the measure has one.
+    """
+    score = next((name for name in ([score] if isinstance(score, str) else score) if name in entry["scores"]), "")
+    measure = registry.build(entry["part"])
+    if score == entry["headline"]:
+        return measure
+    if not isinstance(measure, (AttackMeasure, ImpersonationRate)) or isinstance(measure.attack, Ensemble):
+        return None
+    steps = {measure.attack.label(step): step for step in measure.steps}
+    return replace(measure, readouts=(steps[score],)) if score in steps else None
 
 
 def ratio(upper: Score, lower: Score) -> Score:

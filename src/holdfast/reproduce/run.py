@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from holdfast import registry, statistics
+from holdfast import statistics
 from holdfast.audit.plan_file import plan_from
 from holdfast.audit.record import environment, finite, software
 from holdfast.audit.run import run_audit
@@ -19,7 +19,7 @@ from holdfast.engines._pool import Engine
 from holdfast.errors import unknown
 from holdfast.listener import Listener, Silent
 from holdfast.ratios import relative_drop
-from holdfast.reproduce.cells import APART, correlated, cost, fluctuation, noise, quantile, ratio
+from holdfast.reproduce.cells import APART, correlated, cost, fluctuation, headed, noise, quantile, ratio
 from holdfast.reproduce.claims import Cell, judge
 from holdfast.reproduce.derived import mean
 from holdfast.reproduce.recipe import Line, Reproduction, filled
@@ -313,9 +313,10 @@ def _named(kind: str, at: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
 def _correlation(
     asked: Reproduction, a: Cell, b: Cell, runs: Mapping[str, Run | str], between: frozenset[str] = frozenset()
 ) -> float:
-    """Return the correlation of two cells' headline scores by their tables; 0 where they are of different images.
+    """Return the correlation of two cells' scores by their tables; 0 where they are of different images.
 
-    Cells that are no scores have none, but for those whose keys are named in `between`.
+    Scores that are neither headlines nor read-outs of an attack have none, nor have cells that are no scores, but for
+    those whose keys are named in `between`.
     """
     columns, rows = {one.name: one for one in asked.columns}, {one.name: one for one in asked.rows}
     where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]
@@ -324,12 +325,12 @@ def _correlation(
     influences = []
     for at in where:
         entry, _ = _entry(at, runs)
-        if at.get("score", entry["headline"]) != entry["headline"]:
+        if (measure := headed(entry, at.get("score", entry["headline"]))) is None:
             return 0.0
         run = runs[at["audit"]]
         assert isinstance(run, Run)  # its cells have numbers
         ids, table = run.table(entry["table"])
-        influences.append((ids, registry.build(entry["part"]).influence(table)))
+        influences.append((ids, measure.influence(table)))
     (ids_a, first), (ids_b, second) = influences
     return statistics.correlation(first, second) if ids_a == ids_b and len(first) == len(second) else 0.0
 
