@@ -27,7 +27,9 @@ ENCODERS = {"zoo:digits-simclr": ORANGE, "zoo:digits-simclr-adv": BLUE}
 
 def report() -> None:
     """The top of the demo's report, in a browser."""
-    browser = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), "")
+    browser = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+    )
     if not browser:
         print("report: skipped, there is no chromium")
         return
@@ -154,9 +156,13 @@ def neighbours() -> None:
     _arrow(axes[0], start, end, ORANGE)
     axes[0].scatter(*start, color=BLUE, s=30)
     axes[0].scatter(*end, color=ORANGE, s=30)
-    axes[0].add_patch(Circle((float(end[0]), float(end[1])), float(np.hypot(*(end - start))), fill=False, color=ORANGE, lw=0.8))
+    axes[0].add_patch(
+        Circle((float(end[0]), float(end[1])), float(np.hypot(*(end - start))), fill=False, color=ORANGE, lw=0.8)
+    )
     axes[0].annotate("f(x)", start, xytext=(-22, 4), textcoords="offset points", color=BLUE)
-    axes[0].annotate("f(x̂): all in the circle\nare nearer than f(x)", end, xytext=(6, 8), textcoords="offset points", color=ORANGE)
+    axes[0].annotate(
+        "f(x̂): all in the circle\nare nearer than f(x)", end, xytext=(6, 8), textcoords="offset points", color=ORANGE
+    )
     first, second = np.array([-1.0, 0.0]), np.array([1.0, 0.1])
     for begin, stop, colour in ((first, second, BLUE), (second, first, ORANGE)):
         _arrow(axes[1], begin, begin + 0.62 * (stop - begin), colour)
@@ -233,7 +239,10 @@ def classifiers() -> None:
         axis.text(left + 0.75, 0.4, text, ha="center", va="center")
     for left in (1.6, 4.0, 6.4):
         _arrow(axis, (left, 0.4), (left + 0.7, 0.4), GREY)
-    for end, text, height in ((8.0, "robust accuracy: the attack knows the probe", -0.45), (4.2, "impersonation: the encoder alone", 1.3)):
+    for end, text, height in (
+        (8.0, "robust accuracy: the attack knows the probe", -0.45),
+        (4.2, "impersonation: the encoder alone", 1.3),
+    ):
         axis.annotate("", (0.7, height), (end, height), arrowprops={"arrowstyle": "->", "color": ORANGE})
         axis.text((end + 0.7) / 2, height + 0.1, text, ha="center", color=ORANGE, fontsize=8)
     axis.set_xlim(-0.3, 9)
