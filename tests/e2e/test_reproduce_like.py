@@ -125,7 +125,7 @@ def test_audits_are_alike_and_measures_spread(folder: Path) -> None:
         ("independent", 1), ("independent", 3), ("input", 1), ("input", 3),
     ]  # fmt: skip
     assert all(one["epochs"] == 3 for one in learners)
-    assert audits["other"] == audits["main"] | {"encoders": ["second"], "eps": 0.1}
+    assert audits["other"] == {**audits["main"], "encoders": ["second"], "eps": 0.1}
     for before, after, message in [
         ('"learner.components" = [1, 3]', '"learner.components" = 3', "table of lists"),
         ('"learner.components" = [1, 3]', '"name.components" = [1, 3]', "expected a table 'name'"),
