@@ -1,7 +1,7 @@
 """Makes the pictures of these pages: `python docs/make_pictures.py [NAME...]`.
 
-Curves and screenshots come from real audits of the shipped encoders; what explains an idea is drawn. The screenshot needs chromium
-and is skipped without it.
+Curves and screenshots come from real audits of the shipped encoders; what explains an idea is drawn. The screenshot
+needs chromium and is skipped without it.
 """
 
 import shutil
@@ -37,7 +37,7 @@ def report() -> None:
         run = Path(folder) / "run"
         subprocess.run([sys.executable, "-m", "holdfast", "demo", "--out", str(run)], check=True)
         shot = Path(folder) / "report.png"
-        flags = "--headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1100,1500".split()
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1100,1500"]
         page = (run / "report.html").as_uri()
         subprocess.run([browser, *flags, f"--screenshot={shot}", page], check=True, capture_output=True)
         _shrunk(shot, PLACE / "report.png", colours=64)

@@ -78,6 +78,7 @@ def block(page: str, language: str, containing: str) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_the_parts_shown_join_through_entry_points_and_are_audited(tmp_path: Path) -> None:
     page = (DOCS / "extend.md").read_text(encoding="utf-8")
     package, points = tmp_path / "my_parts", tmp_path / "my_parts-1.dist-info"
