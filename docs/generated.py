@@ -5,7 +5,7 @@ A page asks for it by a comment in a line of its own, for example `<!-- facts: b
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,17 @@ FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
 OUTCOMES = ("holds", "fails", "not shown")
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     """Replace each comment by what it asks for (MkDocs calls this for every page)."""
     makers: dict[str, Callable[..., str]] = {
-        "facts": facts, "measures": measures, "profiles": profiles, "verdicts": verdicts,
-        "commands": commands, "parts": parts,
+        "facts": facts, "measures": measures, "profiles": profiles, "commands": commands,
+        "parts": parts,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
         kind, name = found.groups()
+        if kind == "verdicts":
+            return verdicts([DOCS / one.src_uri for one in files if one.src_uri.startswith("reproductions/")])
         return makers[kind](name) if name else makers[kind]()
 
     return ASKED.sub(made, markdown)
@@ -111,33 +113,35 @@ def commands() -> str:
     return "\n".join(lines)
 
 
-def verdicts() -> str:
-    """Return how many claims of each reproduction hold, fail or are not shown, and every claim that does not hold."""
-    found = {path: _outcomes(path) for path in sorted((DOCS / "reproductions").glob("*-*.md"))}
-    if not found:
-        return "Nothing has been reproduced here yet."
-    lines = ["| table or figure | profile | " + " | ".join(OUTCOMES) + " |", "|---|---|" + "---:|" * len(OUTCOMES)]
-    for path, (title, profile, claims) in found.items():
+def verdicts(pages: Iterable[Path]) -> str:
+    """Return, paper by paper, what became of the claims of each reproduction; and those that do not hold."""
+    from holdfast.reproduce.recipe import read
+
+    lines: list[str] = []
+    paper, rest, sums = "", [], [0] * len(OUTCOMES)
+    for path in sorted(page for page in pages if "-" in page.stem):
+        name, _, profile = path.stem.rpartition("-")
+        about, claims = read(name, profile), claims_of(path)
+        if about.paper != paper:
+            paper = about.paper
+            lines += ["", f"## {_plain(paper)}", "", "| | | profile | " + " | ".join(OUTCOMES) + " |"]
+            lines += ["|---|---|---|" + "---:|" * len(OUTCOMES)]
         counts = [sum(outcome == known for _, outcome, _ in claims) for known in OUTCOMES]
-        lines.append(f"| [{title}]({path.name}) | {profile} | " + " | ".join(str(count) for count in counts) + " |")
-    totals = [sum(o == known for _, _, claims in found.values() for _, o, _ in claims) for known in OUTCOMES]
-    lines += ["| **together** | | " + " | ".join(f"**{total}**" for total in totals) + " |", ""]
-    lines += ["## Claims that do not hold here", "", "| where | claim | verdict | by |", "|---|---|---|---|"]
-    for path, (title, _, claims) in found.items():
-        where = f"[{title}]({path.name})"
-        lines += [f"| {where} | {text} | {o} | {why} |" for text, o, why in claims if o != "holds"]
-    return "\n".join(lines)
+        sums = [a + b for a, b in zip(sums, counts, strict=True)]
+        what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | "
+        lines.append(what + " | ".join(str(count) for count in counts) + " |")
+        rest += [f"| [{name}]({path.name}) | {text} | {o} | {why} |" for text, o, why in claims if o != "holds"]
+    if not lines:
+        return "Nothing has been reproduced here yet."
+    head = [f"Of {sum(sums)} claims {sums[0]} hold, {sums[1]} fail, and {sums[2]} are not shown."]
+    tail = ["", "## Claims that do not hold here", "", "| where | claim | verdict | by |", "|---|---|---|---|", *rest]
+    return "\n".join(head + lines + tail)
 
 
-def _outcomes(path: Path) -> tuple[str, str, list[tuple[str, str, str]]]:
-    """Return title, profile and claims of a page that `holdfast reproduce` wrote."""
+def claims_of(path: Path) -> list[tuple[str, str, str]]:
+    """Return text, verdict and reason of every claim on a page that `holdfast reproduce` wrote."""
     text = path.read_text(encoding="utf-8")
-    title = re.search(r"^#+ (.+)$", text, re.MULTILINE)
-    profile = re.search(r"^Profile `(\w+)`", text, re.MULTILINE)
-    claims = re.findall(r"^\| (.+?) \| \*\*(holds|fails|not shown)\*\* \| (.*) \|$", text, re.MULTILINE)
-    if title is None or profile is None:
-        raise ValueError(f"{path}: expected a page that `holdfast reproduce` wrote, got no title or no profile")
-    return title.group(1), profile.group(1), claims
+    return re.findall(r"^\| (.+?) \| \*\*(holds|fails|not shown)\*\* \| (.*) \|$", text, re.MULTILINE)
 
 
 def _paragraphs(part: type) -> list[list[str]]:

@@ -1,5 +1,6 @@
 """The site of docs/: it builds without a warning, loads nothing, explains every measure, and its own parts work."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import registry
+from holdfast.report.reproduction import markdown
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -103,3 +105,48 @@ def test_the_parts_shown_join_through_entry_points_and_are_audited(tmp_path: Pat
     assert "usual distance of two images" in holdfast("show", "relative_drift")
     assert "among `steps` images" in holdfast("show", "random_search")
     assert "Relative drift" in holdfast("audit", "plan.toml")
+
+
+def generated():
+    """The hook of the site, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_claims_are_read_from_what_the_command_writes(tmp_path: Path) -> None:
+    outcomes = ["holds", "fails", "not shown", "fails"]
+    about = {
+        "paper": "A paper",
+        "where": "Table 1",
+        "title": "of | things",
+        "profile": "small",
+        "units": "",
+        "notes": "",
+    }
+    claims = [{"text": f"claim {i} | a < b", "outcome": o, "why": "1 | 2"} for i, o in enumerate(outcomes)]
+    found = {"reproduction": about, "seconds": 3.0, "columns": [], "rows": [], "inputs": {}, "failures": []}
+    page = tmp_path / "a-table1-small.md"
+    page.write_text(markdown(found | {"claims": claims}), encoding="utf-8")
+    read = generated().claims_of(page)
+    assert [outcome for _, outcome, _ in read] == outcomes
+    assert read[0][0].startswith("claim 0")
+
+
+def test_every_claim_of_the_reproductions_is_counted() -> None:
+    pages = [page for page in (DOCS / "reproductions").glob("*.md") if "-" in page.stem]
+    told = generated().verdicts(pages)
+    counted = sum(int(n) for n in re.findall(r"\d+", told.splitlines()[0])[1:])
+    written = sum(len(re.findall(r"\*\*(?:holds|fails|not shown)\*\*", page.read_text("utf-8"))) for page in pages)
+    assert counted == written
+    assert all(f"({page.name})" in told for page in pages)
+
+
+def test_what_code_says_stays_as_it_is_in_markdown() -> None:
+    facts = generated().facts("breakaway_risk")
+    assert "`breakaway_risk`, in shares, lower is more robust." in facts
+    assert "| `attack` | `Pgd(" in facts
+    assert "how the worst case is searched" in facts  # said by the class above it
