@@ -41,7 +41,7 @@ def facts(name: str) -> str:
     better = {"lower": "lower is more robust", "higher": "higher is more robust"}[part.better]
     labels = ", reads labels" if part().needs_labels else ""
     lines = [f"*{part.question}*", "", f"`{name}`, in {_unit(part.unit)}, {better}{labels}.", ""]
-    lines += ["```text", *formula, "```", ""]
+    lines += ["``` { .text .formula }", *formula, "```", ""]
     for paragraph in rest:
         lines += [_plain(" ".join(paragraph)), ""]
     lines += [f"**How to read it.** {_plain(part.how_to_read)}", "", f"**Source.** {_plain(part.reference)}.", ""]
@@ -175,7 +175,10 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is; code between backticks stays code."""
-    pieces = re.split(r"(`[^`]*`)", text)
-    escaped = [p if p.startswith("`") else re.sub(r"([*_\[\]<>#\\])", r"\\\1", p) for p in pieces]
+    """Return text that Markdown shows as it is; code between backticks stays code, a *word* stays stressed."""
+    pieces = re.split(r"(`[^`]*`|(?<!\S)\*\w+\*(?!\w))", text)
+    escaped = [
+        p if p[:1] in ("`", "*") and p[-1:] == p[0] and len(p) > 2 else re.sub(r"([*_\[\]<>#\\])", r"\\\1", p)
+        for p in pieces
+    ]
     return "".join(escaped).replace("|", "\\|")
