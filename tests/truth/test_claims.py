@@ -1,6 +1,7 @@
 """Claims of papers are judged by intervals: holds, fails, or not shown."""
 
 import itertools
+from collections.abc import Mapping
 
 import pytest
 
@@ -15,7 +16,7 @@ def score(value: float | None, half: float, n: int = 1000) -> Score:
     return Score(value, *ends, n, "Student's t", 0.95, "")
 
 
-def table(values: dict[str, float | None], half: float = 0.05, **published: float) -> dict[tuple[str, str], Cell]:
+def table(values: Mapping[str, float | None], half: float = 0.05, **published: float) -> dict[tuple[str, str], Cell]:
     return {(row, "x"): Cell(row, "x", score(v, half), published.get(row)) for row, v in values.items()}
 
 
