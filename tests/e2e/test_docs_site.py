@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -150,3 +151,23 @@ def test_what_code_says_stays_as_it_is_in_markdown() -> None:
     assert "`breakaway_risk`, in shares, lower is more robust." in facts
     assert "| `attack` | `Pgd(" in facts
     assert "how the worst case is searched" in facts  # said by the class above it
+
+
+@pytest.mark.slow
+def test_the_search_works_from_a_folder(site: Path) -> None:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    browser, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if not (browser and driver):
+        pytest.skip("needs chromium and chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for flag in ("--headless", "--no-sandbox", "--disable-gpu"):
+        options.add_argument(flag)
+    with webdriver.Chrome(options=options, service=webdriver.chrome.service.Service(driver)) as opened:
+        opened.get(f"{(site / 'index.html').as_uri()}?q=breakaway")
+        found = "return [...document.querySelectorAll('.md-search-result__link')].map((e) => e.href)"
+        WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
+        links = WebDriverWait(opened, 60).until(lambda page: page.execute_script(found))
+        assert any("measures/neighbours.html" in link for link in links)
+        asked = opened.execute_script("return performance.getEntriesByType('resource').map((e) => e.name)")
+        assert [one for one in asked if not one.startswith("file:")] == []
