@@ -172,7 +172,8 @@ ENTRY = {
     ("at", "value"),
     [
         ({"noise": "chance"}, 0.5), ({"noise": "chance", "along": 0.5}, 0.8), ({"noise": "entropy", "along": 0}, 0.9),
-        ({"noise": "entropy", "along": 0.5}, None), ({"noise": "largest"}, 0.7), ({"noise": "smallest"}, 0.1),
+        ({"noise": "entropy", "along": 0.5}, None), ({"noise": "evenness"}, 0.729847),
+        ({"noise": "largest"}, 0.7), ({"noise": "smallest"}, 0.1),
         ({"noise": "spread"}, math.sqrt(((0.7 - 1 / 3) ** 2 + (0.2 - 1 / 3) ** 2 + (0.1 - 1 / 3) ** 2) / 2)),
     ],
 )  # fmt: skip

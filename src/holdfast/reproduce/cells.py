@@ -18,13 +18,15 @@ from holdfast.errors import unknown
 from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.measures.impersonation_rate import ImpersonationRate
 from holdfast.statistics import clopper_pearson
+from holdfast.threats._mixture import entropy_ratio
 
 COSTS = ("seconds", "forward", "backward", "bounds")
 """What an observation costs, each per image."""
 
-LEARNED = ("chance", "entropy", "largest", "smallest", "spread")
-"""What is known of a learned noise: the share of its training draws that held and the entropy ratio of its weights,
-each `along` the training; largest, smallest and standard deviation of the weights, the mean over tested images."""
+LEARNED = ("chance", "entropy", "evenness", "largest", "smallest", "spread")
+"""What is known of a learned noise: the share of its training draws that held and the mean entropy ratio of each
+image's weights, both `along` the training; of the mean weights over tested images, their entropy ratio, the largest,
+the smallest and their standard deviation."""
 
 APART = frozenset({"against", "quantile", "cost", "noise", "fluctuation", "mean", "less", "over", "drop"})
 """Keys of cells that are not the score of a measure itself."""
@@ -184,8 +186,13 @@ def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     if found[0].get("problem"):
         raise HoldfastError(found[0]["problem"])
     weights = torch.tensor(found[0]["weights"]["mean"], dtype=torch.float64)
-    value = {"largest": weights.max, "smallest": weights.min, "spread": weights.std}[wanted]()
-    return Score(float(value), None, None, found[0]["images"], "none: one training")
+    if wanted == "evenness":
+        value = float(entropy_ratio(weights))
+    else:
+        value = float({"largest": weights.max, "smallest": weights.min, "spread": weights.std}[wanted]())
+    one = len(weights) == 1 and wanted in ("evenness", "spread")
+    note = "one component" if one else ""
+    return Score(None if one else value, None, None, found[0]["images"], "none: one training", note=note)
 
 
 def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
