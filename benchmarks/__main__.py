@@ -33,12 +33,15 @@ def chosen(only: str | None, slow: bool) -> tuple[str, ...]:
 
 
 def measure(names: tuple[str, ...]) -> list[Result]:
-    """Run benchmarks one after the other."""
+    """Run benchmarks one after the other; what each found is told at once, so that an interruption loses one."""
     results: list[Result] = []
     for name in names:
         began = time.perf_counter()
-        results += importlib.import_module(f"benchmarks.{name}").measure()
+        found = importlib.import_module(f"benchmarks.{name}").measure()
+        for one in found:
+            print(f"  {one.name}: {one.value:.4g} {one.unit}", file=sys.stderr)
         print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        results += found
     return results
 
 

@@ -1,0 +1,69 @@
+"""The short examples run as they are described, with less of everything; `.ci/package` runs them too."""
+
+import importlib.util
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+
+def example(name: str) -> Callable[[list[str]], int]:
+    return runpy.run_path(str(FOLDER / f"{name}.py"))["main"]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.slow
+def test_audit_timm(tmp_path, capsys):
+    if importlib.util.find_spec("timm") is None:
+        pytest.skip("the extra timm is not installed")
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        PIL.Image.fromarray(rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(pictures / f"{number}.png")
+    words = [str(pictures), "--model", "resnet10t?weights=random&size=32", "--attacked", "4"]
+    assert example("audit_timm")(words) == 0
+    printed = capsys.readouterr().out
+    assert "Breakaway risk" in printed
+    assert "of all other pictures are" in printed
+    assert Path("timm.html").stat().st_size > 50_000
+
+
+@pytest.mark.slow
+def test_certify(capsys):
+    assert example("certify")(["--attacked", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "plain\n" in printed
+    assert "hardened\n" in printed
+    assert printed.count("  certificate: 0.") == 2
+
+
+@pytest.mark.slow
+def test_compare(capsys):
+    pair = ["zoo:digits-supervised", "zoo:digits-simclr-adv"]
+    assert example("compare")([*pair, "--attacked", "20"]) == 0
+    assert "breakaway" in capsys.readouterr().out.lower()
+    assert Path("comparison.html").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_harden(capsys):
+    assert example("harden")(["--steps", "5"]) == 0
+    assert "Price: clean representations moved" in capsys.readouterr().out
+    assert Path("hardened/encoder.safetensors").exists()
+
+
+def test_monitor_training(capsys):
+    assert example("monitor_training")(["--epochs", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["epoch 1", "epoch 2"]
+    assert all("breakaway risk" in line and "uniformity" in line for line in lines)
