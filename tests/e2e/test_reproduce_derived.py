@@ -1,6 +1,7 @@
 """Cells made of other cells: what is lost against another one, means; and checkpoints along a training."""
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError, Score
 from holdfast.fluctuation import semantic_fluctuation
+from holdfast.folders import Folder
+from holdfast.reproduce.cells import fluctuation
 from holdfast.reproduce.derived import mean
 from holdfast.reproduce.recipe import read
 from holdfast.reproduce.run import reproduce
@@ -32,12 +35,14 @@ snapshots = 1
 [audits.main]
 data = "digits"
 train = "digits?part=train"
+profile = "quick"
 encoders = ["first", "second", "seen"]
 images = 60
 attacked = 60
 measures = [{ name = "probe_accuracy", probe = { name = "knn", k = 5 } }]
 [audits.other]
 data = "digits?part=all"
+profile = "quick"
 encoders = ["first", "second"]
 images = 60
 attacked = 30
@@ -163,6 +168,18 @@ def test_snapshots_of_a_training_are_encoders_and_fluctuate(made: tuple[Path, di
     assert cell(found, "last", "TV")["score"]["value"] == pytest.approx(sum(expected) / 10)
     assert cell(found, "last", "TV 3")["score"]["value"] == pytest.approx(expected[3])
     assert "second" in cell(found, "second", "TV")["why"]
+
+
+def test_a_class_the_mean_and_the_noise_are_told_apart(tmp_path: Path) -> None:
+    known = {"mean": asdict(Score(0.3, 0.2, 0.4, 60, "x")), "noise": 0.1, "classes": {"class 3": 0.7, "class 4": 0.5}}
+    series = [{"name": "seen", "fluctuation": {"knn": known, "lost": {"problem": "it failed"}}}]
+    run = Run("run", Folder(str(tmp_path)), {"series": series})
+    asked = {"encoder": "seen", "measure": "knn"}
+    values = [fluctuation(run, asked | {"fluctuation": one}).value for one in ("mean", "noise", "class 3", "class 4")]
+    assert values == [0.3, 0.1, 0.7, 0.5]
+    for wrong in ({"fluctuation": "class 5"}, {"encoder": "other"}, {"measure": "linear"}, {"measure": "lost"}):
+        with pytest.raises(HoldfastError, match=r"unknown|it failed"):
+            fluctuation(run, asked | {"fluctuation": "mean"} | wrong)
 
 
 @pytest.mark.parametrize(
