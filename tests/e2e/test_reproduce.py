@@ -101,6 +101,7 @@ def test_the_markdown_shows_text_as_it_is(made: tuple[Path, dict]) -> None:
     assert "Risks / of \\<two\\> encoders" in text
     assert "| clean | 30 / " in text
     assert "**holds**" in text
+    assert "what holds of these" in text
 
 
 def test_inputs_can_be_given_and_must_be(made: tuple[Path, dict], tmp_path: Path) -> None:
@@ -110,6 +111,19 @@ def test_inputs_can_be_given_and_must_be(made: tuple[Path, dict], tmp_path: Path
         reproduce(asked, tmp_path)
     with pytest.raises(HoldfastError, match="unknown input"):
         reproduce(asked, tmp_path, inputs={"pictures": "digits"})
+
+
+def test_what_is_left_out_is_no_failure(made: tuple[Path, dict], tmp_path: Path) -> None:
+    asked = read(str(made[0] / "t.toml"), "small")
+    found = reproduce(asked, tmp_path / "one", inputs={"robust": "none"})
+    clean, robust, _ = (row["cells"][0] for row in found["rows"])
+    assert clean["score"]["value"] == made[1]["rows"][0]["cells"][0]["score"]["value"]
+    assert (robust["score"], robust["why"]) == (None, "left out, as asked: robust is none")
+    assert found["failures"] == []
+    assert found["claims"][0]["outcome"] == "not shown"
+    nothing = reproduce(asked, tmp_path / "none", inputs={"robust": "none", "clean": "none"})
+    assert nothing["failures"] == []
+    assert nothing["rows"][0]["cells"][0]["score"] is None
 
 
 def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -> None:

@@ -110,6 +110,15 @@ def test_correlation_over_rows() -> None:
     assert outcome(claim, down) != HOLDS
 
 
+def test_what_is_there_can_fail_a_claim_but_not_show_it_alone() -> None:
+    gaps = {"a": 0.1, "b": 0.4, "c": None}
+    assert outcome(Claim("it rises", "rises", ["a", "b", "c"], ("x",)), table(gaps)) == NOT_SHOWN
+    assert outcome(Claim("it falls", "falls", ["a", "b", "c"], ("x",)), table(gaps)) == FAILS
+    limits = {"a": 0.7, "b": None}
+    assert outcome(Claim("at least", "at_least", 0.5, ("x",)), table(limits)) == NOT_SHOWN
+    assert outcome(Claim("at most", "at_most", 0.5, ("x",)), table(limits)) == FAILS
+
+
 def test_what_is_missing_shows_nothing() -> None:
     cells = table({"a": None, "b": 0.4})
     verdict = judge(Claim("it rises", "rises", ["a", "b"], ("x",)), cells, lambda a, b: 0.0)

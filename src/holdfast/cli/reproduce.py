@@ -16,7 +16,9 @@ from holdfast.errors import HoldfastError
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="Which table, or a recipe.toml; none lists them.")] = None,
     profile: Annotated[str, typer.Option(help="full has the paper's parameters; small runs on a laptop.")] = "full",
-    inputs: Annotated[list[str] | None, typer.Option("--input", help="NAME=SPEC, instead of the profile's.")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="NAME=SPEC, instead of the profile's; NAME=none leaves it out.")
+    ] = None,
     out_folder: Annotated[str | None, typer.Option("--out", help="Run folder. (default: holdfast-NAME-…)")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps.")] = "cpu",
     workers: Annotated[int | None, typer.Option(help="Worker processes of the audits. (default: none)")] = None,

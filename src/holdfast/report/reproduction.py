@@ -14,6 +14,10 @@ OUTCOMES = {"holds": "green", "fails": "bold red", "not shown": "yellow"}
 """What may become of a claim, and its colour."""
 
 
+STOOD_IN = "With other things in the place of the paper's, verdicts say what holds of these, not of the paper's own."
+"""Said wherever something stands in for something else."""
+
+
 def print_reproduction(found: Mapping[str, Any], console: Console) -> None:
     """Print a paper's table beside ours, what stands in for what, and what became of each claim.
 
@@ -37,6 +41,8 @@ def print_reproduction(found: Mapping[str, Any], console: Console) -> None:
     for name, one in found["inputs"].items():
         if one["says"]:
             console.print(Text(f"{name}: {one['says']} instead of {one['about']}", style="dim"))
+    if any(one["says"] for one in found["inputs"].values()):
+        console.print(Text(STOOD_IN, style="dim"))
     if about["notes"]:
         console.print(Text(about["notes"].strip(), style="dim"))
     for claim in found["claims"]:
@@ -63,6 +69,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     lines += [f"- {_plain(line)}" for line in _empty(found)]
     stand_ins = [(name, one) for name, one in found["inputs"].items() if one["says"]]
     lines += [f"- `{name}`: {_plain(one['says'])} instead of {_plain(one['about'])}" for name, one in stand_ins]
+    lines += ["", STOOD_IN] if stand_ins else []
     lines += ["", "| claim | verdict | by |", "|---|---|---|"] if found["claims"] else []
     lines += [f"| {_plain(c['text'])} | **{c['outcome']}** | {_plain(c['why'])} |" for c in found["claims"]]
     lines += ["", *(f"- failed: {_plain(failure)}" for failure in found["failures"])]

@@ -157,7 +157,7 @@ def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correla
     correction, for all of them must), and fails where one is on the wrong side with p at most 0.05 / their number. A
     limit holds where each interval lies on its side, and fails where one lies on the other. Numbers agree with the
     published ones where all are as near as claimed, and do not where one is not and its interval leaves the published
-    one out too. All else is not shown.
+    one out too. All else is not shown; where numbers are missing, the others can still fail the claim.
 
     Args:
         claim: the claim.
@@ -170,16 +170,22 @@ def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correla
     if claim.kind in COMPARED:
         chains = [[cells[name, column] for name in names] for column in claim.columns for names in claim.chains()]
         chains = chains or [[cells[row, name] for name in names] for row in rows for names in claim.chains()]
-        if lost := _missing([cell for chain in chains for cell in chain]):
-            return Verdict(claim.text, NOT_SHOWN, lost)
-        pairs = [pair for chain in chains for pair in _pairs(chain, claim.kind)]
-        return _compared(claim, pairs, 1 if claim.kind in ("rises", "above") else -1, correlation)
+        lost = _missing([cell for chain in chains for cell in chain])
+        pairs = [pair for chain in chains for pair in _pairs(chain, claim.kind) if not _missing(pair)]
+        sign = 1 if claim.kind in ("rises", "above") else -1
+        return _without(lost, _compared(claim, pairs, sign, correlation))
     named = [cells[row, column] for column in claim.columns for row in rows]
     if claim.kind == "agrees":
         named = [cell for cell in named if cell.published is not None]
-    if lost := _missing(named):
-        return Verdict(claim.text, NOT_SHOWN, lost)
-    return _limited(claim, named)
+    return _without(_missing(named), _limited(claim, [cell for cell in named if not _missing([cell])]))
+
+
+def _without(lost: str, verdict: Verdict) -> Verdict:
+    """Return a verdict on a part of what is claimed: one part may fail a claim, but all are needed to show it."""
+    if not lost:
+        return verdict
+    why = f"{verdict.why}; {lost}" if verdict.why else lost
+    return Verdict(verdict.text, NOT_SHOWN if verdict.outcome == HOLDS else verdict.outcome, why)
 
 
 def _pairs(chain: Sequence[Cell], kind: str) -> list[tuple[Cell, Cell]]:

@@ -32,6 +32,9 @@ from holdfast.training.recipe_file import make_recipe
 
 RECORD = "reproduction.json"
 
+LEFT_OUT = "left out, as asked: "
+"""How the reason begins why an input is missing that nobody wants, which is no failure."""
+
 OTHERS = frozenset({"less", "over", "drop"})
 """Keys of cells that compare their own number with that of another one."""
 
@@ -84,7 +87,7 @@ def reproduce(
         except HoldfastError as error:
             studies[name] = str(error)
     cells = {
-        (row.name, column.name): _cell(row, column, place, runs, studies)
+        (row.name, column.name): _cell(row, column, place, runs, studies, problems)
         for row in asked.rows
         for place, column in enumerate(asked.columns)
     }
@@ -130,10 +133,15 @@ def _inputs(
     specs: dict[str, str] = {}
     problems: dict[str, str] = {}
     for name, one in asked.inputs.items():
-        if (spec := given.get(name) or one.spec) is not None:
+        if (given.get(name) or one.spec) == "none":
+            problems[name] = f"{LEFT_OUT}{name} is none"
+        elif (spec := given.get(name) or one.spec) is not None:
             specs[name] = filled(spec, specs)
         elif one.train is None:
-            raise HoldfastError(f"{asked.name}: input {name!r} is needed: {one.about}; give it as --input {name}=SPEC")
+            raise HoldfastError(
+                f"{asked.name}: input {name!r} is needed: {one.about}; give it as --input {name}=SPEC, or leave its "
+                f"numbers out with --input {name}=none"
+            )
         else:
             try:
                 recipe = make_recipe(filled(one.train, specs) | {"device": device, "seed": seed}, where=name)
@@ -159,7 +167,9 @@ def _audit(
         spec = specs[name]
         encoders.append(f"{spec}{'&' if '?' in spec else '?'}label={quote(name)}")
     if not encoders:
-        raise HoldfastError("no encoder could be trained")
+        if all(problems.get(name, "").startswith(LEFT_OUT) for name in table.get("encoders", [])):
+            raise HoldfastError(f"{LEFT_OUT}its encoders are none")
+        raise HoldfastError("no encoder is left: all were left out or could not be trained")
     return {"seed": seed, "device": device} | values | {"encoders": encoders}
 
 
@@ -169,11 +179,14 @@ def _cell(
     place: int,
     runs: Mapping[str, Run | str],
     studies: Mapping[str, Mapping[str, Any] | str],
+    problems: Mapping[str, str],
 ) -> Cell:
     """Return one number of the table, or why there is none."""
     at = at_of(row, column)
     published = row.published[place] if row.published else None
     cell = Cell(row.name, column.name, None, published, row.scale * column.scale)
+    if at.get("encoder") in problems:
+        return replace(cell, why=problems[at["encoder"]])
     try:
         found = _study_score(at, studies) if "study" in at else _score(at, runs)
     except HoldfastError as error:
@@ -351,4 +364,4 @@ def _failures(problems: Mapping[str, str], *made: Mapping[str, Any]) -> list[str
                 found += [f"{name}: {why}" for why in run.record["failures"]]
             else:
                 found += [f"{name}: {why}" for row in run["rows"] for why in row["problems"].values()]
-    return list(dict.fromkeys(found))
+    return [why for why in dict.fromkeys(found) if f": {LEFT_OUT}" not in why]
