@@ -195,8 +195,11 @@ def _pairs(chain: Sequence[Cell], kind: str) -> list[tuple[Cell, Cell]]:
 
 def _missing(cells: Sequence[Cell]) -> str:
     """Return which cells have no number, and why; "" where all have one."""
-    lost = [cell for cell in cells if cell.score is None or cell.score.value is None]
-    return "; ".join(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}" for cell in lost)
+    lost: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.score is None or cell.score.value is None:
+            lost.setdefault(cell.why or "undefined", []).append(f"{cell.row}, {cell.column}")
+    return "; ".join(f"{'; '.join(dict.fromkeys(cells))}: {why}" for why, cells in lost.items())
 
 
 def ends(cell: Cell) -> tuple[float, float, float]:
