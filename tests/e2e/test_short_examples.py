@@ -2,12 +2,16 @@
 
 import importlib.util
 import runpy
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import PIL.Image
 import pytest
+import torch
+from safetensors.torch import load_file
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -67,3 +71,40 @@ def test_monitor_training(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["epoch 1", "epoch 2"]
     assert all("breakaway risk" in line and "uniformity" in line for line in lines)
+
+
+class Flatten(torch.nn.Flatten):
+    """Stands for a class of a package that is not installed."""
+
+
+class Runs:
+    """Would run something where it is unpickled by an unwary reader."""
+
+    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+        return Path.touch, (Path("touched"),)
+
+
+def test_published_networks_become_weights(capsys, monkeypatch):
+    monkeypatch.setattr(Flatten, "__module__", "beta_crown.modules")
+    monkeypatch.setitem(sys.modules, "beta_crown", types.ModuleType("beta_crown"))
+    package = types.ModuleType("beta_crown.modules")
+    package.Flatten = Flatten  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "beta_crown.modules", package)
+    network = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), Flatten(), torch.nn.Linear(8, 3))
+    for folder in ("unsupervised", "linear_evaluate"):
+        Path("clone/models", folder).mkdir(parents=True)
+        torch.save(network, f"clone/models/{folder}/mnist_base.pkl")
+    torch.save(torch.nn.Sequential(torch.nn.Tanh()), "clone/models/unsupervised/other.pkl")
+    torch.save(Runs(), "clone/models/unsupervised/runs.pkl")
+    Path("clone/models/unsupervised/empty.pkl").touch()
+    assert example("rvcl_weights")(["clone"]) == 3
+    for name in ("mnist_base", "linear_mnist_base"):
+        weights = load_file(f"rvcl/{name}.safetensors")
+        assert all(torch.equal(weights[key], value) for key, value in network.state_dict().items())
+        assert len(weights) == 4
+    assert not Path("touched").exists()
+    assert sorted(path.name for path in Path("rvcl").iterdir()) == [
+        "linear_mnist_base.safetensors",
+        "mnist_base.safetensors",
+    ]
+    assert "other.pkl: not converted" in capsys.readouterr().err
