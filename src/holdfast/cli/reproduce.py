@@ -27,16 +27,12 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict for each claim of the text."""
     from holdfast.report.reproduction import markdown, print_reproduction
-    from holdfast.reproduce.recipe import names, read
+    from holdfast.reproduce.recipe import read
     from holdfast.reproduce.run import reproduce as run
     from holdfast.store import Store
 
     if name is None:
-        table = Table("name", "", box=None, pad_edge=False, show_header=False)
-        for known in names():
-            one = read(known)
-            table.add_row(f"[bold]{known}[/]", escape(f"{one.where}: {one.title} ({one.paper})"))
-        out.print(table)
+        _list_all()
         return
     asked, given = read(name, profile), {}
     for one in inputs or ():
@@ -59,3 +55,22 @@ def reproduce(
         out.print(f"as Markdown: {escape(str(folder / 'reproduction.md'))}", soft_wrap=True)
     if found["failures"]:
         raise typer.Exit(1)
+
+
+def _list_all() -> None:
+    """Print every table and figure, paper by paper, with its profiles and how long they take."""
+    from holdfast.reproduce.recipe import FULL, folder, names, profiles, read, read_file
+
+    papers: dict[str, Table] = {}
+    for known in names():
+        one = read(known)
+        if one.paper not in papers:
+            papers[one.paper] = Table("name", "what", "profiles", box=None, pad_edge=False, show_header=False)
+        times = []
+        for profile in profiles(read_file(folder() / f"{known}.toml")):
+            minutes = None if profile == FULL else read(known, profile).minutes
+            times.append(profile if minutes is None else f"{profile} (~{minutes:g} min)")
+        papers[one.paper].add_row(f"[bold]{known}[/]", escape(f"{one.where}: {one.title}"), ", ".join(times))
+    for paper, table in papers.items():
+        out.print(f"\n{escape(paper)}", style="underline")
+        out.print(table)
