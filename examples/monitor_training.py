@@ -29,14 +29,16 @@ def main(words: list[str] | None = None) -> int:
     head = nn.Linear(32 * 4 * 4, 10)
     adam = torch.optim.Adam([*features.parameters(), *head.parameters()], 2e-3)
     for epoch in range(asked.epochs):
+        total = 0.0
         for rows in torch.randperm(len(x)).split(64):
             loss = F.cross_entropy(head(features(x[rows])), y[rows])
             adam.zero_grad()
             loss.backward()
             adam.step()
+            total += float(loss.detach()) * len(rows) / len(x)
         now = monitor(features, "digits", ASKED, mean=0, std=1, size=200, attacked=50)
         risk = f"{now['breakaway_risk']:.2%} [{now['breakaway_risk.low']:.2%}, {now['breakaway_risk.high']:.2%}]"
-        print(f"epoch {epoch + 1}: loss {loss:.3f}, breakaway risk {risk}, uniformity {now['uniformity']:.3f}")
+        print(f"epoch {epoch + 1}: loss {total:.3f}, breakaway risk {risk}, uniformity {now['uniformity']:.3f}")
     return 0
 
 
