@@ -13,7 +13,7 @@ from torch import nn
 from holdfast.data import open_images
 from holdfast.monitoring import monitor
 
-ASKED = [{"name": "breakaway_risk", "attack": {"kind": "attacks", "name": "pgd", "steps": 10}}, "uniformity"]
+ASKED = [{"name": "universal_quantile", "attack": {"kind": "attacks", "name": "pgd", "steps": 10}}, "uniformity"]
 
 
 def main(words: list[str] | None = None) -> int:
@@ -37,8 +37,9 @@ def main(words: list[str] | None = None) -> int:
             adam.step()
             total += float(loss.detach()) * len(rows) / len(x)
         now = monitor(features, "digits", ASKED, mean=0, std=1, size=200, attacked=50)
-        risk = f"{now['breakaway_risk']:.2%} [{now['breakaway_risk.low']:.2%}, {now['breakaway_risk.high']:.2%}]"
-        print(f"epoch {epoch + 1}: loss {total:.3f}, breakaway risk {risk}, uniformity {now['uniformity']:.3f}")
+        value, low, high = (now[f"universal_quantile{end}"] for end in ("", ".low", ".high"))
+        drift = f"{value:.2%} [{low:.2%}, {high:.2%}]"
+        print(f"epoch {epoch + 1}: loss {total:.3f}, drift under attack {drift}, uniformity {now['uniformity']:.3f}")
     return 0
 
 

@@ -70,7 +70,7 @@ def test_monitor_training(capsys):
     assert example("monitor_training")(["--epochs", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["epoch 1", "epoch 2"]
-    assert all("breakaway risk" in line and "uniformity" in line for line in lines)
+    assert all("drift under attack" in line and "uniformity" in line for line in lines)
 
 
 class Flatten(torch.nn.Flatten):
