@@ -13,7 +13,9 @@ from torch import nn
 from holdfast.data import open_images
 from holdfast.monitoring import monitor
 
-ASKED = [{"name": "universal_quantile", "attack": {"kind": "attacks", "name": "pgd", "steps": 10}}, "uniformity"]
+ATTACK = {"kind": "attacks", "name": "apgd", "steps": 10}
+BALL = {"kind": "threats", "name": "linf", "radius": 0.1}
+ASKED = [{"name": "universal_quantile", "attack": ATTACK, "ball": BALL}, "uniformity"]
 
 
 def main(words: list[str] | None = None) -> int:
