@@ -205,6 +205,8 @@ epochs = 6
 [inputs.a]
 about = "a"
 train = { like = "robust", method = { hidden = 4 } }
+[audits.main]
+encoders = ["a"]
 [profiles.small.trainings.plain.method]
 temperature = 0.1
 [[columns]]
