@@ -94,7 +94,7 @@ def rewritten(folder, record) -> Page:
     return page(folder)
 
 
-@pytest.mark.parametrize("encoders", [1, 2, COLOURS + 1])
+@pytest.mark.parametrize("encoders", [2, pytest.param(1, marks=pytest.mark.slow), COLOURS + 1])
 def test_any_number_of_encoders(folder, encoders):
     record = make_run(folder, encoders)
     found = page(folder)

@@ -55,6 +55,7 @@ def test_the_profile_certify_reports_brackets(capsys, tmp_path: Path) -> None:
     assert "differs" not in page
 
 
+@pytest.mark.slow
 def test_the_profile_rvcl_reads_labels_and_orders_both_radii(capsys, tmp_path: Path) -> None:
     asked = [
         "audit",
@@ -109,6 +110,7 @@ def test_what_cannot_be_certified_is_shown_and_is_no_failure(capsys, tmp_path: P
     assert '<span class="bad">failed</span>' not in page
 
 
+@pytest.mark.slow
 def test_radii_of_the_published_encoders_rise_with_their_training(shared: Path, tmp_path: Path) -> None:
     """RVCL, Figure 4: ACR_CL and ACR_LE grow with the training's ε, and ACR_CL is above ACR_LE."""
     files = [shared / "data" / "encoders" / f"mnist_cnn_a_eps{eps}.safetensors" for eps in ("0", "0.2")]

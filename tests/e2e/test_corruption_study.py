@@ -132,6 +132,7 @@ def test_a_part_that_fails_is_said_and_the_others_go_on(record: dict) -> None:
     assert "Sup, lost: " in text
 
 
+@pytest.mark.slow
 def test_done_parts_are_not_trained_again(folder: Path, record: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: object) -> None:
         raise AssertionError("a step was made")

@@ -36,6 +36,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     return told
 
 
+@pytest.mark.slow
 def test_passes_are_those_of_the_record_and_of_the_bars(capsys, tmp_path: Path, heard) -> None:
     folder = ["--out", str(tmp_path / "run")]
     code, out, err = run(capsys, "audit", *SMALL, *folder, "--dry-run", "--calibrate", "0.5", "--json")

@@ -50,6 +50,7 @@ def headlines(record: dict) -> dict[str, dict]:
     return {name: entry["scores"][entry["headline"]] for name, entry in measures.items()}
 
 
+@pytest.mark.slow
 def test_both_views_are_audited_and_reported(run):
     for view, record in records(run).items():
         assert record["failures"] == []
@@ -61,6 +62,7 @@ def test_both_views_are_audited_and_reported(run):
     assert [len(headlines(found[view])) for view in found] == [7, 7]
 
 
+@pytest.mark.slow
 def test_the_strongest_attack_leaves_the_least_standing(run):
     for record in records(run).values():
         found = headlines(record)
@@ -69,6 +71,7 @@ def test_the_strongest_attack_leaves_the_least_standing(run):
         assert all(score["low"] < score["high"] for score in found.values())
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_where_it_stopped(run, monkeypatch):
     before = {view: headlines(record) for view, record in records(run).items()}
     monkeypatch.setattr(example, "train", lambda *rest: pytest.fail("the classifier was trained again"))

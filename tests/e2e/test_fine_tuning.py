@@ -215,6 +215,7 @@ def test_pixels_learn_what_a_linear_probe_learns(tmp_path: Path) -> None:
     assert clean["G4x4"] == clean["average"] < 0.5
 
 
+@pytest.mark.slow
 def test_fine_tuning_finds_what_a_frozen_network_does_not_hold(tmp_path: Path) -> None:
     pooled = nn.AdaptiveAvgPool2d(1)  # eight numbers of a random network
     tuned, probe = scores(

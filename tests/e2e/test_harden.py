@@ -203,6 +203,7 @@ def test_other_times_are_refused(text: str) -> None:
         seconds(text)
 
 
+@pytest.mark.slow
 def test_a_budget_becomes_steps_and_stays(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked_for = []
 
@@ -294,6 +295,7 @@ def test_interrupted_in_the_audit_it_is_not_trained_again(
 # --- any encoder, and what is refused ---
 
 
+@pytest.mark.slow
 def test_timm_networks_are_hardened(unaudited, capsys, tmp_path: Path) -> None:
     pytest.importorskip("timm")
     asked = replace(

@@ -135,6 +135,7 @@ def test_differences_are_amplified_by_what_is_said(run):
                 np.testing.assert_allclose(pixels(draw["difference"]), expected, atol=1.01 * rounding)
 
 
+@pytest.mark.slow
 def test_the_report_shows_every_noise(run):
     text = write_report(run[0]).read_text(encoding="utf-8")
     section = text[text.index('<section id="noises"') :]

@@ -126,6 +126,7 @@ loop._Training._learn = _learn
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_waits_for_the_end_of_a_step(tmp_path: Path) -> None:
     queue = {"method": {"name": "moco_v2", "hidden": 32, "dim": 16, "queue": 100}}
     path = write(tmp_path / "recipe.toml", RECIPES["byol, attacked towards others"], queue)
@@ -161,10 +162,8 @@ def test_interrupted_trainings_keep_what_is_done(tmp_path: Path, monkeypatch: py
     assert same(weights(resumed), weights(train(asked, tmp_path / "whole")))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["byol, attacked towards others", pytest.param("simclr, its own loss attacked", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("name", ["byol, attacked towards others", "simclr, its own loss attacked"])
+@pytest.mark.slow
 def test_two_processes_come_to_the_weights_of_one(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "recipe.toml", RECIPES[name], epochs=1)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "holdfast"]

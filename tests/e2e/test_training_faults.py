@@ -274,6 +274,7 @@ def test_what_decides_the_weights_is_part_of_what_is_asked(what: str, tmp_path: 
         train(asked, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_study_does_not_take_the_place_of_another(tmp_path: Path) -> None:
     asked = Study({"one": recipe(SIMCLR, images=100, steps=1)}, "digits", (Column("γ", Gamma(2.0)),), 20, (Knn(),))
     run_study(asked, tmp_path)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import run_audit
 from holdfast.measures.corruption_drift import CorruptionDrift
@@ -17,6 +19,7 @@ from holdfast.threats.global_shuffle import GlobalShuffle
 THREATS = (Gamma(0.2), Gamma(5.0), GlobalShuffle(4), *(Common(name, 3) for name in ("fog", "jpeg_compression")))
 
 
+@pytest.mark.slow
 def test_resnet20_classifies_and_its_drops_are_foretold_without_labels(shared: Path, tmp_path: Path) -> None:
     """91.78 % on all 10,000 test images, so above 88 % on 300; drift and neighbours order corruptions as Δ does."""
     data = shared / "data"

@@ -132,6 +132,7 @@ def test_targeted_attacks_go_to_the_next_image_of_the_other_view() -> None:
         (SelfDistillation(), False),
     ],
 )
+@pytest.mark.slow
 def test_loss_based_attacks_step_along_the_sign_of_the_loss_gradient(method: Method, joint: bool) -> None:
     made, ball = student(method), Linf(0.05)
     x = [views()[0]] * 2 if made.same_view else views()

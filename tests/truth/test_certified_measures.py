@@ -178,6 +178,7 @@ def test_attacks_stay_above_certificates(pictures) -> None:
     assert (MinimalRadii(negatives=K, steps=30).run(where)["radius"] >= certified).all()
 
 
+@pytest.mark.slow
 def test_minimal_radii_are_those_of_real_images(pictures) -> None:
     """At a radius a little larger than what was found, a strong attack confuses the pair; far below it does not."""
     encoder = curved()

@@ -151,7 +151,9 @@ PLANTED: dict[str, tuple[Plant, str, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("bug", PLANTED)
+@pytest.mark.parametrize(
+    "bug", [pytest.param(bug, marks=[pytest.mark.slow] * (number % 2)) for number, bug in enumerate(PLANTED)]
+)
 def test_the_property_notices_a_planted_bug(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, certifier, name, norm = PLANTED[bug]
     assert false_proofs(certifier, name, norm) == 0, "already without the bug"

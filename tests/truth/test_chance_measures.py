@@ -255,6 +255,7 @@ def test_precise_draws_serve_the_same_measure(tmp_path) -> None:
     assert len(drawn.unique()) > 1
 
 
+@pytest.mark.slow
 def test_stopping_does_not_bias_the_mean_over_images() -> None:
     rule = Precise(2000, precision=0.05)
     outcome = (torch.rand(1500, 2000, generator=torch.Generator().manual_seed(2)) < 0.03).to(torch.int8)

@@ -38,7 +38,7 @@ def inside(score, truth: float = 1.0) -> bool:
 
 
 @pytest.mark.parametrize("runs", RUNS)
-@pytest.mark.parametrize("n", [20, 100])
+@pytest.mark.parametrize("n", [20, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["uniform", "exponential", "half are 0", "lognormal", "9 of 10 are 0"])
 def test_the_truth_is_inside_as_often_as_promised(kind: str, n: int, runs: int) -> None:
     scores = [statistics.mean(row) for row in draw(kind, (runs, n), np.random.default_rng(n))]

@@ -66,7 +66,7 @@ def check(problem, p: float, d: int, images: int, covers: float, estimator: Spli
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize(("p", "d"), [(1e-3, 2), (1e-5, 20)])
+@pytest.mark.parametrize(("p", "d"), [(1e-3, 2), pytest.param(1e-5, 20, marks=pytest.mark.slow)])
 def test_reaches_the_closed_form(problem, p: float, d: int) -> None:
     check(problem, p, d, 100, 0.87, Splitting())
 

@@ -285,6 +285,7 @@ def test_no_best_budget_without_a_score() -> None:
 
 
 @pytest.mark.parametrize("over", OVER)
+@pytest.mark.slow
 def test_the_truly_best_budget_is_rarely_ruled_out(over) -> None:
     runs = 120
     found = [best(planted([0.7] * 4, 0.1, seed), 0.6, over) for seed in range(runs)]

@@ -81,6 +81,7 @@ def test_discs() -> None:
 
 
 @pytest.mark.parametrize("ball", [Linf(0.06), L2(0.07)])
+@pytest.mark.slow
 def test_two_moons_on_other_images(ball: Ball) -> None:
     """AR ≤ NPPR ≤ PR; and noise that knows more is worse, judged on images that were not learned from."""
     problem, test = two_moons(), two_moons(seed=1)
