@@ -59,16 +59,17 @@ def reproduce(
 
 def _list_all() -> None:
     """Print every table and figure, paper by paper, with its profiles and how long they take."""
-    from holdfast.reproduce.recipe import FULL, folder, names, profiles, read, read_file
+    from holdfast.reproduce.recipe import FULL, folder, made, names, profiles, read_file
 
     papers: dict[str, Table] = {}
     for known in names():
-        one = read(known)
+        values = read_file(folder() / f"{known}.toml")
+        one = made(values, known, FULL)
         if one.paper not in papers:
             papers[one.paper] = Table("name", "what", "profiles", box=None, pad_edge=False, show_header=False)
         times = []
-        for profile in profiles(read_file(folder() / f"{known}.toml")):
-            minutes = None if profile == FULL else read(known, profile).minutes
+        for profile in profiles(values):
+            minutes = None if profile == FULL else made(values, known, profile).minutes
             times.append(profile if minutes is None else f"{profile} (~{minutes:g} min)")
         papers[one.paper].add_row(f"[bold]{known}[/]", escape(f"{one.where}: {one.title}"), ", ".join(times))
     for paper, table in papers.items():

@@ -38,10 +38,10 @@ def print_reproduction(found: Mapping[str, Any], console: Console) -> None:
     console.print(Text("each cell: published | ours [95 % interval]", style="dim"))
     for cell in _empty(found):
         console.print(Text(cell, style="yellow"))
-    for name, one in found["inputs"].items():
-        if one["says"]:
-            console.print(Text(f"{name}: {one['says']} instead of {one['about']}", style="dim"))
-    if any(one["says"] for one in found["inputs"].values()):
+    stand_ins = _stand_ins(found)
+    for name, one in stand_ins.items():
+        console.print(Text(f"{name}: {one['says']} instead of {one['about']}", style="dim"))
+    if stand_ins:
         console.print(Text(STOOD_IN, style="dim"))
     if about["notes"]:
         console.print(Text(about["notes"].strip(), style="dim"))
@@ -67,13 +67,18 @@ def markdown(found: Mapping[str, Any]) -> str:
         lines.append(f"| {_plain(row['name'])} | " + " | ".join(_plain(_cell(cell)) for cell in row["cells"]) + " |")
     lines += ["", "Each cell: published / ours [95 % interval].", ""]
     lines += [f"- {_plain(line)}" for line in _empty(found)]
-    stand_ins = [(name, one) for name, one in found["inputs"].items() if one["says"]]
-    lines += [f"- `{name}`: {_plain(one['says'])} instead of {_plain(one['about'])}" for name, one in stand_ins]
+    stand_ins = _stand_ins(found)
+    lines += [f"- `{name}`: {_plain(one['says'])} instead of {_plain(one['about'])}" for name, one in stand_ins.items()]
     lines += ["", STOOD_IN] if stand_ins else []
     lines += ["", "| claim | verdict | by |", "|---|---|---|"] if found["claims"] else []
     lines += [f"| {_plain(c['text'])} | **{c['outcome']}** | {_plain(c['why'])} |" for c in found["claims"]]
     lines += ["", *(f"- failed: {_plain(failure)}" for failure in found["failures"])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _stand_ins(found: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the inputs in whose place something else stood."""
+    return {name: one for name, one in found["inputs"].items() if one["says"]}
 
 
 def _heading(column: Mapping[str, Any]) -> str:

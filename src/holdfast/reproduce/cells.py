@@ -28,7 +28,10 @@ LEARNED = ("chance", "entropy", "evenness", "largest", "smallest", "spread")
 image's weights, both `along` the training; of the mean weights over tested images, their entropy ratio, the largest,
 the smallest and their standard deviation."""
 
-APART = frozenset({"against", "quantile", "cost", "noise", "fluctuation", "mean", "less", "over", "drop"})
+OTHERS = ("less", "over", "drop")
+"""Keys of cells that compare their own number with that of another column."""
+
+APART = frozenset({"against", "quantile", "cost", "noise", "fluctuation", "mean", *OTHERS})
 """Keys of cells that are not the score of a measure itself."""
 
 

@@ -19,7 +19,7 @@ from holdfast.engines._pool import Engine
 from holdfast.errors import unknown
 from holdfast.listener import Listener, Silent
 from holdfast.ratios import relative_drop
-from holdfast.reproduce.cells import APART, correlated, cost, fluctuation, headed, noise, quantile, ratio
+from holdfast.reproduce.cells import APART, OTHERS, correlated, cost, fluctuation, headed, noise, quantile, ratio
 from holdfast.reproduce.claims import Cell, judge
 from holdfast.reproduce.derived import mean
 from holdfast.reproduce.recipe import Line, Reproduction, filled
@@ -34,9 +34,6 @@ RECORD = "reproduction.json"
 
 LEFT_OUT = "left out, as asked: "
 """How the reason begins why an input is missing that nobody wants, which is no failure."""
-
-OTHERS = frozenset({"less", "over", "drop"})
-"""Keys of cells that compare their own number with that of another one."""
 
 
 def reproduce(
@@ -201,7 +198,7 @@ def at_of(row: Line, column: Line) -> dict[str, Any]:
 
 def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
     """Return the number of a cell from a record: a score of a measure, or something of `cells`."""
-    if not at.keys() & APART - OTHERS:
+    if not at.keys() & APART.difference(OTHERS):
         return score_of(_entry(at, runs)[1])
     run = _named("audit", at, runs)
     if isinstance(run, str):
@@ -227,7 +224,7 @@ def _differences(
     for row in asked.rows:
         for column in asked.columns:
             at = at_of(row, column)
-            if (other := next((at[key] for key in ("less", "over", "drop") if key in at), None)) is None:
+            if (other := next((at[key] for key in OTHERS if key in at), None)) is None:
                 continue
             upper, lower = cells[row.name, column.name], cells[at.get("from", row.name), other]
             if at.get("from") == row.name:
@@ -243,7 +240,7 @@ def _differences(
                 continue
             if upper.scale != lower.scale:
                 raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
-            together = _correlation(asked, upper, lower, runs, between=OTHERS)
+            together = _correlation(asked, upper, lower, runs, between=frozenset(OTHERS))
             combined = relative_drop if "drop" in at else statistics.difference
             gap = combined(upper.score, lower.score, together)
             found[row.name, column.name] = replace(upper, score=gap, why="")
