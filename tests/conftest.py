@@ -10,11 +10,19 @@ import torch
 from jaxtyping import install_import_hook
 from torch import nn
 
+import typechecker
+
 install_import_hook("holdfast", "typechecker.check")  # before the first import of holdfast
+
 
 from holdfast.core import Encoder  # noqa: E402
 
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
+
+
+def pytest_runtest_setup() -> None:
+    """Enforce shapes at every function's first calls in each test."""
+    typechecker.new_test()
 
 
 @pytest.fixture(scope="session")
