@@ -124,6 +124,9 @@ def test_what_is_left_out_is_no_failure(made: tuple[Path, dict], tmp_path: Path)
     nothing = reproduce(asked, tmp_path / "none", inputs={"robust": "none", "clean": "none"})
     assert nothing["failures"] == []
     assert nothing["rows"][0]["cells"][0]["score"] is None
+    unseen = reproduce(asked, tmp_path / "unseen", inputs={"images": "none"})
+    assert unseen["failures"] == []
+    assert {cell["why"] for cell in unseen["rows"][0]["cells"]} == {"left out, as asked: images is none"}
 
 
 def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -> None:
@@ -143,6 +146,7 @@ def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -
         ("[[columns]]", "[[pillars]]", "pillars"),
         ("published = [30.0]", "published = [30.0, 1.0]", "published"),
         ('falls = ["clean", "robust"]', 'falls = ["clean", "strong"]', "strong"),
+        ('falls = ["clean", "robust"]', 'rows = ["robust"]\nagrees = 5', "published numbers to agree with"),
         ('falls = ["clean", "robust"]', 'sinks = ["clean", "robust"]', "expected one of"),
         ('about = "photos"', 'abut = "photos"', "about"),
         ('paper = "A paper"', "paper = A", "TOML"),
@@ -164,7 +168,11 @@ def test_tables_lie_over_each_other() -> None:
     assert filled({"a": ["{x}/y", 1]}, {"x": "z"}) == {"a": ["z/y", 1]}
 
 
-PROFILES = [(name, profile) for name in names() for profile in ("full", "small")]
+PROFILES = [
+    (name, profile)
+    for name in names()
+    for profile in recipe.profiles(recipe.read_file(recipe.folder() / f"{name}.toml"))
+]
 
 
 @pytest.mark.parametrize(("name", "profile"), PROFILES)
@@ -174,7 +182,7 @@ def test_every_recipe_asks_what_holdfast_knows(name: str, profile: str) -> None:
     for key, one in asked.inputs.items():
         if one.train is not None:
             make_recipe(filled(one.train, specs), where=f"{name}: {key}")
-        assert profile == "full" or one.spec or one.train is not None, f"{name}: {key} has nothing in {profile}"
+        assert profile != "small" or one.spec or one.train is not None, f"{name}: {key} has nothing in {profile}"
     measures = {}
     for key, table in asked.audits.items():
         plan = plan_from(_audit(table, specs, {}, "cpu", 0), f"{name}: {key}")

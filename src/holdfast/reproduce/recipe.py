@@ -254,6 +254,11 @@ def filled(value: Any, specs: Mapping[str, str]) -> Any:
     return re.sub(r"\{(\w+)\}", spec, value)
 
 
+def named(value: Any) -> list[str]:
+    """Return the names in braces of plain data, see `filled`."""
+    return re.findall(r"\{(\w+)\}", json.dumps(value))
+
+
 def _kept(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return the tables of one kind but those that a profile leaves out."""
     return {name: one for name, one in values.get(key, {}).items() if one != ""}
@@ -263,10 +268,6 @@ def _needed(
     inputs: Mapping[str, Input], audits: Mapping[str, Mapping[str, Any]], studies: Mapping[str, Any]
 ) -> dict[str, Input]:
     """Return the inputs that audits and studies read, and those that these are trained with or made of."""
-
-    def named(value: Any) -> list[str]:
-        return re.findall(r"\{(\w+)\}", json.dumps(value))
-
     wanted = [name for one in audits.values() for name in one.get("encoders", ())] + named([audits, studies])
     found: set[str] = set()
     while wanted:
@@ -374,4 +375,12 @@ def _claim(table: Any, where: str, rows: tuple[Line, ...], columns: tuple[Line, 
             raise unknown(f"key of the claim {text!r}", key, ("text", "profiles", "row", "rows", "column", "columns"))
     claim = Claim(text, kinds[0], values.pop(kinds[0]), **values)
     claim.check([one.name for one in rows], [one.name for one in columns])
+    told = [
+        zip(columns, row.published, strict=False) for row in rows if not claim.rows or row.name in claim.rows
+    ]  # rows of which nothing was published have no numbers
+    published = [
+        number for row in told for column, number in row if column.name in claim.columns and number is not None
+    ]
+    if claim.kind == "agrees" and not published:
+        raise HoldfastError(f"{where}: claim {text!r}: agrees: expected published numbers to agree with, got none")
     return claim

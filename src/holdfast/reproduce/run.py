@@ -22,7 +22,7 @@ from holdfast.ratios import relative_drop
 from holdfast.reproduce.cells import APART, OTHERS, correlated, cost, fluctuation, headed, noise, quantile, ratio
 from holdfast.reproduce.claims import Cell, judge
 from holdfast.reproduce.derived import mean
-from holdfast.reproduce.recipe import Line, Reproduction, filled
+from holdfast.reproduce.recipe import Line, Reproduction, filled, named
 from holdfast.store import Store
 from holdfast.study.file import make_study
 from holdfast.study.plan import ORIGINAL
@@ -32,8 +32,11 @@ from holdfast.training.recipe_file import make_recipe
 
 RECORD = "reproduction.json"
 
-LEFT_OUT = "left out, as asked: "
-"""How the reason begins why an input is missing that nobody wants, which is no failure."""
+
+class LeftOut(str):
+    """Why something is missing that nobody wants, which is no failure."""
+
+    __slots__ = ()
 
 
 def reproduce(
@@ -70,6 +73,9 @@ def reproduce(
     runs: dict[str, Run | str] = {}
     for name, table in asked.audits.items():
         place = store.folder / "audits" / name
+        if why := _missing(table, problems):
+            runs[name] = why
+            continue
         try:
             plan = plan_from(_audit(table, specs, problems, device, seed), f"{asked.name}: audits.{name}")
             run_audit(plan, place, engine=engine, listener=listener, command=command)
@@ -78,6 +84,9 @@ def reproduce(
             runs[name] = str(error)
     studies: dict[str, Mapping[str, Any] | str] = {}
     for name, table in asked.studies.items():
+        if why := _missing(table, problems):
+            studies[name] = why
+            continue
         try:
             study = make_study(filled(table, specs) | {"device": device, "seed": seed}, f"{asked.name}: studies.{name}")
             studies[name] = run_study(study, store.folder / "studies" / name, listener=listener, command=command)
@@ -130,9 +139,12 @@ def _inputs(
     specs: dict[str, str] = {}
     problems: dict[str, str] = {}
     for name, one in asked.inputs.items():
-        if (given.get(name) or one.spec) == "none":
-            problems[name] = f"{LEFT_OUT}{name} is none"
-        elif (spec := given.get(name) or one.spec) is not None:
+        spec = given.get(name) or one.spec
+        if spec == "none":
+            problems[name] = LeftOut(f"left out, as asked: {name} is none")
+        elif why := _missing({"made of": spec or one.train}, problems):
+            problems[name] = why
+        elif spec is not None:
             specs[name] = filled(spec, specs)
         elif one.train is None:
             raise HoldfastError(
@@ -150,6 +162,13 @@ def _inputs(
     return specs, problems
 
 
+def _missing(table: Mapping[str, Any], problems: Mapping[str, str]) -> str | None:
+    """Return why a table has no input that it reads, or none of its encoders where nobody wants them; else None."""
+    encoders = [problems.get(name) for name in table.get("encoders", ())]
+    unwanted = encoders if all(isinstance(why, LeftOut) for why in encoders) else []
+    return next((problems[name] for name in named(table) if name in problems), unwanted[0] if unwanted else None)
+
+
 def _audit(
     table: Mapping[str, Any], specs: Mapping[str, str], problems: Mapping[str, str], device: str, seed: int
 ) -> dict[str, Any]:
@@ -164,8 +183,6 @@ def _audit(
         spec = specs[name]
         encoders.append(f"{spec}{'&' if '?' in spec else '?'}label={quote(name)}")
     if not encoders:
-        if all(problems.get(name, "").startswith(LEFT_OUT) for name in table.get("encoders", [])):
-            raise HoldfastError(f"{LEFT_OUT}its encoders are none")
         raise HoldfastError("no encoder is left: all were left out or could not be trained")
     return {"seed": seed, "device": device} | values | {"encoders": encoders}
 
@@ -352,13 +369,15 @@ def _told(cell: Cell) -> dict[str, Any]:
 
 def _failures(problems: Mapping[str, str], *made: Mapping[str, Any]) -> list[str]:
     """Return one sentence for all that failed."""
-    found = [f"{name}: {why}" for name, why in problems.items()]
+    found = [f"{name}: {why}" for name, why in problems.items() if not isinstance(why, LeftOut)]
     for one in made:
         for name, run in one.items():
+            if isinstance(run, LeftOut):
+                continue
             if isinstance(run, str):
                 found.append(f"{name}: {run}")
             elif isinstance(run, Run):
                 found += [f"{name}: {why}" for why in run.record["failures"]]
             else:
                 found += [f"{name}: {why}" for row in run["rows"] for why in row["problems"].values()]
-    return [why for why in dict.fromkeys(found) if f": {LEFT_OUT}" not in why]
+    return list(dict.fromkeys(found))
