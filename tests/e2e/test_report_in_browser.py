@@ -98,7 +98,9 @@ def test_charts_change_with_the_theme(browser, report):
     assert {light, browser.execute_script(fill)} == {"rgb(0, 103, 165)", "rgb(90, 180, 240)"}
 
 
-@pytest.mark.parametrize("encoders", [1, 3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "encoders", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(20, marks=pytest.mark.slow)]
+)
 def test_the_page_never_scrolls_sideways(browser, tmp_path, encoders):
     record = make_run(tmp_path, encoders)
     record["encoders"][0]["name"] = "py:a_package_with_a_long_name.and_a_module:" + "x" * 60

@@ -88,17 +88,13 @@ def _chances(learner: WorstMixture, ball: Ball) -> tuple[Measure, ...]:
 
 
 def quick(ball: Ball) -> Profile:
-    """A first look: one attack of 20 steps in each direction."""
+    """A first look, in minutes without a GPU: one attack of 20 steps in each direction."""
     attack = Pgd(20)
     return Profile(
-        "a first look: PGD of 20 steps, 128 images attacked in a population of 512, 8 certified",
-        (
-            *_all_measures(attack, attack, ball),
-            *_brackets(attack, ball, 8),
-            *_chances(WorstMixture(covariance="diagonal", images=128), ball),
-        ),
-        images=512,
-        attacked=128,
+        "a first look: PGD of 20 steps, 64 images attacked in a population of 256; nothing is proved",
+        _all_measures(attack, attack, ball),
+        images=256,
+        attacked=64,
         examined=8,
         queries=200,
     )
