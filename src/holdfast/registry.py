@@ -1,16 +1,18 @@
 """The folder is the registry: `holdfast/attacks/pgd.py` holds one public class, found as ("attacks", "pgd").
 
-Other packages join through entry points: group `holdfast.attacks`, name `pgd`, value `package.module:Class`.
+Other packages join through entry points: group `holdfast.attacks`, name `pgd`, value `package.module:Class`. A class
+of a script or a notebook joins for as long as the process lives, by `register`.
 """
 
 import dataclasses
 import importlib
 import math
 import pkgutil
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, unknown
 
@@ -19,6 +21,44 @@ KINDS = (
     "observations", "measures", "checks", "methods", "engines",
 )  # fmt: skip
 """Kinds of parts, each a folder of `holdfast` and an entry-point group `holdfast.<kind>`."""
+
+Part = TypeVar("Part", bound=type)
+
+_here: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+
+
+def register(kind: str) -> Callable[[Part], Part]:
+    """Return a decorator that makes a class of your own known in this process: `RelativeDrift` as "relative_drift".
+
+        @register("measures")
+        @dataclass(frozen=True)
+        class RelativeDrift(Measure): ...
+
+    Worker processes do not know it; theirs is a package with an entry point. The same name again takes its place.
+
+    Raises:
+        HoldfastError: a kind that nobody knows, a class that is no dataclass, the name of a part that is there already.
+    """
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+
+    def known(cls: Part) -> Part:
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        if not hasattr(cls, "__dataclass_fields__"):
+            raise HoldfastError(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
+        if name in names(kind) and name not in _here[kind]:
+            raise HoldfastError(f"{cls.__name__}: {name!r} is there already, in {kind}; give yours another name")
+        _here[kind][name] = cls
+        forget()
+        return cls
+
+    return known
+
+
+def forget() -> None:
+    """Look for parts anew, where they have changed since."""
+    for cached in (names, find, _outside, _name_of):
+        cached.cache_clear()
 
 
 @cache
@@ -33,7 +73,7 @@ def names(kind: str) -> tuple[str, ...]:
         raise unknown("kind", kind, KINDS)
     package = importlib.import_module(f"holdfast.{kind}")
     inside = {m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
-    return tuple(sorted(inside | set(_outside(kind))))
+    return tuple(sorted(inside | set(_outside(kind)) | set(_here[kind])))
 
 
 @cache
@@ -45,6 +85,8 @@ def find(kind: str, name: str) -> type:
     """
     if name not in names(kind):
         raise unknown("certifier" if kind == "certify" else kind.rstrip("s"), name, names(kind))
+    if name in _here[kind]:
+        return _here[kind][name]
     if name in _outside(kind):
         return _outside(kind)[name].load()
     module = importlib.import_module(f"holdfast.{kind}.{name}")
@@ -65,10 +107,13 @@ def _name_of(cls: type) -> tuple[str, str]:
     if package == f"holdfast.{kind}" and kind in KINDS:
         return kind, name
     for kind in KINDS:
-        for name in _outside(kind):
+        for name in (*_here[kind], *_outside(kind)):
             if find(kind, name) is cls:
                 return kind, name
-    raise HoldfastError(f"{cls.__name__} is not a registered part: put it in a folder of holdfast or an entry point")
+    raise HoldfastError(
+        f"{cls.__name__} is not a registered part: put @register from holdfast.parts above it, or name it in an entry "
+        "point of your package"
+    )
 
 
 def _kind(part: object) -> str | None:

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -119,8 +120,7 @@ def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> Non
     class Foreign(registry.find("threats", "linf")):
         """A ball from another package."""
 
-    for cached in (registry.names, registry.find, registry._outside, registry._name_of):
-        cached.cache_clear()
+    registry.forget()
     monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "holdfast.threats" else [])
     try:
         assert "foreign" in registry.names("threats")
@@ -128,5 +128,40 @@ def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> Non
         assert isinstance(part, Foreign)
         assert registry.spec(part) == {"kind": "threats", "name": "foreign", "radius": 0.2}
     finally:
-        for cached in (registry.names, registry.find, registry._outside, registry._name_of):
-            cached.cache_clear()
+        registry.forget()
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """Forget afterwards what a test registers."""
+    yield
+    for mine in registry._here.values():
+        mine.clear()
+    registry.forget()
+
+
+@pytest.mark.usefixtures("restored")
+def test_parts_join_for_as_long_as_the_process_lives() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class SmallBall(registry.find("threats", "linf")):
+        """A ball of a script."""
+
+    with pytest.raises(HoldfastError, match="put @register"):
+        registry.spec(SmallBall(0.1))
+    assert registry.register("threats")(SmallBall) is SmallBall
+    assert "small_ball" in registry.names("threats")
+    assert registry.build(registry.spec(SmallBall(0.1))) == SmallBall(0.1)
+    again = dataclasses.dataclass(frozen=True)(type("SmallBall", (SmallBall,), {}))  # a cell that runs twice
+    registry.register("threats")(again)
+    assert type(registry.build(registry.spec(again(0.1)))) is again
+
+
+@pytest.mark.usefixtures("restored")
+def test_what_cannot_be_registered_is_refused() -> None:
+    linf = registry.find("threats", "linf")
+    with pytest.raises(HoldfastError, match="did you mean 'threats'"):
+        registry.register("threat")
+    with pytest.raises(HoldfastError, match="'linf' is there already"):
+        registry.register("threats")(dataclasses.dataclass(frozen=True)(type("Linf", (linf,), {})))
+    with pytest.raises(HoldfastError, match="above @dataclass"):
+        registry.register("threats")(type("Plain", (), {}))
