@@ -13,6 +13,7 @@ from typing import Any
 import holdfast
 from holdfast.core import HoldfastError
 from holdfast.errors import unknown
+from holdfast.reproduce.cells import APART, OTHERS
 from holdfast.reproduce.claims import KINDS, Claim
 from holdfast.reproduce.rows import spread
 
@@ -193,7 +194,7 @@ def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     if not columns or not rows:
         raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
     for line in (*columns, *rows):
-        for key in ("less", "over", "drop", "mean"):
+        for key in (*OTHERS, "mean"):
             named = line.at.get(key, [])
             for one in named if isinstance(named, list) else [named]:
                 if one not in {column.name for column in columns}:
@@ -329,10 +330,10 @@ def _alike(table: Any, where: str, what: str, known: Mapping[str, Any]) -> dict[
 
 
 AT = (
-    "audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version", "against",
-    "against_score", "quantile", "values", "cost", "observation", "noise", "along", "fluctuation",
-    "less", "over", "drop", "from", "mean",
+    "audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version", *sorted(APART),
+    "against_score", "values", "observation", "along", "from",
 )  # fmt: skip
+"""Keys that say where a number is found, see `Line.at`."""
 
 
 def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
