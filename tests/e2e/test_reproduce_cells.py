@@ -12,6 +12,7 @@ from holdfast import registry
 from holdfast.core import HoldfastError, Measure, Score
 from holdfast.measures.center_smoothing import CenterSmoothing
 from holdfast.measures.impersonation_rate import ImpersonationRate
+from holdfast.measures.robust_accuracy import RobustAccuracy
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.reproduce.cells import _quantile, headed, ratio
 from holdfast.reproduce.recipe import read
@@ -128,6 +129,11 @@ def test_read_outs_of_an_attack_can_be_paired() -> None:
         readouts=(3,)
     )
     assert headed(entry(ImpersonationRate(), "50 steps", "0 as 1, 3 steps"), "0 as 1, 3 steps") is None
+    ensemble = entry(RobustAccuracy(), "after all", "no attack", "after apgd, cross_entropy")
+    assert headed(ensemble, "no attack") is None
+    first = headed(ensemble, "after apgd, cross_entropy")
+    assert isinstance(first, RobustAccuracy)
+    assert len(first.attacks) == 1
     assert headed(entry(CenterSmoothing(), "median quantile", "abstained"), "abstained") is None
 
 

@@ -210,12 +210,21 @@ def test_scores_of_a_table_by_hand() -> None:
     assert list(scores)[-1] == "after all"
     assert "Clopper-Pearson" in scores["after all"].interval
     alone = RobustAccuracy(attacks=(Pgd(20),), objectives=(CrossEntropy(),))
-    found = {name: score.value for name, score in alone.score(table).items()}
+    its_own = {**table, "broken_by": broken_by.clamp(max=0)}
+    found = {name: score.value for name, score in alone.score(its_own).items()}
     assert found == {"no attack": pytest.approx(0.8), "after pgd, cross_entropy": pytest.approx(0.4)}
     twice = RobustAccuracy(attacks=(Pgd(20),) * 3, objectives=(CrossEntropy(),) * 3)
     assert list(twice.score(table)) == [
         "no attack", "after pgd, cross_entropy", "after pgd, cross_entropy (2)", "after all",
     ]  # fmt: skip
+    for name, score in scores.items():
+        part = RobustAccuracy().until(name)
+        assert (part is None) == (name == "no attack")
+        if part:
+            assert list(part.score(table).values())[-1] == score
+            influence = part.influence(table)
+            assert influence[broken_by == -1].unique().tolist() == [pytest.approx(1 - score.value)]
+            assert int((influence > 0).sum()) == round(10 * score.value)
 
 
 def test_what_does_not_go_together_is_refused() -> None:

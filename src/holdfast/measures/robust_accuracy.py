@@ -1,6 +1,6 @@
 """Robust accuracy: how often a linear classifier on the representation is right under an ensemble of attacks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
@@ -78,17 +78,36 @@ class RobustAccuracy(Measure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy without an attack, after each member and those before it, and after all."""
-        names, broken_by = self.fooled.members, table["broken_by"]
-        scores = {"no attack": self._share((broken_by != WRONG).double())}
-        for number, name in enumerate(names[:-1]):
-            said = f"after {name}" if name not in names[:number] else f"after {name} ({number + 1})"
-            scores[said] = self._share(((broken_by == -1) | (broken_by > number)).double())
-        last = f"after {names[-1]}" if len(names) == 1 else "after all"
-        return scores | {last: self._share(table["right"])}
+        scores = {"no attack": self._share((table["broken_by"] != WRONG).double())}
+        return scores | {name: self._share(_right(table, members)) for name, members in self._said.items()}
+
+    @property
+    def _said(self) -> dict[str, int]:
+        """Name of each score under attack -> how many members it is after."""
+        names = self.fooled.members
+        said = {}
+        for number, name in enumerate(names, 1):
+            once = f"after {name}" if name not in names[: number - 1] else f"after {name} ({number})"
+            said["after all" if number == len(names) > 1 else once] = number
+        return said
+
+    def until(self, score: str) -> "RobustAccuracy | None":
+        """Return the measure whose headline is this score of ours: that of the first members; None for another score.
+
+        Our table is its table too.
+        """
+        members = self._said.get(score, 0)
+        return replace(self, attacks=self.attacks[:members], objectives=self.objectives[:members]) if members else None
 
     def _share(self, right: Float[Tensor, "images"]) -> Score:
         return statistics.share(right, given="given the head")
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the share that no attack turned."""
-        return statistics.influence_of_mean(table["right"])
+        return statistics.influence_of_mean(_right(table, len(self.attacks)))
+
+
+def _right(table: Table, members: int) -> Float[Tensor, "images"]:
+    """Return, for every image, 1 where the first members of the ensemble have not turned it, else 0."""
+    broken_by = table["broken_by"]
+    return ((broken_by == -1) | (broken_by >= members)).double()

@@ -17,6 +17,7 @@ from holdfast.correlations import pearson
 from holdfast.errors import unknown
 from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.measures.impersonation_rate import ImpersonationRate
+from holdfast.measures.robust_accuracy import RobustAccuracy
 from holdfast.statistics import clopper_pearson
 from holdfast.threats._mixture import entropy_ratio
 
@@ -130,7 +131,7 @@ def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
 
 
 def headed(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
-    """Return a measure with a score as its headline: its own one, or a read-out of its attack; None for others.
+    """Return a measure with a score as its headline: its own, a read-out or member of its attacks; None for others.
 
     Args:
         entry: the measure's, in the record.
@@ -140,6 +141,8 @@ def headed(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
     measure = registry.build(entry["part"])
     if score == entry["headline"]:
         return measure
+    if isinstance(measure, RobustAccuracy):
+        return measure.until(score)
     if not isinstance(measure, (AttackMeasure, ImpersonationRate)) or isinstance(measure.attack, Ensemble):
         return None
     steps = {measure.attack.label(step): step for step in measure.steps}
