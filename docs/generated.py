@@ -124,11 +124,12 @@ def verdicts(pages: Iterable[Path]) -> str:
         about, claims = read(name, profile), claims_of(path)
         if about.paper != paper:
             paper = about.paper
-            lines += ["", f"## {_plain(paper)}", "", "| | | profile | " + " | ".join(OUTCOMES) + " |"]
-            lines += ["|---|---|---|" + "---:|" * len(OUTCOMES)]
+            lines += ["", f"## {_plain(paper)}", "", "| | | profile | took | " + " | ".join(OUTCOMES) + " |"]
+            lines += ["|---|---|---|---|" + "---:|" * len(OUTCOMES)]
         counts = [sum(outcome == known for _, outcome, _ in claims) for known in OUTCOMES]
         sums = [a + b for a, b in zip(sums, counts, strict=True)]
-        what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | "
+        took = re.findall(rf"^Profile `{profile}`, ([^.]+)\.", path.read_text(encoding="utf-8"), re.MULTILINE)
+        what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | {took[0]} | "
         lines.append(what + " | ".join(str(count) for count in counts) + " |")
         rest += [f"| [{name}]({path.name}) | {text} | {o} | {why} |" for text, o, why in claims if o != "holds"]
     if not lines:
