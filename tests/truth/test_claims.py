@@ -100,6 +100,16 @@ def test_agreement_is_no_reward_for_wide_intervals(value: float, expected: str) 
     assert outcome(Claim("as published", "agrees", 0.01, ("x",)), cells) == expected
 
 
+@pytest.mark.parametrize(("value", "kind", "expected"), [
+    (0.5, "order statistics", NOT_SHOWN), (0.9, "order statistics", NOT_SHOWN),
+    (0.5, "none: one run", HOLDS), (0.9, "none: one run", FAILS),
+])  # fmt: skip
+def test_a_sample_too_small_for_an_interval_shows_nothing(value: float, kind: str, expected: str) -> None:
+    cells = {("a", "x"): Cell("a", "x", Score(value, None, None, 20, kind), published=0.5)}
+    assert outcome(Claim("as published", "agrees", 0.01, ("x",)), cells) == expected
+    assert outcome(Claim("about a half", "within", [0.4, 0.6], ("x",)), cells) == expected
+
+
 def test_correlation_over_rows() -> None:
     up = {row: 0.1 * i for i, row in enumerate(ROWS)}
     cells = table(up) | {(row, "y"): Cell(row, "y", score(v + 0.001 * (v > 0.2), 0.1)) for row, v in up.items()}

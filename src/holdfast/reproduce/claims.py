@@ -157,7 +157,8 @@ def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correla
     correction, for all of them must), and fails where one is on the wrong side with p at most 0.05 / their number. A
     limit holds where each interval lies on its side, and fails where one lies on the other. Numbers agree with the
     published ones where all are as near as claimed, and do not where one is not and its interval leaves the published
-    one out too. All else is not shown; where numbers are missing, the others can still fail the claim.
+    one out too. All else is not shown, and what a sample was too small to give an interval neither. Where numbers are
+    missing, the others can still fail the claim.
 
     Args:
         claim: the claim.
@@ -246,6 +247,9 @@ def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:
     good, bad = True, False
     for cell in cells:
         value, low, high = ends(cell)
+        if _open(cell.score):
+            good = False
+            continue
         if claim.kind == "agrees":
             assert cell.published is not None
             near = abs(value - cell.published) <= claim.what
@@ -256,6 +260,11 @@ def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:
             bad |= high < lowest or low > highest
     words = "; ".join(_text(cell, published=claim.kind == "agrees") for cell in cells)
     return Verdict(claim.text, FAILS if bad else HOLDS if good else NOT_SHOWN, words)
+
+
+def _open(score: Score | None) -> bool:
+    """Return whether a number should have an interval and has none, because its sample is too small for one."""
+    return score is not None and score.low is None and score.high is None and not score.interval.startswith("none")
 
 
 def _correlates(claim: Claim, cells: dict[tuple[str, str], Cell]) -> Verdict:
