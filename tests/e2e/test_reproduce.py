@@ -113,6 +113,13 @@ def test_inputs_can_be_given_and_must_be(made: tuple[Path, dict], tmp_path: Path
         reproduce(asked, tmp_path, inputs={"pictures": "digits"})
 
 
+def test_a_second_run_reads_what_is_there_and_its_time_comes_on_top(made: tuple[Path, dict]) -> None:
+    asked, first = read(str(made[0] / "t.toml"), "small"), made[1]
+    again = reproduce(asked, made[0] / "run")
+    assert again["rows"] == first["rows"]
+    assert again["seconds"] > first["seconds"]
+
+
 def test_what_is_left_out_is_no_failure(made: tuple[Path, dict], tmp_path: Path) -> None:
     asked = read(str(made[0] / "t.toml"), "small")
     found = reproduce(asked, tmp_path / "one", inputs={"robust": "none"})
