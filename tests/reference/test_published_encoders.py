@@ -8,6 +8,7 @@ import pytest
 from holdfast import registry
 from holdfast.audit.plan_file import make_plan
 from holdfast.audit.run import run_audit
+from holdfast.measures.certified_radius import CertifiedRadius
 
 BETTER = {
     "universal_quantile": "lower",
@@ -37,7 +38,8 @@ def test_rvcl_mnist_encoders_rank_by_their_training(shared: Path, tmp_path: Path
     encoders = [f"file:{file}?mean=0&std=1&label={file.stem}" for file in files]
     data = str(shared / "data" / "mnist_test.npz")
     plan = make_plan(encoders, data, profile_name="quick", eps=0.1, images=300, attacked=160)
-    record = run_audit(plan, tmp_path)
+    proved = CertifiedRadius(negatives=5, steps=20, tolerance=2e-3, first=8)
+    record = run_audit(replace(plan, measures=(*plan.measures, proved)), tmp_path)
     assert record["failures"] == []
     fragile, robust = map(headlines, record["encoders"])
     assert set(robust) >= set(BETTER)
