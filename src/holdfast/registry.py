@@ -44,7 +44,7 @@ def register(kind: str) -> Callable[[Part], Part]:
 
     def known(cls: Part) -> Part:
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        if not hasattr(cls, "__dataclass_fields__"):
+        if "__dataclass_fields__" not in vars(cls):  # an own one, not that of a class above
             raise HoldfastError(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
         if name in names(kind) and name not in _here[kind]:
             raise HoldfastError(f"{cls.__name__}: {name!r} is there already, in {kind}; give yours another name")

@@ -376,12 +376,8 @@ def _claim(table: Any, where: str, rows: tuple[Line, ...], columns: tuple[Line, 
             raise unknown(f"key of the claim {text!r}", key, ("text", "profiles", "row", "rows", "column", "columns"))
     claim = Claim(text, kinds[0], values.pop(kinds[0]), **values)
     claim.check([one.name for one in rows], [one.name for one in columns])
-    told = [
-        zip(columns, row.published, strict=False) for row in rows if not claim.rows or row.name in claim.rows
-    ]  # rows of which nothing was published have no numbers
-    published = [
-        number for row in told for column, number in row if column.name in claim.columns and number is not None
-    ]
-    if claim.kind == "agrees" and not published:
+    told = [row.published for row in rows if row.published and row.name in (claim.rows or (row.name,))]
+    known = {one.name for row in told for one, number in zip(columns, row, strict=True) if number is not None}
+    if claim.kind == "agrees" and not known.intersection(claim.columns):
         raise HoldfastError(f"{where}: claim {text!r}: agrees: expected published numbers to agree with, got none")
     return claim
