@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite and the audits that it starts run in parallel processes
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # of the many processes that tests start, the first one compiles
 
 import pytest
 import torch

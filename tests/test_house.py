@@ -34,7 +34,7 @@ LAYERS: list[set[str]] = [
     {"failures", "training"},
     {"observations"},
     {"measures"},
-    {"checks"},
+    {"checks", "parts"},
     {"audit"},
     {"comparison", "monitoring", "study"},
     {"report", "progress"},

@@ -29,17 +29,18 @@ def _jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
     """Return a function that is checked at its first 30 calls in each test and then at one in 20."""
     if function is None:
         return functools.partial(_jaxtyped, typechecker=typechecker)
-    checked = _at_every_call(function, typechecker=typechecker)
-    return _sampled(function, checked) if inspect.isfunction(function) else checked
+    enforcing = functools.partial(_at_every_call, function, typechecker=typechecker)
+    return _sampled(function, functools.cache(enforcing)) if inspect.isfunction(function) else enforcing()
 
 
-def _sampled(function: Callable[..., Any], checked: Callable[..., Any]) -> Callable[..., Any]:
-    mark = id(checked)  # which lives as long as what is returned
+def _sampled(function: Callable[..., Any], enforcing: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    mark = id(enforcing)  # which lives as long as what is returned
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         calls = _calls[mark] = _calls.get(mark, -1) + 1
-        return (checked if calls < FIRST or calls % THEN == 0 else function)(*args, **kwargs)
+        wanted = enforcing() if calls < FIRST or calls % THEN == 0 else function  # made when it is first called
+        return wanted(*args, **kwargs)
 
     return called
 

@@ -145,6 +145,7 @@ def test_s3_without_its_package_names_the_extra(capsys, monkeypatch: pytest.Monk
     assert "pip install 'holdfast[s3]'" in line
 
 
+@pytest.mark.slow
 def test_a_bucket_that_fills_up_ends_the_audit_with_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     MemoryFileSystem.store.clear()
     put, written = MemoryFileSystem.put_file, []

@@ -90,9 +90,8 @@ loop._Training._one_step = one_step
 """
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if "byol" not in name else name for name in RECIPES]
-)
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.slow
 def test_a_killed_training_comes_to_the_same_weights(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "recipe.toml", RECIPES[name])
     killed = holdfast("train", str(path), "--out", str(tmp_path / "killed"), before=KILLED)

@@ -257,6 +257,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Te
 
 
 @pytest.mark.parametrize("kind", ["shared", "split"])
+@pytest.mark.slow
 def test_two_processes_normalise_as_one_does(kind: str, two: list[dict[str, dict[str, Tensor]]]) -> None:
     one = trained(kind, 0, 1)
     for process in two:
