@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite and the audits that it starts run in parallel processes
@@ -16,6 +17,7 @@ import typechecker
 install_import_hook("holdfast", "typechecker.check")  # before the first import of holdfast
 
 
+from holdfast import registry  # noqa: E402
 from holdfast.core import Encoder  # noqa: E402
 
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
@@ -33,6 +35,15 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip(f"no real data at {folder}; set HOLDFAST_SHARED")
     return folder
+
+
+@pytest.fixture
+def own_parts_forgotten() -> Iterator[None]:
+    """Forget afterwards what a test registers."""
+    yield
+    for mine in registry._here.values():
+        mine.clear()
+    registry.forget()
 
 
 @pytest.fixture

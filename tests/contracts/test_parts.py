@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -131,16 +130,7 @@ def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> Non
         registry.forget()
 
 
-@pytest.fixture
-def restored() -> Iterator[None]:
-    """Forget afterwards what a test registers."""
-    yield
-    for mine in registry._here.values():
-        mine.clear()
-    registry.forget()
-
-
-@pytest.mark.usefixtures("restored")
+@pytest.mark.usefixtures("own_parts_forgotten")
 def test_parts_join_for_as_long_as_the_process_lives() -> None:
     @dataclasses.dataclass(frozen=True)
     class SmallBall(registry.find("threats", "linf")):
@@ -156,7 +146,7 @@ def test_parts_join_for_as_long_as_the_process_lives() -> None:
     assert type(registry.build(registry.spec(again(0.1)))) is again
 
 
-@pytest.mark.usefixtures("restored")
+@pytest.mark.usefixtures("own_parts_forgotten")
 def test_what_cannot_be_registered_is_refused() -> None:
     linf = registry.find("threats", "linf")
     with pytest.raises(HoldfastError, match="did you mean 'threats'"):

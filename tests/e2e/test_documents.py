@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import typer
 
-from holdfast import registry
 from holdfast.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -54,10 +53,9 @@ WITH_PYTHON = [page for page in PAGES if any(block["language"] == "python" for b
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=named)
-def test_python_runs(page, tmp_path, monkeypatch, request):
+@pytest.mark.usefixtures("own_parts_forgotten")
+def test_python_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_here", {kind: {} for kind in registry.KINDS})
-    request.addfinalizer(registry.forget)
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page):
         if block["language"] != "python":

@@ -194,8 +194,8 @@ def correlation(
 ) -> float:
     """Return the correlation of two cells' scores by their tables; 0 where they are of different images.
 
-    Scores that are neither headlines nor read-outs of an attack have none, nor have cells that are no scores, but for
-    those whose keys are named in `between`.
+    Scores that `headed` finds no measure for have none, nor have cells that are no scores, but for those whose keys are
+    named in `between`.
     """
     columns, rows = {one.name: one for one in asked.columns}, {one.name: one for one in asked.rows}
     where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]
