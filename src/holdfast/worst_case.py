@@ -1,5 +1,6 @@
 """The worst case, from both sides: threats, attacks that find what breaks, certifiers that prove what cannot."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -236,6 +237,26 @@ class Attack(ABC):
     @abstractmethod
     def passes(self) -> Passes:
         """Encoder passes that one image costs."""
+
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """Return how much of a ball its steps can cross: their length together / the longest way from a start.
+
+        Below 1 there are images of the ball that it cannot reach from every start, however much worse they are, so what
+        it finds says little about the ball. The length of the steps is that of the ball's norm, and the longest way is
+        2 ε from a random point of the ball, ε from the image itself.
+
+        Args:
+            ball: where it searches.
+            steps: how many of its steps; all where None.
+
+        Returns:
+            a share; inf where no step size limits the search, and for attacks that do not say.
+        """
+        return math.inf
+
+    def crosses(self, ball: Ball, steps: int | None = None) -> bool:
+        """Return whether its steps carry it from any start to any image of a ball, see `reach`."""
+        return self.reach(ball, steps) > 1 - 1e-9
 
     def root(self) -> "Attack":
         """Return what attacks whose trajectories begin alike have in common; equal roots share one run."""

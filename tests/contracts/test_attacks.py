@@ -138,3 +138,52 @@ def test_prefixes_of_a_trajectory_are_its_readouts(name, tiny, edges) -> None:
     whole, _ = run(attack, tiny, edges, BALLS[0], readouts=(3, 8))
     short, _ = run(part, tiny, edges, BALLS[0])
     assert torch.equal(whole.images[3], short.images[3])
+
+
+def brightness(x: Tensor) -> tuple[Tensor, Tensor]:
+    """A goal that is linear: the worst image of every ball lies straight ahead, as far away as the steps can carry."""
+    return x.flatten(1).sum(1), x.flatten(1)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=lambda b: type(b).__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_crosses_the_ball_gets_to_its_edge_and_what_does_not_says_so(name, ball) -> None:
+    cls, x = registry.find("attacks", name), torch.full((8, 1, 8, 8), 0.5)
+    worst = ball.radius * ball.ascend(torch.ones_like(x)).flatten(1).sum(1)
+
+    def gained(attack: Attack) -> Tensor:
+        return (attack(brightness, x, ball, Rng(0, ids=IDS)).values[-1] - x.flatten(1).sum(1)) / worst
+
+    assert cls().crosses(ball)
+    if name not in ("square", "minimum_norm"):  # chance can go anywhere and need not; what breaks here is x already
+        assert gained(cls()).min() > 0.95
+    for weak in (cls(steps=10, step_size=ball.radius / 50) if name in ("pgd", "bim") else None,
+                 cls(steps=10, rate=0.02) if name == "carlini_wagner" else None,
+                 Ensemble((Pgd(10, ball.radius / 50),)) if name == "ensemble" else None):  # fmt: skip
+        if weak is not None:
+            assert weak.reach(ball) < 1
+            assert not weak.crosses(ball)
+            assert gained(weak).max() < 0.9
+
+
+def test_an_attack_of_ones_own_says_nothing_of_its_reach_and_passes_for_one_that_crosses() -> None:
+    class Mine(Attack):
+        steps = 1
+        passes = Passes()
+
+        def __call__(self, goal, x, ball, rng, readouts=()):
+            raise NotImplementedError
+
+    assert all(Mine().reach(ball) == float("inf") and Mine().crosses(ball) for ball in BALLS)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=lambda b: type(b).__name__)
+def test_reach_is_a_share_of_the_longest_way(ball) -> None:
+    step = ball.radius / 10
+    assert Pgd(20, step).reach(ball) == pytest.approx(1)
+    assert Pgd(20, step).crosses(ball)
+    assert Pgd(20, step, start="nudge").reach(ball) == pytest.approx(2)
+    assert Pgd(20, step, restarts=3).reach(ball, 5) == pytest.approx(0.25)
+    assert Pgd(20).reach(ball) == pytest.approx(1.25)
+    assert not Pgd(20).crosses(ball, 5)
+    assert Ensemble((Pgd(5, step), Pgd(20, step))).reach(ball) == pytest.approx(1)

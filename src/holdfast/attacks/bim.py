@@ -33,6 +33,10 @@ class Bim(Attack):
         """As `Pgd`."""
         return replace(self, steps=self._pgd.until(steps).steps)
 
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """As `Pgd`."""
+        return self._pgd.reach(ball, steps)
+
     @property
     def passes(self) -> Passes:
         """As `Pgd`."""

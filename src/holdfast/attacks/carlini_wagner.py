@@ -13,6 +13,9 @@ from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
 """Adam's two rates of forgetting, and what keeps it from dividing by zero."""
 
+EDGE = 3
+"""Where the numbers that are squashed have reached the edge of the ball, but for half a percent."""
+
 
 @dataclass(frozen=True)
 class CarliniWagner(Attack):
@@ -55,6 +58,10 @@ class CarliniWagner(Attack):
     def until(self, steps: int) -> Attack:
         """Return the first `steps` steps."""
         return replace(self, steps=max(1, steps))
+
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """Return steps · rate / 3: it starts near x, and at u = 3 lies the edge, ε tanh 3 = .995 ε, in every ball."""
+        return (self.steps if steps is None else steps) * self.rate / EDGE
 
     @property
     def passes(self) -> Passes:

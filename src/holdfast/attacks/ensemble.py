@@ -44,6 +44,10 @@ class Ensemble(Attack):
         """Return "strongest" for the result, "strongest start" for read-out 0."""
         return "strongest" if step else "strongest start"
 
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """Return that of the member that reaches furthest: what it reports is never weaker than that member's."""
+        return max(member.reach(ball) for member in self.members) if steps is None or steps else 0.0
+
     @property
     def passes(self) -> Passes:
         """The sum of its members'."""

@@ -48,6 +48,11 @@ class Pgd(Attack):
         """Return the first `steps` steps, where the step size does not depend on their number."""
         return self if self.step_size is None else replace(self, steps=max(1, steps))
 
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """Return steps · α / 2ε, from x itself steps · α / ε; restarts go no further. See `Attack.reach`."""
+        longest = ball.radius if self.start == "nudge" else 2 * ball.radius
+        return (self.steps if steps is None else steps) * self._size(ball) / longest
+
     @property
     def passes(self) -> Passes:
         """One forward pass more than backward: the last iterate is evaluated, not stepped from."""
@@ -76,9 +81,11 @@ class Pgd(Attack):
             at = evaluate_at = self._step(x, at, climb(goal, evaluate_at)[2], ball)
         return at
 
+    def _size(self, ball: Ball) -> float:
+        return self.step_size if self.step_size is not None else 2.5 * ball.radius / self.steps
+
     def _step(self, x: Images, at: Images, gradient: Images, ball: Ball) -> Images:
-        size = self.step_size if self.step_size is not None else 2.5 * ball.radius / self.steps
-        return ball.around(x, at + size * ball.ascend(gradient))
+        return ball.around(x, at + self._size(ball) * ball.ascend(gradient))
 
     def _begin(self, x: Images, ball: Ball, rng: Rng) -> tuple[Images, Images]:
         """Return where the first step starts and where its gradient is taken."""
