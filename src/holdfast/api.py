@@ -25,6 +25,7 @@ from holdfast.core import Encoder, HoldfastError, ImageSource, Measure
 from holdfast.data.arrays import Arrays
 from holdfast.data.torch_dataset import TorchDataset
 from holdfast.engines.processes import Processes
+from holdfast.errors import NothingAudited
 from holdfast.listener import Listener, Silent
 from holdfast.monitoring.look import frozen_copy, undisturbed
 from holdfast.progress import Bars
@@ -128,7 +129,7 @@ def audit(
         raise
     record = Record(open_run(folder), temporary=out is None)
     if all(encoder["error"] for encoder in record.data["encoders"]):
-        raise HoldfastError("; ".join(record.failures))
+        raise NothingAudited("; ".join(record.failures))
     return record
 
 

@@ -1,11 +1,49 @@
-"""The one error that users meet, and the sentence for a name that is not known."""
+"""The one error that users meet, the status with which it ends a command, and the sentence for an unknown name."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """What the exit status of a command says; docs/statuses.md tells it to users."""
+
+    DONE = 0
+    """Done, and whatever was required is met."""
+    UNMET = 1
+    """Done, but a requirement is not met, a check failed that had to pass, or a part of what was asked failed."""
+    USAGE = 2
+    """Nothing was done: an option, a name, a file or a value that cannot be used."""
+    NOTHING = 3
+    """Nothing came of it: no encoder could be audited, or a run folder cannot be read or written."""
+    FAULT = 4
+    """A fault of Holdfast itself."""
+    INTERRUPTED = 130
+    """Ctrl-C: 128 and the number of the signal, as shells count."""
+    PIPE = 141
+    """Whoever read the output left: 128 and the number of the signal."""
 
 
 class HoldfastError(Exception):
-    """A request that cannot be answered: what was expected, what came, and what to do, in one line."""
+    """A request that cannot be answered: what was expected, what came, and what to do, in one line.
+
+    Attributes:
+        status: with which it ends a command.
+    """
+
+    status: Status = Status.USAGE
+
+
+class NothingAudited(HoldfastError):
+    """An audit from which no number came: no encoder could be opened or run."""
+
+    status = Status.NOTHING
+
+
+class UnreadableRecord(HoldfastError):
+    """A run folder whose record, tables or shards are not there, cannot be read, or are not what they should be."""
+
+    status = Status.NOTHING
 
 
 class NotCertified(HoldfastError):

@@ -15,11 +15,14 @@ from safetensors import safe_open
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Table
+from holdfast.errors import Status
 from holdfast.folders import Folder
 
 
 class StoreError(HoldfastError):
     """The run folder cannot be written or read; ends an audit, keeping what is already stored."""
+
+    status = Status.NOTHING
 
 
 def digest(value: Any) -> str:

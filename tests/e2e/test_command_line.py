@@ -3,14 +3,18 @@
 import contextlib
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import PIL.Image
 import pytest
+import typer
 
 from holdfast import cli
 from holdfast.cli import _common
+from holdfast.errors import HoldfastError, NothingAudited, Status, UnreadableRecord
+from holdfast.store import StoreError
 
 TINY = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
 
@@ -36,10 +40,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status_of(*arguments), *capsys.readouterr()
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = Status.USAGE) -> str:
     """Run something that must fail with one clear line; return that line."""
     code, _, err = run(capsys, *arguments)
-    assert code == 1, err
+    assert code == status, err
     lines = err.strip().splitlines()
     assert len(lines) == 1, err
     assert lines[0].startswith("error: ")
@@ -80,10 +84,6 @@ def test_settings_reach_one_measure_and_eps_may_be_a_fraction(printed) -> None:
     radii = {m["name"]: ball_of(m)["radius"] for m in json.loads(printed[1])["plan"]["measures"]}
     assert radii.pop("overlap_risk") == 0.2
     assert set(radii.values()) == {4 / 255}
-
-
-def test_eps_is_a_number() -> None:
-    assert status_of("audit", "zoo:digits-simclr", "--data", "digits", "--eps", "4/0") == 2
 
 
 def test_a_plan_file_says_the_same(capsys, tmp_path: Path) -> None:
@@ -157,12 +157,64 @@ def test_doctor_names_what_is_there(capsys) -> None:
         (["audit", "no-such.toml"], "cannot read the plan"),
         (["list", "gadgets"], "unknown kind"),
         (["show", "breakaway_rsk"], "did you mean 'breakaway_risk'"),
-        (["report", "no-such-folder"], "no-such-folder"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "4/0"], "expected a number"),
+        (["audit", "zoo:digits-simclr", "--date", "digits"], "--data"),
+        (["audit"], "'encoders'"),
+        (["adit"], "No such command"),
     ],
 )
 def test_bad_requests_are_one_line(capsys, tmp_path: Path, monkeypatch, arguments: list[str], says: str) -> None:
     monkeypatch.chdir(tmp_path)
     assert says in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize("command", ["report", "check", "compare", "leaderboard", "merge"])
+def test_a_folder_without_a_record_is_no_wrong_usage(capsys, tmp_path: Path, monkeypatch, command: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["--require", "breakaway_risk < 5 %"] if command == "check" else []
+    assert "no-such-folder" in refused(capsys, command, "no-such-folder", *asked, status=Status.NOTHING)
+
+
+def test_some_encoders_failed(capsys, tmp_path: Path) -> None:
+    """Part of the work: a status of its own, beside a record."""
+    code, out, err = run(
+        capsys, "audit", "zoo:digits-simclr", "zoo:cnn_a_cifar", "--data", "digits", "--out", str(tmp_path), *TINY,
+        "--json",
+    )  # fmt: skip
+    assert code == Status.UNMET, err
+    assert [bool(row["error"]) for row in json.loads(out)["encoders"]] == [False, True]
+
+
+def raising(error: BaseException) -> Callable[..., object]:
+    def command() -> None:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (HoldfastError("wrong"), 2, "error: wrong"),
+        (NothingAudited("nothing"), 3, "error: nothing"),
+        (UnreadableRecord("damaged"), 3, "error: damaged"),
+        (StoreError("full"), 3, "error: full"),
+        (ZeroDivisionError("division by zero"), 4, "a fault of Holdfast, not yours: ZeroDivisionError"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_every_end_has_a_status_and_one_line(capsys, monkeypatch, error, status: int, said: str) -> None:
+    app = typer.Typer()
+    app.command()(raising(error))
+    monkeypatch.setattr(cli, "app", app)
+    code, _, err = run(capsys)
+    assert code == status
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+    if status == Status.FAULT:
+        kept = Path(err.split("traceback is in ")[1].split(";")[0])
+        assert "ZeroDivisionError: division by zero" in kept.read_text()
+        kept.unlink()
 
 
 def bad_images(folder: Path) -> dict[str, str]:
@@ -230,20 +282,21 @@ def test_bad_encoders_are_named_and_the_status_is_not_zero(capsys, tmp_path, mon
     (tmp_path / f"{module}.py").write_text("\n".join(source))
     monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, "audit", f"py:{module}:make?mean=0&std=1", "--data", "digits", *TINY)
-    assert code == 1
+    assert code == Status.NOTHING
     assert says in out, (out, err)
 
 
 def test_wrong_channels_say_what_to_do(capsys, tmp_path: Path) -> None:
     code, out, _ = run(capsys, "audit", "zoo:cnn_a_cifar", "--data", "digits?size=32", "--out", str(tmp_path), *TINY)
-    assert code == 1
+    assert code == Status.NOTHING
     assert "channels=3" in out
 
 
 def test_unwritable_folder(capsys, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    folder = str(tmp_path / "file" / "run")
     line = refused(
-        capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", str(tmp_path / "file" / "run"), *TINY
+        capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", folder, *TINY, status=Status.NOTHING
     )
     assert "choose another --out" in line
 

@@ -248,7 +248,7 @@ def test_half_precision_where_there_is_none(tmp_path: Path) -> None:
     path = write(tmp_path / "recipe.toml", SIMCLR, precision="fp16")
     done = holdfast("train", str(path), "--out", str(tmp_path / "run"))
     assert "precision 'fp16' cannot be used on 'cpu'" in done.communicate()[1]
-    assert done.returncode == 1
+    assert done.returncode == 2
 
 
 @pytest.mark.parametrize("what", ["labels", "mixture"])

@@ -14,6 +14,7 @@ from holdfast.audit.subject import Unit
 from holdfast.audit.units import PLAN, Task, Worker, dependencies
 from holdfast.core import HoldfastError
 from holdfast.engines._pool import Engine
+from holdfast.errors import UnreadableRecord
 from holdfast.folders import Folder
 from holdfast.listener import Listener, Silent
 from holdfast.store import Store, StoreError
@@ -53,7 +54,9 @@ def merge_parts(
         _copy(store, *part)
     kept = store.read_json(PLAN)
     if not isinstance(kept, dict):
-        raise HoldfastError(f"expected parts of an audit (made with --shard), found no {PLAN} in {str(store.files)!r}")
+        raise UnreadableRecord(
+            f"expected parts of an audit (made with --shard), found no {PLAN} in {str(store.files)!r}"
+        )
     plan = plan_of(kept["plan"])
     ready = prepare(plan, store.files.place, here=engine is None)
     if not complete and (missing := _missing(ready)):
@@ -88,7 +91,7 @@ def _held(part: Folder) -> tuple[bytes, list[str]]:
     try:
         return part.read(PLAN), part.files(CACHE)
     except OSError as error:
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected a folder with a part of an audit (made with --shard), got {str(part)!r}: {error}"
         ) from error
 

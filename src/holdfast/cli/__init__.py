@@ -1,11 +1,14 @@
 """The command line: a thin skin over the library, one command per file."""
 
+import os
 import sys
+import tempfile
+import traceback
 
 import typer
 from rich.markup import escape
 
-from holdfast.cli._common import err
+from holdfast.cli._common import STATUSES, err
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
 from holdfast.cli.compare import compare
@@ -20,10 +23,11 @@ from holdfast.cli.reproduce import reproduce
 from holdfast.cli.show import show
 from holdfast.cli.study import study
 from holdfast.cli.train import train
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Status, first_line
 
 app = typer.Typer(
     help="Audit how well an image encoder's representations hold when the image is disturbed, without labels.",
+    epilog=STATUSES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -42,14 +46,61 @@ for _command in (
     show,
     doctor,
 ):
-    app.command()(_command)
-app.command("list")(list_parts)
+    app.command(epilog=STATUSES)(_command)
+app.command("list", epilog=STATUSES)(list_parts)
+
+_Click: type[Exception] = typer.BadParameter.__mro__[2]  # of the click that this typer uses, which may be its own
 
 
 def main() -> None:
-    """Run the command line; every foreseen fault is one line on stderr and a non-zero exit."""
+    """Run the command line; every foreseen fault is one line on stderr, and the status says of what kind it is."""
+    sys.exit(_status())
+
+
+def _status() -> int:
+    """Run the command that the arguments ask for, and return its status: the one place where errors become one."""
     try:
-        app()
+        status = app(standalone_mode=False) or Status.DONE  # typer turns Ctrl-C into 130, without a word
+        if status == Status.INTERRUPTED:
+            err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
+        return status
     except HoldfastError as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
-        sys.exit(1)
+        _say(str(error))
+        return error.status
+    except _Click as error:
+        return _wrong_usage(error)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # rich and typer end with 1, as if something were not met
+            return Status.PIPE
+        raise
+    except Exception as error:
+        _say(
+            f"a fault of Holdfast, not yours: {type(error).__name__}: {first_line(error)}; {_kept()}; please report it"
+        )
+        return Status.FAULT
+
+
+def _wrong_usage(error: Exception) -> int:
+    """Say what is wrong with the arguments, in one line; without any, typer has shown the help."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return Status.USAGE
+    message = " ".join(str(error.format_message()).split()).rstrip(".")  # pyright: ignore[reportAttributeAccessIssue]
+    _say(f"{message}; see {context.command_path if context is not None else 'holdfast'} --help")
+    return Status.USAGE
+
+
+def _kept() -> str:
+    """Write the traceback of the exception at hand to a file of its own, and say where."""
+    text = traceback.format_exc()
+    try:
+        handle, path = tempfile.mkstemp(prefix="holdfast-fault-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        return f"its traceback: {text!r}"
+    return f"its traceback is in {path}"
+
+
+def _say(text: str) -> None:
+    err.print(f"[bold red]error:[/] {escape(' '.join(text.splitlines()))}", soft_wrap=True, highlight=False)

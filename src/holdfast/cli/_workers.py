@@ -4,10 +4,9 @@ import json
 import os
 from typing import Any
 
-import typer
 from rich.markup import escape
 
-from holdfast.cli._common import err, interruptible, out
+from holdfast.cli._common import err, interruptible, out, partly
 from holdfast.errors import HoldfastError
 
 
@@ -41,7 +40,7 @@ def engine_of(
 
 
 def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite: bool) -> None:
-    """Make one part of an audit's shards, and say what was made; a failure ends the command with status 1."""
+    """Make one part of an audit's shards, and say what was made; what failed ends the command as `partly` says."""
     from holdfast.audit.partition import make_part, part_of
     from holdfast.audit.run import prepare
     from holdfast.audit.units import Worker
@@ -58,5 +57,4 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
         out.print(f"when all {part.count} parts are done: holdfast merge {escape(folder)}", soft_wrap=True)
     for failure in made.failures:
         err.print(f"[bold red]{escape(failure)}[/]", soft_wrap=True, highlight=False)
-    if made.failures:
-        raise typer.Exit(1)
+    partly(made.failures, bool(made.units or made.stored))

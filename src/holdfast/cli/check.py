@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli._common import out
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Status, UnreadableRecord
 from holdfast.folders import Folder
 
 
@@ -26,7 +26,7 @@ def check(
     encoder: Annotated[list[str] | None, typer.Option(help="Which encoders must meet them. (default: all)")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else.")] = False,
 ) -> None:
-    """Hold a run against requirements: status 0 where all are met, 1 where one is not."""
+    """Hold a run against requirements: status 0 where all are met, 1 where one is not; see below for others."""
     from holdfast.gate import judge
     from holdfast.report.gate import as_data, print_findings
 
@@ -37,7 +37,7 @@ def check(
     else:
         print_findings(findings, out)
     if not all(finding.met for finding in findings):
-        raise typer.Exit(1)
+        raise typer.Exit(Status.UNMET)
 
 
 def _record(place: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _record(place: str) -> dict[str, Any]:
         with Folder(place).fetched("record.json") as path:
             return read_record(path.parent)
     except OSError as error:
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected a run folder with a readable record.json, got {place!r} ({error}); give the folder that "
             "`holdfast audit` wrote"
         ) from error

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from holdfast.cli._common import out
+from holdfast.errors import Status
 
 CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
 XOption = Annotated[str | None, typer.Option("--x", help="Measure drawn across. (default: clean kNN accuracy)")]
@@ -68,4 +69,4 @@ def compare(
             if place is not None:
                 out.print(f"written: [bold]{escape(place)}[/]", soft_wrap=True, highlight=False)
     if data["problems"]:
-        raise typer.Exit(1)
+        raise typer.Exit(Status.UNMET)

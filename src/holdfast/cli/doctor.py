@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from holdfast.cli._common import JsonOption, out
+from holdfast.errors import Status
 
 
 def doctor(json_output: JsonOption = False) -> None:
@@ -23,4 +24,4 @@ def doctor(json_output: JsonOption = False) -> None:
             table.add_row(name, f"[{colours[status]}]{status}[/]", escape(detail))
         out.print(table)
     if any(status == "broken" for _, status, _ in findings):
-        raise typer.Exit(1)
+        raise typer.Exit(Status.UNMET)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli._common import interruptible, number, out
+from holdfast.errors import Status
 
 
 def harden(
@@ -53,4 +54,4 @@ def harden(
     else:
         print_hardening(found, out)
     if found["failures"]:
-        raise typer.Exit(1)
+        raise typer.Exit(Status.UNMET)

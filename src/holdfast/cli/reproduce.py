@@ -10,7 +10,7 @@ from rich.table import Table
 
 from holdfast.cli._common import JsonOption, SeedOption, command_line, interruptible, out
 from holdfast.cli._workers import engine_of
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Status
 
 
 def reproduce(
@@ -54,7 +54,7 @@ def reproduce(
         print_reproduction(found, out)
         out.print(f"as Markdown: {escape(str(folder / 'reproduction.md'))}", soft_wrap=True)
     if found["failures"]:
-        raise typer.Exit(1)
+        raise typer.Exit(Status.UNMET)
 
 
 def _list_all() -> None:

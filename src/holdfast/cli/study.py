@@ -8,6 +8,7 @@ import typer
 from rich.markup import escape
 
 from holdfast.cli._common import command_line, interruptible, out
+from holdfast.errors import Status
 
 
 def study(
@@ -35,4 +36,4 @@ def study(
         print_study(record, out)
         out.print(f"as Markdown: {escape(str(out_folder / 'study.md'))}", soft_wrap=True)
     if problems(record):
-        raise typer.Exit(1)
+        raise typer.Exit(Status.UNMET)

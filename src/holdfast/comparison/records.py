@@ -14,6 +14,7 @@ import torch
 
 from holdfast.audit.record import SCHEMA
 from holdfast.core import HoldfastError, Score, Table
+from holdfast.errors import UnreadableRecord
 from holdfast.folders import Folder
 
 RECORD = "record.json"
@@ -51,7 +52,9 @@ class Run:
         """
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
-            raise HoldfastError(f"expected a table inside {self.place!r}, got {name!r}; the record was changed by hand")
+            raise UnreadableRecord(
+                f"expected a table inside {self.place!r}, got {name!r}; the record was changed by hand"
+            )
         try:
             columns = pq.read_table(io.BytesIO(self.folder.read(name)))
             ids = columns["id"].to_pylist()
@@ -59,7 +62,7 @@ class Run:
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             # pyarrow's exceptions are no OSError where the file is no Parquet at all
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise HoldfastError(
+            raise UnreadableRecord(
                 f"expected a Parquet table {name} in {self.place!r}, it cannot be read ({reason}); run the audit again"
             ) from error
         return ids, table
@@ -83,22 +86,22 @@ def open_run(place: str, called: str | None = None) -> Run:
     try:
         record = json.loads(folder.read(RECORD))
     except OSError as error:
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected a run folder with a readable {RECORD}, got {place!r} ({error.strerror or error}); give the "
             "folder that `holdfast audit` wrote"
         ) from error
     except ValueError as error:
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected JSON in {RECORD} of {place!r}, got something else; run the audit again"
         ) from error
     schema = record.get("schema") if isinstance(record, dict) else None
     if schema != SCHEMA:
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected a record of schema {SCHEMA} in {place!r}, got schema {schema!r}; audit again with this version "
             "of Holdfast, or compare with the one that wrote it"
         )
     if missing := list(_missing(record)):
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected the record of an audit in {place!r}, got one without {', '.join(missing[:3])}; give the folder "
             "that `holdfast audit` wrote"
         )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UnreadableRecord
 
 SCHEMA = 1
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -41,17 +41,17 @@ def read_record(folder: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected a run folder with a readable record.json, got {str(folder)!r}; "
             "give the folder that `holdfast audit` wrote"
         ) from error
     except ValueError as error:
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected JSON in {str(path)!r}, got something else ({error}); run the audit again"
         ) from error
     schema = record.get("schema") if isinstance(record, dict) else None
     if schema != SCHEMA:
-        raise HoldfastError(
+        raise UnreadableRecord(
             f"expected a record of schema {SCHEMA} in {str(path)!r}, got {schema!r}; "
             "write the report with the version of holdfast that wrote the record"
         )
