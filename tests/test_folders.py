@@ -1,5 +1,6 @@
 """Folders on any file system behave alike."""
 
+import errno
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from holdfast import folders
 from holdfast.errors import HoldfastError
-from holdfast.folders import Folder
+from holdfast.folders import Folder, write_file
+from holdfast.report._page import write_page
 from holdfast.store import Store, StoreError
 
 
@@ -82,3 +85,48 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
     with pytest.raises(HoldfastError, match=r"holdfast\[s3\]"):
         Folder("s3://bucket/run")
+
+
+def test_a_link_put_where_half_files_are_expected_is_never_followed(tmp_path: Path, monkeypatch) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in (".report.html.part", "report.html.part", "report.html"):
+        (run / name).symlink_to(victim)
+    write_page("<p>new</p>", run / "report.html")
+    assert victim.read_text() == "kept"
+    assert (run / "report.html").read_text() == "<p>new</p>"
+    assert not (run / "report.html").is_symlink()
+    monkeypatch.setattr(folders.secrets, "token_hex", lambda size: "guessed")  # even the right name is refused
+    (run / "x.guessed.part").symlink_to(victim)
+    with pytest.raises(HoldfastError, match="a file is in its place"):
+        write_file(str(run / "x"), text("harm"))
+    assert victim.read_text() == "kept"
+    assert not (run / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "disk is full"),
+        (errno.EACCES, "no permission"),
+        (errno.EROFS, "read-only"),
+        (errno.ENOTDIR, "file"),
+    ],
+)
+def test_every_writer_says_what_is_wrong_with_the_disk(number: int, words: str, tmp_path: Path, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, "words of the system")
+
+    monkeypatch.setattr(folders.os, "replace", fail)
+    writers = (
+        lambda: write_page("page", tmp_path / "report.html"),
+        lambda: write_file(str(tmp_path / "table.csv"), text("1")),
+        lambda: Store(tmp_path),
+    )
+    for write in writers:
+        with pytest.raises(HoldfastError, match=words) as caught:
+            write()
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())

@@ -325,5 +325,5 @@ def test_folders_without_a_record_that_can_be_read(tmp_path, content, message):
 
 def test_a_folder_that_cannot_be_written(folder, record):
     (folder / "report.html").mkdir()
-    with pytest.raises(HoldfastError, match="expected a folder where the report can be written"):
+    with pytest.raises(HoldfastError, match="it is a folder, not a file"):
         write_report(folder)

@@ -1,5 +1,6 @@
-"""The one error that users meet, the status with which it ends a command, and the sentence for an unknown name."""
+"""The one error that users meet, the status with which it ends a command, and sentences for what goes wrong often."""
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
@@ -81,3 +82,29 @@ def no_labels(who: str, images: str, others: Iterable[str] = ()) -> HoldfastErro
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its type where it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full; free some room and run the same command again",
+    errno.EDQUOT: "your quota of the disk is used up; free some room and run the same command again",
+    errno.EACCES: "no permission; change its rights or choose another place",
+    errno.EPERM: "no permission; change its rights or choose another place",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.ENOENT: "no such file or folder; check the path",
+    errno.ENOTDIR: "part of its path is a file, not a folder; choose another place",
+    errno.EISDIR: "it is a folder, not a file; give a file",
+    errno.EEXIST: "a file is in its place; choose another place",
+    errno.ENAMETOOLONG: "its name is too long; give a shorter one",
+    errno.ELOOP: "its links lead in a circle; check the path",
+    errno.EIO: "the device reports a fault; check the disk",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
+}
+
+
+def os_reason(error: BaseException) -> str:
+    """Return what an error of the file system means and what to do about it; its first line where nothing is known."""
+    number = getattr(error, "errno", None)
+    if number is None and "No space left" in str(error):  # what libraries wrap
+        number = errno.ENOSPC
+    reason = _REASONS.get(number) if isinstance(number, int) else None
+    return reason or getattr(error, "strerror", None) or (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from holdfast.errors import HoldfastError, first_line
+from holdfast.errors import HoldfastError, first_line, os_reason
 
 EXTRAS = {"s3": "s3", "s3a": "s3"}
 """Which extra of Holdfast brings a file system; of others the package is named by fsspec."""
@@ -20,7 +20,7 @@ EXTRAS = {"s3": "s3", "s3a": "s3"}
 STALE = 3600.0
 """Seconds after which a half file that nobody has written to belongs to nobody."""
 
-_PART = re.compile(r"\.[0-9a-f]{8}\.part$")
+_PART = re.compile(r"\.[0-9a-f]{16}\.part$")
 
 
 class Folder:
@@ -115,10 +115,12 @@ class Folder:
                     self._system.put_file(str(part), self._at(name))
             return
         path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         # no process number: containers that share a folder may have the same one
-        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+        part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+        # a file of our own: neither one that somebody has put there before, nor what their link leads to
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             put(part)
             os.replace(part, path)
         except BaseException:
@@ -189,6 +191,21 @@ class Folder:
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
+
+
+def write_file(place: str, put: Callable[[Path], object]) -> None:
+    """Write one file, local or remote, so that no half of it is seen; `put` gets a path beside it.
+
+    Raises:
+        HoldfastError: no permission, a full disk, a folder in its place.
+    """
+    above, _, name = place.rpartition("/")
+    if not name:
+        raise HoldfastError(f"expected the name of a file to write, got {place!r}; give one such as table.csv")
+    try:
+        Folder(above or ("/" if place.startswith("/") else ".")).write(name, put)
+    except OSError as error:
+        raise HoldfastError(f"cannot write {place!r}: {os_reason(error)}") from error
 
 
 def _remote(url: str) -> tuple[Any, str]:

@@ -11,11 +11,11 @@ from typing import Any
 from rich.console import Console
 
 from holdfast.comparison.compare import compare_runs
-from holdfast.comparison.exports import COLUMNS, rows, write_file
+from holdfast.comparison.exports import COLUMNS, rows
 from holdfast.comparison.records import RECORD, Run, open_run, score_of
 from holdfast.core import HoldfastError, Score
-from holdfast.errors import missing, unknown
-from holdfast.folders import Folder
+from holdfast.errors import missing, os_reason, unknown
+from holdfast.folders import Folder, write_file
 from holdfast.report import html, leaderboard
 from holdfast.report.comparison import print_comparison
 from holdfast.report.notebook import comparison_html, record_html
@@ -141,7 +141,7 @@ class Record:
             with self.run.folder.mirrored(RECORD, "tables", "pictures") as folder:
                 text = html.render(self.data, folder)
         except OSError as error:
-            raise HoldfastError(f"cannot read the run folder {self.folder!r}: {error}; audit again") from error
+            raise HoldfastError(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
         return _written(path, text)
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> "Record":
@@ -165,7 +165,7 @@ class Record:
                 data = self.run.folder.read(name)
                 there.write(name, lambda copy, data=data: copy.write_bytes(data))
         except OSError as error:
-            raise HoldfastError(f"cannot copy {self.folder!r} to {there.place!r}: {error.strerror or error}") from error
+            raise HoldfastError(f"cannot copy {self.folder!r} to {there.place!r}: {os_reason(error)}") from error
         return Record(open_run(there.place))
 
     def __str__(self) -> str:

@@ -1,6 +1,5 @@
 """The run folder: files appear whole or not at all, so a kill leaves no half file."""
 
-import errno
 import hashlib
 import json
 import os
@@ -11,12 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors.torch
+import torch
 from safetensors import safe_open
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Table
-from holdfast.errors import Status
+from holdfast.errors import Status, os_reason
 from holdfast.folders import Folder
+
+SEAL = "seal"
+"""The fact of a file of tensors that says what else is in it."""
 
 
 class StoreError(HoldfastError):
@@ -59,9 +62,7 @@ class Store:
         try:
             self.files.make()
         except OSError as error:
-            raise StoreError(
-                f"cannot create the folder {str(self.files)!r}: {error.strerror}; choose another --out"
-            ) from error
+            raise StoreError(f"cannot create the folder {str(self.files)!r}: {os_reason(error)}") from error
         probe = f"plan.{os.getpid()}.probe"
         self.write(probe, lambda path: path.write_text("."))
         self.delete(probe)
@@ -86,11 +87,8 @@ class Store:
         try:
             self.files.write(name, put)
         except (OSError, safetensors.SafetensorError) as error:
-            full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
-            hint = "the disk is full; free some room and run the same command again" if full else "check the folder"
-            reason = getattr(error, "strerror", None) or error
             raise StoreError(
-                f"cannot write {self.files.named(name)!r}: {reason}; {hint}; what is already stored is kept"
+                f"cannot write {self.files.named(name)!r}: {os_reason(error)}; what is already stored is kept"
             ) from error
 
     def delete(self, name: str) -> None:
@@ -102,7 +100,7 @@ class Store:
         try:
             self.files.delete(name)
         except OSError as error:
-            raise StoreError(f"cannot delete {self.files.named(name)!r}: {error}; check the folder") from error
+            raise StoreError(f"cannot delete {self.files.named(name)!r}: {os_reason(error)}") from error
 
     def sweep(self) -> None:
         """Delete what killed processes left half written, see `Folder.sweep`.
@@ -113,7 +111,7 @@ class Store:
         try:
             self.files.sweep()
         except OSError as error:
-            raise StoreError(f"cannot clean the folder {str(self.files)!r}: {error}; check the folder") from error
+            raise StoreError(f"cannot clean the folder {str(self.files)!r}: {os_reason(error)}") from error
 
     def exists(self, name: str) -> bool:
         """Return whether there is such a file.
@@ -124,7 +122,7 @@ class Store:
         try:
             return self.files.exists(name)
         except OSError as error:
-            raise StoreError(f"cannot look for {self.files.named(name)!r}: {error}; check the folder") from error
+            raise StoreError(f"cannot look for {self.files.named(name)!r}: {os_reason(error)}") from error
 
     def names(self, under: str) -> list[str]:
         """Return the names of all files below a subfolder.
@@ -135,7 +133,7 @@ class Store:
         try:
             return self.files.files(under)
         except OSError as error:
-            raise StoreError(f"cannot list {self.files.named(under)!r}: {error}; check the folder") from error
+            raise StoreError(f"cannot list {self.files.named(under)!r}: {os_reason(error)}") from error
 
     def write_json(self, name: str, value: Any) -> None:
         """Write JSON; not-a-number is refused."""
@@ -156,14 +154,39 @@ class Store:
         self.write(name, lambda path: pq.write_table(pa.table(columns), path))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-        """Write tensors with facts about them."""
+        """Write tensors with facts about them, sealed: the file says which one it is and what is in it."""
         ready = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-        self.write(name, lambda path: safetensors.torch.save_file(ready, path, dict(facts)))
+        sealed = {**facts, SEAL: _seal(name, ready, facts)}
+        self.write(name, lambda path: safetensors.torch.save_file(ready, path, sealed))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-        """Return tensors and facts; None where the file is missing or damaged (it is then made again)."""
+        """Return tensors and facts; None where the file is missing, damaged or another one (it is then made again)."""
         try:
             with self.files.fetched(name) as path, safe_open(path, "pt") as file:
-                return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
-        except (OSError, safetensors.SafetensorError):
-            return None
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                facts = dict(file.metadata() or {})
+        except (OSError, safetensors.SafetensorError, ValueError, RuntimeError, TypeError, AttributeError, KeyError):
+            return None  # a header of which a byte is wrong may name a type or a shape that nobody knows
+        seal = facts.pop(SEAL, None)
+        return (tensors, facts) if seal == _seal(name, tensors, facts) else None
+
+    def forget_damaged(self, under: str) -> int:
+        """Delete the tensors below a subfolder that are not as they were written, and return how many there were.
+
+        Raises:
+            StoreError: a folder that cannot be read or written.
+        """
+        names = [name for name in self.names(under) if name.endswith(".safetensors")]
+        damaged = [name for name in names if self.read_tensors(name) is None and self.exists(name)]
+        for name in damaged:
+            self.delete(name)
+        return len(damaged)
+
+
+def _seal(name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
+    """Return the SHA-256 of everything in a file of tensors, and of its name: one in another's place has another."""
+    shapes = {key: [str(value.dtype), list(value.shape)] for key, value in tensors.items()}
+    taken = hashlib.sha256(json.dumps([name, dict(facts), shapes], sort_keys=True).encode())
+    for _, value in sorted(tensors.items()):
+        taken.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return taken.hexdigest()

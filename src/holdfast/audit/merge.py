@@ -14,7 +14,7 @@ from holdfast.audit.subject import Unit
 from holdfast.audit.units import PLAN, Task, Worker, dependencies
 from holdfast.core import HoldfastError
 from holdfast.engines._pool import Engine
-from holdfast.errors import UnreadableRecord
+from holdfast.errors import UnreadableRecord, os_reason
 from holdfast.folders import Folder
 from holdfast.listener import Listener, Silent
 from holdfast.store import Store, StoreError
@@ -92,7 +92,7 @@ def _held(part: Folder) -> tuple[bytes, list[str]]:
         return part.read(PLAN), part.files(CACHE)
     except OSError as error:
         raise UnreadableRecord(
-            f"expected a folder with a part of an audit (made with --shard), got {str(part)!r}: {error}"
+            f"expected a folder with a part of an audit (made with --shard), got {str(part)!r}: {os_reason(error)}"
         ) from error
 
 

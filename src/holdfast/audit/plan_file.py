@@ -12,7 +12,7 @@ from holdfast.audit.profiles import profile
 from holdfast.audit.series import expand
 from holdfast.audit.settings import set_parameters
 from holdfast.core import Ball, HoldfastError, Measure
-from holdfast.errors import unknown
+from holdfast.errors import os_reason, unknown
 from holdfast.measures._shape import ShapeMeasure
 
 KEYS: dict[str, tuple[type, ...]] = {
@@ -130,7 +130,7 @@ def read_plan(path: Path, **overrides: Any) -> Plan:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise HoldfastError(f"cannot read the plan {str(path)!r}: {error.strerror}") from error
+        raise HoldfastError(f"cannot read the plan {str(path)!r}: {os_reason(error)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"the plan {str(path)!r} is not TOML: {error}") from error
     return plan_from(values | {key: value for key, value in overrides.items() if value is not None}, path.name)

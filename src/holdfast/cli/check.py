@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli._common import out
-from holdfast.errors import HoldfastError, Status, UnreadableRecord
+from holdfast.errors import HoldfastError, Status, UnreadableRecord, os_reason
 from holdfast.folders import Folder
 
 
@@ -49,8 +49,8 @@ def _record(place: str) -> dict[str, Any]:
             return read_record(path.parent)
     except OSError as error:
         raise UnreadableRecord(
-            f"expected a run folder with a readable record.json, got {place!r} ({error}); give the folder that "
-            "`holdfast audit` wrote"
+            f"expected a run folder with a readable record.json, got {place!r} ({os_reason(error)}); give the folder "
+            "that `holdfast audit` wrote"
         ) from error
 
 
@@ -59,7 +59,9 @@ def _lines(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise HoldfastError(f"cannot read the requirements {str(path)!r}: {error}; give a text file") from error
+        raise HoldfastError(
+            f"cannot read the requirements {str(path)!r}: {os_reason(error)}; give a text file"
+        ) from error
     if not (asked := [text for line in lines if (text := line.partition("#")[0].strip())]):
         raise HoldfastError(f"expected requirements in {str(path)!r}, one in each line, got none")
     return asked

@@ -37,8 +37,9 @@ def compare(
     """Compare encoders of several audits: paired intervals, corrected verdicts, ranks with uncertainty."""
     from holdfast.comparison.compare import compare_runs
     from holdfast.comparison.eval_results import write_eval_results
-    from holdfast.comparison.exports import write_csv, write_file, write_parquet
+    from holdfast.comparison.exports import write_csv, write_parquet
     from holdfast.comparison.records import open_runs
+    from holdfast.folders import write_file
     from holdfast.report import comparison as texts
     from holdfast.report.leaderboard import render
 

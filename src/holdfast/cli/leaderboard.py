@@ -20,8 +20,8 @@ def leaderboard(
     json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")] = False,
 ) -> None:
     """Write a leaderboard: audits that can be compared in one table each, with ranks and their uncertainty."""
-    from holdfast.comparison.exports import write_file
     from holdfast.comparison.leaderboard import leaderboard as read
+    from holdfast.folders import write_file
     from holdfast.report._format import plural
     from holdfast.report.comparison import scope
     from holdfast.report.leaderboard import render

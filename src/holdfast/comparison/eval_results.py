@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.audit.record import slugs
-from holdfast.comparison.exports import write_file
 from holdfast.core import HoldfastError
+from holdfast.folders import write_file
 
 
 def write_eval_results(

@@ -8,8 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.core import HoldfastError
-from holdfast.folders import Folder
+from holdfast.folders import write_file
 
 COLUMNS: dict[str, pa.DataType] = {
     "encoder": pa.string(), "run": pa.string(), "fingerprint": pa.string(), "measure": pa.string(),
@@ -83,20 +82,3 @@ def write_parquet(data: Mapping[str, Any], place: str) -> None:
     """
     table = pa.Table.from_pylist(list(rows(data)), schema=pa.schema(list(COLUMNS.items())))
     write_file(place, lambda path: pq.write_table(table, path))
-
-
-def write_file(place: str, put: Any) -> None:
-    """Write one file, local or remote, so that no half of it is seen; `put` gets a path beside it.
-
-    Raises:
-        HoldfastError: no permission, a full disk, a folder in its place.
-    """
-    above, _, name = place.rpartition("/")
-    if not name:
-        raise HoldfastError(f"expected the name of a file to write, got {place!r}; give one such as table.csv")
-    try:
-        Folder(above or ("/" if place.startswith("/") else ".")).write(name, put)
-    except OSError as error:
-        raise HoldfastError(
-            f"cannot write {place!r}: {error.strerror or error}; choose another place, or its permissions"
-        ) from error

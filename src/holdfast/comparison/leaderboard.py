@@ -9,7 +9,7 @@ from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.conditions import conditions, learned_from
 from holdfast.comparison.records import RECORD, Run, open_run
 from holdfast.core import HoldfastError
-from holdfast.errors import UnreadableRecord
+from holdfast.errors import UnreadableRecord, os_reason
 from holdfast.folders import Folder
 
 
@@ -32,7 +32,9 @@ def leaderboard(place: str, *, correction: str = "holm", x: str | None = None, y
     try:
         found = [name for name in folder.files() if PurePosixPath(name).name == RECORD]
     except OSError as error:
-        raise UnreadableRecord(f"expected a folder of audits, got {place!r}, which cannot be read ({error})") from error
+        raise UnreadableRecord(
+            f"expected a folder of audits, got {place!r}, which cannot be read: {os_reason(error)}"
+        ) from error
     if not found:
         raise UnreadableRecord(
             f"expected a folder with audits in it, got {place!r} without any {RECORD}; give the folder above the run "

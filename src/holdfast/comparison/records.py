@@ -14,7 +14,7 @@ import torch
 
 from holdfast.audit.record import SCHEMA
 from holdfast.core import HoldfastError, Score, Table
-from holdfast.errors import UnreadableRecord
+from holdfast.errors import UnreadableRecord, os_reason
 from holdfast.folders import Folder
 
 RECORD = "record.json"
@@ -87,7 +87,7 @@ def open_run(place: str, called: str | None = None) -> Run:
         record = json.loads(folder.read(RECORD))
     except OSError as error:
         raise UnreadableRecord(
-            f"expected a run folder with a readable {RECORD}, got {place!r} ({error.strerror or error}); give the "
+            f"expected a run folder with a readable {RECORD}, got {place!r} ({os_reason(error)}); give the "
             "folder that `holdfast audit` wrote"
         ) from error
     except ValueError as error:

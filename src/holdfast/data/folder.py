@@ -9,7 +9,7 @@ import PIL.Image
 
 from holdfast.core import ImageSource
 from holdfast.data._pictures import EXTENSIONS, decode
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, os_reason
 
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
 
@@ -77,9 +77,7 @@ class Folder(ImageSource):
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            raise HoldfastError(
-                f"cannot read the folder {str(folder)!r} ({error.strerror}); check its rights"
-            ) from error
+            raise HoldfastError(f"cannot read the folder {str(folder)!r} : {os_reason(error)}") from error
         for entry in entries:
             if entry.name.startswith("."):
                 continue

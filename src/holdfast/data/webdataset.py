@@ -13,7 +13,7 @@ import PIL.Image
 
 from holdfast.core import ImageSource
 from holdfast.data._pictures import EXTENSIONS, decode
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, os_reason
 
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
@@ -104,7 +104,7 @@ class WebDataset(ImageSource):
                 file.seek(member.offset)
                 return file.read(member.size)
         except OSError as error:
-            raise HoldfastError(f"cannot read the shard {str(shard)!r} ({error.strerror})") from error
+            raise HoldfastError(f"cannot read the shard {str(shard)!r} ({os_reason(error)})") from error
 
 
 def _expand(pattern: str) -> list[Path]:

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from holdfast.errors import HoldfastError
+from holdfast.folders import write_file
 from holdfast.report import _format
 from holdfast.report.plots import COLOURS, MARKERS
 
@@ -44,15 +43,7 @@ def write_page(text: str, path: Path) -> None:
     Raises:
         HoldfastError: a folder that cannot be written.
     """
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        raise HoldfastError(
-            f"expected a folder where the report can be written, got {str(path.parent)!r} ({error.strerror}); "
-            "choose another folder or its permissions"
-        ) from error
+    write_file(str(path), lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def _templates() -> jinja2.Environment:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, os_reason
 from holdfast.folders import Folder
 from holdfast.report import _attention, _chances, _corruptions, _noises, _radii, _sections, _series, _synbench
 from holdfast.report._folder import read_record
@@ -44,7 +44,9 @@ def publish(place: Path | str) -> str:
             if folder.local is None:
                 folder.write(written.name, lambda copy: copy.write_bytes(written.read_bytes()))
     except OSError as error:
-        raise HoldfastError(f"expected a run folder that can be read and written, got {place}: {error}") from error
+        raise HoldfastError(
+            f"expected a run folder that can be read and written, got {place}: {os_reason(error)}"
+        ) from error
     return folder.named(written.name)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import holdfast
 from holdfast.core import HoldfastError
-from holdfast.errors import unknown
+from holdfast.errors import os_reason, unknown
 from holdfast.reproduce.cells import APART, OTHERS
 from holdfast.reproduce.claims import KINDS, Claim
 from holdfast.reproduce.rows import spread
@@ -152,7 +152,7 @@ def read_file(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise HoldfastError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise HoldfastError(f"cannot read {str(path)!r}: {os_reason(error)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"{str(path)!r} is not TOML: {error}") from error
     above = (*above, path.stem)

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast import registry
 from holdfast.core import HoldfastError
-from holdfast.errors import unknown
+from holdfast.errors import os_reason, unknown
 from holdfast.study.plan import TABLE_2, Column, Study
 from holdfast.training.recipe_file import TABLES, make_recipe
 
@@ -21,7 +21,7 @@ def read_study(path: Path, **overrides: Any) -> Study:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise HoldfastError(f"cannot read the study {str(path)!r}: {error.strerror}") from error
+        raise HoldfastError(f"cannot read the study {str(path)!r}: {os_reason(error)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"the study {str(path)!r} is not TOML: {error}") from error
     return make_study(values | {key: value for key, value in overrides.items() if value is not None}, path.name)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from holdfast import registry
 from holdfast.core import HoldfastError
-from holdfast.errors import unknown
+from holdfast.errors import os_reason, unknown
 from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.recipe import Recipe
@@ -60,7 +60,7 @@ def _read(path: Path, settings: Sequence[str], overrides: Mapping[str, Any]) -> 
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise HoldfastError(f"cannot read the recipe {str(path)!r}: {error.strerror}") from error
+        raise HoldfastError(f"cannot read the recipe {str(path)!r}: {os_reason(error)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HoldfastError(f"the recipe {str(path)!r} is not TOML: {error}") from error
     values |= {key: value for key, value in overrides.items() if value is not None}
