@@ -14,8 +14,8 @@ ROOT = Path(holdfast.__file__).parent
 LAYERS: list[set[str]] = [
     {"philox"},
     {"errors", "rng", "torchvision_guard", "listener"},
-    {"compiled", "spec_string", "folders", "gate"},
-    {"precision"},
+    {"compiled", "spec_string", "folders", "gate", "foreign"},
+    {"precision", "screen"},
     {"encoder"},
     {"worst_case"},
     {"labels"},

@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 import numpy as np
 import torch
-from rich.console import Console
 from torch import Tensor, nn
 
 from holdfast import registry
@@ -30,6 +29,7 @@ from holdfast.listener import Listener, Silent
 from holdfast.monitoring.look import frozen_copy, undisturbed
 from holdfast.progress import Bars
 from holdfast.results import Comparison, Record, compared
+from holdfast.screen import Screen
 
 Model = nn.Module | str
 """An `Encoder`, any network that maps normalised images [B, C, H, W] to representations [B, D], or an encoder spec."""
@@ -295,5 +295,5 @@ def _listener() -> Iterator[Listener]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield Silent()
         return
-    with Bars(Console(stderr=True)) as bars:
+    with Bars(Screen(stderr=True)) as bars:
         yield bars

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from holdfast.compiled import compiled
 from holdfast.errors import HoldfastError
+from holdfast.foreign import bits, foreign
 from holdfast.precision import check_precision, rounded, searched
 
 Images = Float[Tensor, "batch channel height width"]
@@ -137,6 +138,7 @@ class Encoder(nn.Module):
         self._graph: Callable[[Tensor], Any] | None = None
         self._plain = False
         self._fingerprint: str | None = None
+        self._bits: dict[str, int] = {}
         self.eval()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -192,13 +194,14 @@ class Encoder(nn.Module):
         if search:
             x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
             x.register_hook(self._count_backward)
-        if self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda"):
-            reps = self._mapped(x)
-        elif search:
-            reps = searched(self._call, x, self.precision, self.name)
-        else:
-            with rounded("float32", x.device):
-                reps = self._call(x)
+        with foreign(f"encoder {self.name!r}", "run"):
+            if self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda"):
+                reps = self._mapped(x)
+            elif search:
+                reps = searched(self._call, x, self.precision, self.name)
+            else:
+                with rounded("float32", x.device):
+                    reps = self._call(x)
         if not isinstance(reps, Tensor) or reps.ndim != 2 or len(reps) != len(x) or not reps.is_floating_point():
             got = f"{reps.dtype} {list(reps.shape)}" if isinstance(reps, Tensor) else type(reps).__name__
             raise HoldfastError(
@@ -208,7 +211,8 @@ class Encoder(nn.Module):
         return reps
 
     def _mapped(self, x: Tensor) -> Any:
-        return self.module(x if self._identity else (x - self._mean) / self._std)
+        # a copy even where nothing is to be done: the module may change its input in place
+        return self.module(x.clone() if self._identity else (x - self._mean) / self._std)
 
     @property
     def _call(self) -> Callable[[Tensor], Any]:
@@ -217,7 +221,7 @@ class Encoder(nn.Module):
             return self._mapped
         if self._graph is None:
             # a lambda: tests wrap functions and methods to check shapes, which would be compiled as well
-            call = lambda x: self.module(x if self._identity else (x - self._mean) / self._std)  # noqa: E731
+            call = lambda x: self.module(x.clone() if self._identity else (x - self._mean) / self._std)  # noqa: E731
             self._graph = compiled(call, self.name)
         return self._graph
 
@@ -245,8 +249,23 @@ class Encoder(nn.Module):
 
     def refresh_fingerprint(self) -> str:
         """Take the fingerprint anew: an encoder may have been trained since it was last asked for."""
-        self._fingerprint = self.take_fingerprint()
+        self._fingerprint, self._bits = self.take_fingerprint(), self._take_bits()
         return self._fingerprint
+
+    def check_unchanged(self) -> None:
+        """Compare weights and buffers with those of the fingerprint; much cheaper than to take it anew.
+
+        Raises:
+            HoldfastError: passes have changed some: what was observed belongs to no one network.
+        """
+        if changed := [name for name, value in self._take_bits().items() if self._bits.get(name, value) != value]:
+            raise HoldfastError(
+                f"encoder {self.name!r} changes its own weights or buffers when it is run ({', '.join(changed[:3])}); "
+                "expected a network that stays as it is: make such updates only where self.training is true"
+            )
+
+    def _take_bits(self) -> dict[str, int]:
+        return {name: bits(value) for name, value in self.module.state_dict().items() if isinstance(value, Tensor)}
 
     def take_fingerprint(self) -> str:
         """Return the fingerprint of the weights and buffers as they are now."""

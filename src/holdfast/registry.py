@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, unknown
+from holdfast.foreign import foreign
 
 KINDS = (
     "threats", "objectives", "attacks", "certify", "smoothing", "probes", "estimators", "learners", "failures",
@@ -88,7 +89,8 @@ def find(kind: str, name: str) -> type:
     if name in _here[kind]:
         return _here[kind][name]
     if name in _outside(kind):
-        return _outside(kind)[name].load()
+        with foreign(f"the package of {name!r}, one of the {kind},", "imported", wrap=True):
+            return _outside(kind)[name].load()
     module = importlib.import_module(f"holdfast.{kind}.{name}")
     public = [
         value

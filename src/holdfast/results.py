@@ -20,6 +20,7 @@ from holdfast.report import html, leaderboard
 from holdfast.report.comparison import print_comparison
 from holdfast.report.notebook import comparison_html, record_html
 from holdfast.report.terminal import print_record
+from holdfast.screen import Screen
 
 CACHE = "cache/"
 """What a run folder keeps to continue from; no part of what is saved."""
@@ -228,7 +229,7 @@ def compared(runs: Sequence[Run], measures: Sequence[str], correction: str) -> C
 def _text(show: Callable[[Console], object]) -> str:
     """Return what is printed, without colours, as wide as the terminal is."""
     out = io.StringIO()
-    show(Console(file=out, width=max(60, shutil.get_terminal_size((100, 24)).columns), force_jupyter=False))
+    show(Screen(file=out, width=max(60, shutil.get_terminal_size((100, 24)).columns), force_jupyter=False))
     return out.getvalue().rstrip("\n")
 
 

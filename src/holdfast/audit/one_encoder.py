@@ -12,6 +12,7 @@ import torch
 from holdfast import registry
 from holdfast.audit import record as entries
 from holdfast.audit.attention import write_attention
+from holdfast.audit.copied import readable_by
 from holdfast.audit.images import AuditImages
 from holdfast.audit.noises import write_noises
 from holdfast.audit.pictures import write_extremes, write_gallery, write_impersonations
@@ -20,6 +21,7 @@ from holdfast.audit.subject import AuditSubject
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table
 from holdfast.encoders import open_encoder
 from holdfast.errors import NotCertified, first_line
+from holdfast.foreign import foreign
 from holdfast.listener import Listener
 from holdfast.measures._corrupted import CorruptedMeasure
 from holdfast.measures._disturbed import DisturbedMeasure
@@ -77,7 +79,8 @@ class EncoderAudit:
         try:
             if (why := (lost or {}).get(None)) is not None:
                 raise HoldfastError(why)
-            subject = self.open(encoder, images)
+            with foreign(f"encoder {self._name!r}", "opened"):
+                subject = self.open(encoder, images)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
             entry |= {"input": list(subject.images.shape), "batch_size": subject.batch_size}
             if lost is None:
@@ -121,7 +124,8 @@ class EncoderAudit:
     def _draw(self, what: str, draw: Callable[[], None]) -> None:
         """Draw something; what fails is noted, and the audit goes on."""
         try:
-            draw()
+            with foreign(what, "drawn"):
+                draw()
         except StoreError:
             raise
         except Exception as error:
@@ -162,7 +166,8 @@ class EncoderAudit:
                 self._reasons[observation.key()] = {"error": reason}
                 continue
             try:
-                subject.observe(observation)
+                with foreign(describe(observation), "run"):
+                    subject.observe(observation)
             except StoreError:
                 raise
             except NotCertified as error:
@@ -233,9 +238,10 @@ class EncoderAudit:
             if reason := self._reasons.get(observation.key()):
                 return entry | reason
         try:
-            table = measure.observe(subject)
-            scores = measure.score(table)
-            rows = measure.rows(table) or subject.images.ids[: len(next(iter(table.values())))]
+            with foreign(f"measure {name}", "run"):
+                table = measure.observe(readable_by(measure, subject))
+                scores = measure.score(table)
+                rows = measure.rows(table) or subject.images.ids[: len(next(iter(table.values())))]
             self._store.write_table(path, rows, table)
         except StoreError:
             raise
@@ -262,7 +268,8 @@ class EncoderAudit:
                 return {"title": title(name), **_skipped(next(iter(reason.values())))}
         before = subject.encoder.passes
         try:
-            verdict = asdict(check.judge(subject))
+            with foreign(f"check {name}", "run"):
+                verdict = asdict(check.judge(readable_by(check, subject)))
         except Exception as error:
             verdict = _skipped(self._fail(f"{self._name}, check {name}", error))
         return {"title": title(name), **verdict, "passes": entries.passes_entry(subject.encoder.passes - before)}

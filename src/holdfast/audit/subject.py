@@ -31,6 +31,7 @@ from holdfast.core import (
 )
 from holdfast.data import ImageSet
 from holdfast.errors import no_labels
+from holdfast.foreign import untouched
 from holdfast.measures._probe import classifier_of, head_of
 from holdfast.observations.clean import Clean
 from holdfast.observations.training import Training
@@ -283,6 +284,7 @@ class AuditSubject:
             seen = self._batched(observation, start, stop)
         finally:
             self.encoder.watch = None
+        self.encoder.check_unchanged()
         passes = self.encoder.passes - before
         predicted = observation.passes_in(self.encoder.precision) * (stop - start)
         spared = predicted.work - passes.work  # adaptive searches: predictions are limits
@@ -295,7 +297,9 @@ class AuditSubject:
         """Run one shard; the training images of one file batch by batch."""
 
         def run(start: int, stop: int) -> dict[str, Tensor]:
-            return observation.run(self._shard(observation, start, stop))
+            shard = self._shard(observation, start, stop)
+            with untouched("an attack, or another part that runs here,", shard.x, shard.clean):
+                return observation.run(shard)
 
         if not in_files(observation):
             return self._room.run(observation, start, stop, run)

@@ -6,9 +6,8 @@ import tempfile
 import traceback
 
 import typer
-from rich.markup import escape
 
-from holdfast.cli._common import STATUSES, err
+from holdfast.cli._common import STATUSES, Command, warned
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
 from holdfast.cli.compare import compare
@@ -46,8 +45,8 @@ for _command in (
     show,
     doctor,
 ):
-    app.command(epilog=STATUSES)(_command)
-app.command("list", epilog=STATUSES)(list_parts)
+    app.command(cls=Command, epilog=STATUSES)(_command)
+app.command("list", cls=Command, epilog=STATUSES)(list_parts)
 
 _Click: type[Exception] = typer.BadParameter.__mro__[2]  # of the click that this typer uses, which may be its own
 
@@ -62,7 +61,7 @@ def _status() -> int:
     try:
         status = app(standalone_mode=False) or Status.DONE  # typer turns Ctrl-C into 130, without a word
         if status == Status.INTERRUPTED:
-            err.print("[bold red]interrupted:[/] what is done is stored; the same command continues", soft_wrap=True)
+            warned("interrupted:", "what is done is stored; the same command continues")
         return status
     except HoldfastError as error:
         _say(str(error))
@@ -103,4 +102,4 @@ def _kept() -> str:
 
 
 def _say(text: str) -> None:
-    err.print(f"[bold red]error:[/] {escape(' '.join(text.splitlines()))}", soft_wrap=True, highlight=False)
+    warned("error:", " ".join(text.splitlines()))

@@ -1,20 +1,25 @@
 """What the commands share: consoles, options, and how an audit is run and an interrupt met."""
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.text import Text
+from typer.core import TyperCommand
 
 from holdfast.errors import Status
+from holdfast.foreign import foreign
+from holdfast.screen import Screen
 
-out, err = Console(), Console(stderr=True)
+out, err = Screen(), Screen(stderr=True)
+"""What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
 
 STATUSES = (
     "Exit status: 0 done and met; 1 a requirement is not met, or a part failed; 2 wrong usage or an unknown name; "
@@ -26,6 +31,49 @@ OutOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else, on stdout.")]
 SeedOption = Annotated[int | None, typer.Option(help="The one seed that decides everything. (default: 0)")]
+
+
+class Command(TyperCommand):
+    """A command whose stdout is its answer: what other code prints, encoders and data sets too, goes to stderr."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with answering(), foreign("code that this command called", "run"):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Keep stdout for `out`; prints of other code go to stderr, also below Python and in processes that it starts."""
+    real, low = sys.stdout, None
+    with suppress(OSError, ValueError, AttributeError):
+        if real.fileno() == 1 and sys.stderr.fileno() == 2:
+            real.flush()
+            low = os.dup(1)
+            os.dup2(2, 1)
+    answers = real if low is None else os.fdopen(low, "w", encoding=real.encoding, errors=real.errors, closefd=False)
+    out.point(answers)
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = real
+        with suppress(OSError):  # whoever read the answer has gone
+            answers.flush()
+        out.point(None)
+        if low is not None:
+            os.dup2(low, 1)
+            os.close(low)
+
+
+def answer(data: Any) -> None:
+    """Print an answer as JSON on stdout."""
+    out.file.write(json.dumps(data, allow_nan=False) + "\n")
+
+
+def warned(strong: str, text: str = "") -> None:
+    """Print a line on stderr, whose beginning stands out."""
+    err.print(Text.assemble((strong, "bold red"), f" {text}" if text else ""), soft_wrap=True, highlight=False)
 
 
 def number(text: str) -> float:
@@ -53,7 +101,7 @@ def tell(record: Any, report: str, json_output: bool) -> None:
     from holdfast.report.terminal import print_record
 
     if json_output:
-        print(json.dumps(record, allow_nan=False))
+        answer(record)
     else:
         print_record(record, out, report)
     answers = [row.get("measures", {}).values() for row in record["encoders"]]
@@ -75,7 +123,7 @@ def foretell(plan: Any, folder: Path | str, seconds: float, json_output: bool, w
     with err.status("") as status:
         found = as_data(forecast(plan, folder, seconds=seconds, workers=workers, say=status.update))
     if json_output:
-        print(json.dumps(found, allow_nan=False))
+        answer(found)
     else:
         print_forecast(found, out)
     broken = [encoder["error"] for encoder in found["encoders"] if encoder["error"]]

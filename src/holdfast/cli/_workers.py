@@ -1,12 +1,9 @@
 """Which workers an audit has, and one part of its shards."""
 
-import json
 import os
 from typing import Any
 
-from rich.markup import escape
-
-from holdfast.cli._common import err, interruptible, out, partly
+from holdfast.cli._common import answer, interruptible, out, partly, warned
 from holdfast.errors import HoldfastError
 
 
@@ -51,10 +48,10 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
         made = make_part(ready.job, Worker(ready.job, ready.images, ready.store), ready.store, part, bars)
     if json_output:
         said = {"part": str(part), "made": made.units, "stored": made.stored, "failures": made.failures}
-        print(json.dumps(said))
+        answer(said)
     else:
         out.print(f"part {part}: {made.units} shards made, {made.stored} of its own were stored already")
-        out.print(f"when all {part.count} parts are done: holdfast merge {escape(folder)}", soft_wrap=True)
+        out.print(f"when all {part.count} parts are done: holdfast merge {folder}", soft_wrap=True)
     for failure in made.failures:
-        err.print(f"[bold red]{escape(failure)}[/]", soft_wrap=True, highlight=False)
+        warned(failure)
     partly(made.failures, bool(made.units or made.stored))

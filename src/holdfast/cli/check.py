@@ -1,12 +1,11 @@
 """holdfast check: a run held against requirements."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli._common import out
+from holdfast.cli._common import answer, out
 from holdfast.errors import HoldfastError, Status, UnreadableRecord, os_reason
 from holdfast.folders import Folder
 
@@ -33,7 +32,7 @@ def check(
     asked = [*(require or []), *(_lines(require_file) if require_file else [])]
     findings = judge(_record(folder), asked, encoder or [])
     if json_output:
-        print(json.dumps({"record": folder, **as_data(findings)}, allow_nan=False))
+        answer({"record": folder, **as_data(findings)})
     else:
         print_findings(findings, out)
     if not all(finding.met for finding in findings):

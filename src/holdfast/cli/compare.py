@@ -1,14 +1,13 @@
 """holdfast compare: encoders of several audits, side by side."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
-from holdfast.cli._common import out
+from holdfast.cli._common import answer, out
 from holdfast.errors import Status
 
 CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
@@ -63,11 +62,11 @@ def compare(
         if place is not None:
             write(place)
     if json_output:
-        print(json.dumps(data, allow_nan=False))
+        answer(data)
     else:
         texts.print_comparison(data, out)
         for place, _ in exports:
             if place is not None:
-                out.print(f"written: [bold]{escape(place)}[/]", soft_wrap=True, highlight=False)
+                out.print(Text.assemble("written: ", (place, "bold")), soft_wrap=True, highlight=False)
     if data["problems"]:
         raise typer.Exit(Status.UNMET)

@@ -1,12 +1,10 @@
 """holdfast doctor: what is installed."""
 
-import json
-
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from holdfast.cli._common import JsonOption, out
+from holdfast.cli._common import JsonOption, answer, out
 from holdfast.errors import Status
 
 
@@ -16,12 +14,12 @@ def doctor(json_output: JsonOption = False) -> None:
 
     findings = examine()
     if json_output:
-        print(json.dumps([{"name": n, "status": s, "detail": d} for n, s, d in findings]))
+        answer([{"name": n, "status": s, "detail": d} for n, s, d in findings])
     else:
         colours = {"ok": "green", "missing": "yellow", "broken": "bold red"}
         table = Table("package", "status", "", box=None, pad_edge=False)
         for name, status, detail in findings:
-            table.add_row(name, f"[{colours[status]}]{status}[/]", escape(detail))
+            table.add_row(name, Text(status, colours[status]), detail)
         out.print(table)
     if any(status == "broken" for _, status, _ in findings):
         raise typer.Exit(Status.UNMET)

@@ -1,12 +1,11 @@
 """holdfast harden: a training between two audits."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import interruptible, number, out
+from holdfast.cli._common import answer, interruptible, number, out
 from holdfast.errors import Status
 
 
@@ -50,7 +49,7 @@ def harden(
     with interruptible() as bars:
         found = run(asked, out_folder, listener=bars)
     if json_output:
-        print(json.dumps(found, allow_nan=False))
+        answer(found)
     else:
         print_hardening(found, out)
     if found["failures"]:

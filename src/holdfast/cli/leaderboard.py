@@ -1,13 +1,12 @@
 """holdfast leaderboard: all audits below a folder on one page."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
-from holdfast.cli._common import out
+from holdfast.cli._common import answer, out
 from holdfast.cli.compare import CorrectionOption, XOption, YOption
 
 
@@ -30,13 +29,14 @@ def leaderboard(
     page = render(data)
     write_file(out_file, lambda path: Path(path).write_text(page, encoding="utf-8"))
     if json_output:
-        print(json.dumps(data, allow_nan=False))
+        answer(data)
         return
     for group in data["groups"]:
-        out.print(escape(scope(group)), soft_wrap=True, highlight=False)
+        out.print(scope(group), soft_wrap=True, highlight=False)
         for text in group["problems"]:
-            out.print(f"[bold red]{escape(text)}[/]", soft_wrap=True, highlight=False)
+            out.print(Text(text, "bold red"), soft_wrap=True, highlight=False)
     for one in data["unreadable"]:
-        out.print(f"[yellow]not shown: {escape(one['place'])}: {escape(one['reason'])}[/]", soft_wrap=True)
+        out.print(Text(f"not shown: {one['place']}: {one['reason']}", "yellow"), soft_wrap=True)
     shown = plural(sum(len(group["encoders"]) for group in data["groups"]), "encoder")
-    out.print(f"{shown} in {plural(len(data['groups']), 'group')}: [bold]{escape(out_file)}[/]", soft_wrap=True)
+    groups = plural(len(data["groups"]), "group")
+    out.print(Text.assemble(f"{shown} in {groups}: ", (out_file, "bold")), soft_wrap=True)

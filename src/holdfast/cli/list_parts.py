@@ -1,13 +1,12 @@
 """holdfast list: what there is."""
 
-import json
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from holdfast.cli._common import JsonOption, out
+from holdfast.cli._common import JsonOption, answer, out
 from holdfast.errors import unknown
 
 
@@ -23,10 +22,10 @@ def list_parts(
         raise unknown("kind", kind, known)
     shown = {kind: known[kind]} if kind else known
     if json_output:
-        print(json.dumps(shown))
+        answer(shown)
         return
     for name, entries in shown.items():
         table = Table("name", "", title=name, title_justify="left", box=None, pad_edge=False, show_header=False)
         for key, line in entries.items():
-            table.add_row(f"[bold]{escape(key)}[/]", escape(line))
+            table.add_row(Text(key, "bold"), line)
         out.print(table, "")

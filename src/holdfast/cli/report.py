@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, out
+from holdfast.cli._common import JsonOption, answer, out
 from holdfast.folders import Folder
 
 
@@ -19,6 +19,6 @@ def report(
     written = publish(folder)
     record = json.loads(Folder(folder).read("record.json"))
     if json_output:
-        print(json.dumps(record, allow_nan=False))
+        answer(record)
     else:
         print_record(record, out, written)

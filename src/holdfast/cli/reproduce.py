@@ -1,14 +1,13 @@
 """holdfast reproduce: a table of a paper beside ours."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from holdfast.cli._common import JsonOption, SeedOption, command_line, interruptible, out
+from holdfast.cli._common import JsonOption, SeedOption, answer, command_line, interruptible, out
 from holdfast.cli._workers import engine_of
 from holdfast.errors import HoldfastError, Status
 
@@ -49,10 +48,10 @@ def reproduce(
         )  # fmt: skip
     Store(folder).write("reproduction.md", lambda path: path.write_text(markdown(found), encoding="utf-8"))
     if json_output:
-        print(json.dumps(found, allow_nan=False))
+        answer(found)
     else:
         print_reproduction(found, out)
-        out.print(f"as Markdown: {escape(str(folder / 'reproduction.md'))}", soft_wrap=True)
+        out.print(f"as Markdown: {folder / 'reproduction.md'}", soft_wrap=True)
     if found["failures"]:
         raise typer.Exit(Status.UNMET)
 
@@ -71,7 +70,7 @@ def _list_all() -> None:
         for profile in profiles(values):
             minutes = None if profile == FULL else made(values, known, profile).minutes
             times.append(profile if minutes is None else f"{profile} (~{minutes:g} min)")
-        papers[one.paper].add_row(f"[bold]{known}[/]", escape(f"{one.where}: {one.title}"), ", ".join(times))
+        papers[one.paper].add_row(Text(known, "bold"), f"{one.where}: {one.title}", ", ".join(times))
     for paper, table in papers.items():
-        out.print(f"\n{escape(paper)}", style="underline")
+        out.print(f"\n{paper}", style="underline")
         out.print(table)

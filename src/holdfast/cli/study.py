@@ -1,13 +1,11 @@
 """holdfast study: several methods on versions of the data."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from holdfast.cli._common import command_line, interruptible, out
+from holdfast.cli._common import answer, command_line, interruptible, out
 from holdfast.errors import Status
 
 
@@ -31,9 +29,9 @@ def study(
         record = run_study(asked, out_folder, listener=bars, command=command_line())
     Store(out_folder).write("study.md", lambda path: path.write_text(markdown(record), encoding="utf-8"))
     if json_output:
-        print(json.dumps(record, allow_nan=False))
+        answer(record)
     else:
         print_study(record, out)
-        out.print(f"as Markdown: {escape(str(out_folder / 'study.md'))}", soft_wrap=True)
+        out.print(f"as Markdown: {out_folder / 'study.md'}", soft_wrap=True)
     if problems(record):
         raise typer.Exit(Status.UNMET)

@@ -1,6 +1,5 @@
 """holdfast train: a recipe."""
 
-import json
 import os
 import shlex
 import time
@@ -8,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
-from holdfast.cli._common import SeedOption, command_line, interruptible, out
+from holdfast.cli._common import SeedOption, answer, command_line, interruptible, out
 
 
 def train(
@@ -48,8 +47,8 @@ def train(
     if json_output:
         last = trained.rows[-1]
         said = {"encoder": trained.spec, "steps": trained.steps, "resumed": trained.resumed, "loss": last["loss"]}
-        print(json.dumps(said | {"monitors": seen}, allow_nan=False))
+        answer(said | {"monitors": seen})
     else:
         print_training(trained.rows, time.perf_counter() - began, trained.resumed, seen, out)
-        out.print(f"the encoder: [bold]{escape(trained.spec)}[/]", soft_wrap=True)
-        out.print(f"audit it: holdfast audit {escape(shlex.quote(trained.spec))} --data FOLDER", soft_wrap=True)
+        out.print(Text.assemble("the encoder: ", (trained.spec, "bold")), soft_wrap=True)
+        out.print(f"audit it: holdfast audit {shlex.quote(trained.spec)} --data FOLDER", soft_wrap=True)

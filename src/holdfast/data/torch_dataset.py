@@ -12,6 +12,7 @@ from torch import Tensor
 from holdfast.core import ImageSource
 from holdfast.data._range import check_range
 from holdfast.errors import HoldfastError
+from holdfast.foreign import foreign
 
 IMAGE = ("image", "img", "pixel_values", "jpg", "png")
 LABEL = ("label", "labels", "target", "fine_label", "cls")
@@ -88,7 +89,8 @@ class TorchDataset(ImageSource):
         return self._labels[index]
 
     def _item(self, index: int) -> tuple[Any, int | None]:
-        item = self._items[index]
+        with foreign(f"{self.name}, item {index}", "read", wrap=True):
+            item = self._items[index]
         if isinstance(item, (tuple, list)):
             return (item[0] if item else None), _class(item[1] if len(item) > 1 else None)
         if isinstance(item, Mapping):

@@ -10,7 +10,8 @@ from holdfast.encoder import Encoder
 from holdfast.encoders._layer import Reshaped, Tap
 from holdfast.encoders._options import read
 from holdfast.encoders._weights import load, seeded
-from holdfast.errors import HoldfastError, first_line, unknown
+from holdfast.errors import HoldfastError, unknown
+from holdfast.foreign import foreign
 from holdfast.spec_string import Options, sides, take
 
 
@@ -32,16 +33,12 @@ def open(name: str, options: Options) -> Encoder:
         raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    try:
+    with foreign(f"{options.spec}: the module {module_name!r}", "imported", wrap=True):
         module = importlib.import_module(module_name)
-        if not hasattr(module, factory):
-            raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
-        with seeded(common.seed):
-            made = getattr(module, factory)()
-    except HoldfastError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise HoldfastError(f"{options.spec}: {type(error).__name__}: {first_line(error)}") from error
+    if not hasattr(module, factory):
+        raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
+    with foreign(f"{options.spec}: {factory!r}", "called", wrap=True), seeded(common.seed):
+        made = getattr(module, factory)()
     if common.weights not in ("default", "random") and isinstance(made, nn.Module):
         load(made.module if isinstance(made, Encoder) else made, common.weights)
     origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,10 +11,11 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import Any, NoReturn
 
 from holdfast.engines._pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unready
 from holdfast.errors import HoldfastError
+from holdfast.foreign import Ended, foreign
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PATIENCE = 5.0
@@ -178,7 +178,7 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
         gpu: the only GPU that this worker sees; None: as the process that started it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that half files are removed
+    signal.signal(signal.SIGTERM, _end)  # so that half files are removed
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if gpu is not None:
         os.environ[VISIBLE] = gpu
@@ -187,7 +187,8 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
     torch.set_num_threads(threads)
     try:
         try:
-            work: Work = pickle.loads(make)()
+            with foreign("code that a worker called", "run"):
+                work: Work = pickle.loads(make)()
         except Exception as error:
             theirs.send_bytes(pickle.dumps(portable(error)))
             return
@@ -195,7 +196,8 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
         while True:
             task = pickle.loads(theirs.recv_bytes())
             try:
-                said = pickle.dumps((work(task), None))
+                with foreign("code that a worker called", "run"):
+                    said = pickle.dumps((work(task), None))
             except Exception as error:
                 said = pickle.dumps((None, portable(error)))
             theirs.send_bytes(said)
@@ -203,6 +205,10 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
         return  # whoever started this is gone
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # what Python does at the end is not for interruption
+
+
+def _end(*_: object) -> NoReturn:
+    raise Ended(1)
 
 
 def _end_with_parent() -> None:

@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from holdfast import data, encoders, registry
 from holdfast.audit.plan import named
@@ -55,29 +55,29 @@ def print_part(name: str, console: Console) -> None:
     elif not found:
         raise unknown("part", name, {*PROFILES, *(part for kind in registry.KINDS for part in registry.names(kind))})
     for kind, part in found:
-        console.print(f"[bold]{escape(name)}[/] ({kind.rstrip('s')}): {escape(_first_line(part))}\n")
-        console.print(escape(_reflowed(inspect.getdoc(part) or "")), "\n")
+        console.print(Text.assemble((name, "bold"), f" ({kind.rstrip('s')}): {_first_line(part)}\n"))
+        console.print(_reflowed(inspect.getdoc(part) or ""), "\n")
         if inherited := _inherited(part):
-            console.print("Further parameters:", escape("\n".join(["", *inherited])), "\n")
+            console.print("Further parameters:", "\n".join(["", *inherited]), "\n")
         for title, key in (("Question", "question"), ("How to read it", "how_to_read"), ("Source", "reference")):
             if isinstance(text := getattr(part, key, None), str):
-                console.print(f"[bold]{title}:[/] {escape(text)}")
+                console.print(Text.assemble((f"{title}:", "bold"), f" {text}"))
         if isinstance(better := getattr(part, "better", None), str):
-            console.print(f"[bold]Better:[/] {better}")
+            console.print(Text.assemble(("Better:", "bold"), f" {better}"))
         table = Table("parameter", "default", title="Parameters", title_justify="left", box=None, pad_edge=False)
         for parameter in inspect.signature(part).parameters.values():
             default = "required" if parameter.default is parameter.empty else repr(parameter.default)
-            table.add_row(parameter.name, escape(default))
+            table.add_row(parameter.name, default)
         console.print("", table)
 
 
 def _print_profile(name: str, console: Console) -> None:
     asked = profile(name)
-    console.print(f"[bold]{escape(name)}[/] (profile): {escape(asked.description)}\n")
+    console.print(Text.assemble((name, "bold"), f" (profile): {asked.description}\n"))
     for title, measure in named(asked.measures).items():
         asked_of = registry.spec(measure)
         given = ", ".join(f"{key} = {_brief(value)}" for key, value in asked_of.items() if key not in ("kind", "name"))
-        console.print(f"[bold]{escape(title)}[/]: {escape(given)}")
+        console.print(Text.assemble((title, "bold"), f": {given}"))
 
 
 def _brief(value: Any) -> str:

@@ -1,0 +1,216 @@
+"""Code of users that ends the process, prints, changes its input or itself: its own failure, and no other's."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import holdfast
+from holdfast import registry
+from holdfast.attacks.fgsm import Fgsm
+from holdfast.core import Score
+from holdfast.encoders import open_encoder
+from holdfast.errors import HoldfastError
+from holdfast.foreign import Ended, foreign, untouched
+from holdfast.measures.cosine_to_self import CosineToSelf
+
+MODULE = """
+import os, sys
+import torch
+from torch import nn
+
+print("importing")
+os.write(1, b"below Python\\n")
+
+class Net(nn.Module):
+    def __init__(self, act=lambda net, x: None):
+        super().__init__()
+        self.act = act
+        self.linear = nn.Linear(64, 8)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        self.act(self, x)
+        return self.linear(x.flatten(1))
+
+def talks(): return Net(lambda net, x: print("running"))
+def leaves(): return Net(lambda net, x: sys.exit(0))
+def leaves_at_once(): sys.exit(0)
+class Stop(BaseException): pass
+def stop(net, x): raise Stop("no")
+def stops(): return Net(stop)
+def counts(): return Net(lambda net, x: net.count.add_(1))
+def drifts(): return Net(lambda net, x: net.linear.weight.data.mul_(1.01))
+def grabs(): return Net(lambda net, x: x.mul_(0.5))
+def still(): return Net(lambda net, x: None)
+def halves():
+    net = Net()
+    net.linear.weight.data.mul_(0.5)
+    return net
+"""
+
+SMALL = ["--data", "digits", "--profile", "quick", "--images", "16", "--attacked", "4", "--set", "*.attack.steps=2"]
+
+
+def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own.py").write_text(MODULE)
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("own", "script"):
+        sys.modules.pop(name, None)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("factory", "says"),
+    [
+        ("script:build", "the module 'script' called sys.exit(0) while it was imported; move its script part under"),
+        ("own:leaves_at_once", "'leaves_at_once' called sys.exit(0) while it was called"),
+        ("own:leaves", "called sys.exit(0) while it was run"),
+        ("own:stops", "raised Stop while it was run"),
+        ("own:counts", "changes its own weights or buffers when it is run (count)"),
+        ("own:drifts", "changes its own weights or buffers when it is run (linear.weight)"),
+    ],
+)
+def test_an_encoder_that_misbehaves_is_its_own_failure(folder: Path, factory: str, says: str) -> None:
+    """The other encoder of the same audit has its numbers."""
+    plan = {"profile": "quick", "size": 16, "attacked": 4, "measures": "cosine_to_self"}
+    record = holdfast.audit([f"py:{factory}?mean=0&std=1", "zoo:digits-simclr"], "digits", **plan)
+    assert [says in failure for failure in record.failures] == [True], record.failures
+    bad, good = record.data["encoders"]
+    assert says in bad["error"]
+    assert not bad["measures"]
+    assert good["measures"]["cosine_to_self"]["scores"]
+
+
+def test_input_changed_in_place_changes_nothing(folder: Path) -> None:
+    """A module may scale its input in place; the images stay, and the representation is that of half the image."""
+    torch.manual_seed(0)
+    x = torch.rand(3, 1, 8, 8)
+    before, grabs = x.clone(), open_encoder("py:own:grabs?mean=0&std=1")
+    reps = grabs(x)
+    assert torch.equal(x, before)
+    assert torch.equal(grabs(x), reps)
+    wanting = x.clone().requires_grad_()
+    grabs(wanting).sum().backward()
+    assert torch.equal(wanting.detach(), before)
+
+
+@pytest.mark.slow
+def test_stdout_is_the_answer_alone_and_a_silent_exit_is_none(folder: Path) -> None:
+    """Prints in Python and below it go to stderr; an encoder that calls sys.exit(0) does not end with status 0."""
+    done = command(folder, "audit", "py:own:talks?mean=0&std=1", *SMALL, "--out", "a", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["encoders"][0]["error"] is None
+    assert {"importing", "below Python", "running"} <= set(done.stderr.splitlines())
+    done = command(folder, "audit", "py:script:build?mean=0&std=1", *SMALL, "--out", "b")
+    assert done.returncode != 0
+    assert "move its script part under `if __name__ == '__main__'`" in done.stderr + done.stdout
+    assert (folder / "b" / "record.json").exists()
+
+
+@dataclass(frozen=True)
+class Greedy(CosineToSelf):
+    """A measure that changes what it reads."""
+
+    def observe(self, subject):
+        for observation in self.observations():
+            for values in subject.read(observation).values():
+                values.numpy()[...] = 0
+        return super().observe(subject)
+
+
+@dataclass(frozen=True)
+class Quitter(CosineToSelf):
+    """A measure that ends the process."""
+
+    def score(self, table: dict[str, torch.Tensor]) -> dict[str, Score]:
+        sys.exit(0)
+
+
+@dataclass(frozen=True)
+class Smearing(Fgsm):
+    """An attack that changes the clean images."""
+
+    def __call__(self, goal, x, ball, rng, readouts=()):
+        x.numpy()[...] = 0.5
+        return super().__call__(goal, x, ball, rng, readouts)
+
+
+def test_measures_and_attacks_of_ones_own_harm_nobody_else() -> None:
+    for cls, kind in ((Greedy, "measures"), (Quitter, "measures"), (Smearing, "attacks")):
+        registry.register(kind)(cls)
+    try:
+        plan = {"profile": "quick", "size": 16, "attacked": 4}
+        alone = holdfast.audit("zoo:digits-simclr", "digits", measures=["cosine_to_self"], **plan)
+        smeared = {"name": "cosine_to_self", "attack": {"kind": "attacks", "name": "smearing"}}
+        record = holdfast.audit("zoo:digits-simclr", measures=["greedy", "quitter", "cosine_to_self", smeared], **plan)
+    finally:
+        for kind, name in (("measures", "greedy"), ("measures", "quitter"), ("attacks", "smearing")):
+            registry._here[kind].pop(name)
+        registry.forget()
+    measures = record.data["encoders"][0]["measures"]
+    plain = next(name for name in measures if name.startswith("cosine_to_self") and measures[name]["scores"])
+    assert measures[plain]["scores"] == alone.data["encoders"][0]["measures"]["cosine_to_self"]["scores"]
+    errors = " | ".join(record.failures)
+    assert "measure quitter called sys.exit(0) while it was run" in errors
+    assert "changes its input in place" in errors
+
+
+def test_a_data_set_that_ends_the_process(tmp_path: Path) -> None:
+    class Items:
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, index: int) -> np.ndarray:
+            if index == 13:
+                sys.exit(0)
+            return np.full((8, 8), index, np.uint8)
+
+    with pytest.raises(HoldfastError, match=r"item 13 called sys\.exit\(0\) while it was read"):
+        holdfast.audit("zoo:digits-simclr", Items(), profile="quick")
+
+
+def test_what_foreign_code_raises() -> None:
+    """Ctrl-C and the end that a signal asks for go through; the rest is one line."""
+    for passing in (KeyboardInterrupt, Ended, ValueError):
+        with pytest.raises(passing), foreign("x", "run"):
+            raise passing
+    for turned in (SystemExit, type("Stop", (BaseException,), {})):
+        with pytest.raises(HoldfastError), foreign("x", "run"):
+            raise turned
+    with pytest.raises(HoldfastError, match="x, while it was run: KeyError: 'y'"), foreign("x", "run", wrap=True):
+        raise KeyError("y")
+    tensor = torch.zeros(3)
+    with pytest.raises(HoldfastError, match="in place"), untouched("x", tensor):
+        tensor.numpy()[1] = 1
+
+
+@pytest.mark.slow
+def test_workers_meet_the_same_code(folder: Path) -> None:
+    done = command(
+        folder, "audit", *(f"py:own:{name}?mean=0&std=1" for name in ("leaves", "counts", "talks")), *SMALL,
+        "--workers", "2", "--out", "w", "--json",
+    )  # fmt: skip
+    assert done.returncode != 0
+    record = json.loads(done.stdout)
+    left, counted, talked = record["encoders"]
+    assert "sys.exit(0)" in left["error"]
+    assert "changes its own weights" in counted["error"]
+    assert talked["error"] is None
+    assert record["run"]["workers_lost"] == 0
+    assert os.path.exists(folder / "w" / "report.html")
