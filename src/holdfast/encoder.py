@@ -259,8 +259,9 @@ class Encoder(nn.Module):
             HoldfastError: passes have changed some: what was observed belongs to no one network.
         """
         if changed := [name for name, value in self._take_bits().items() if self._bits.get(name, value) != value]:
+            names = ", ".join(name.removeprefix("network.") for name in changed[:3])
             raise HoldfastError(
-                f"encoder {self.name!r} changes its own weights or buffers when it is run ({', '.join(changed[:3])}); "
+                f"encoder {self.name!r} changes its own weights or buffers when it is run ({names}); "
                 "expected a network that stays as it is: make such updates only where self.training is true"
             )
 

@@ -158,7 +158,8 @@ def test_measures_and_attacks_of_ones_own_harm_nobody_else() -> None:
         plan = {"profile": "quick", "size": 16, "attacked": 4}
         alone = holdfast.audit("zoo:digits-simclr", "digits", measures=["cosine_to_self"], **plan)
         smeared = {"name": "cosine_to_self", "attack": {"kind": "attacks", "name": "smearing"}}
-        record = holdfast.audit("zoo:digits-simclr", measures=["greedy", "quitter", "cosine_to_self", smeared], **plan)
+        asked = ["greedy", "quitter", "cosine_to_self", smeared]
+        record = holdfast.audit("zoo:digits-simclr", "digits", measures=asked, **plan)
     finally:
         for kind, name in (("measures", "greedy"), ("measures", "quitter"), ("attacks", "smearing")):
             registry._here[kind].pop(name)
