@@ -25,9 +25,9 @@ from holdfast.data.arrays import Arrays
 from holdfast.data.torch_dataset import TorchDataset
 from holdfast.engines.processes import Processes
 from holdfast.errors import NothingAudited
-from holdfast.listener import Listener, Silent
+from holdfast.listener import Listener
 from holdfast.monitoring.look import frozen_copy, undisturbed
-from holdfast.progress import Bars
+from holdfast.progress import LIFE, Bars
 from holdfast.results import Comparison, Record, compared
 from holdfast.screen import Screen
 
@@ -65,6 +65,7 @@ def audit(
     device: str | torch.device | None = None,
     workers: int | None = None,
     seed: int = 0,
+    quiet: bool = False,
     **run: Any,
 ) -> Record:
     """Audit encoders on images and return the record; the same audit as the command `holdfast audit`.
@@ -94,6 +95,7 @@ def audit(
         device: where to compute; where the (first) network is where None, "cpu" for specs.
         workers: worker processes that share the audit. A script must then begin under `if __name__ == "__main__":`.
         seed: the one seed that decides everything.
+        quiet: show no progress; else bars on a terminal, and elsewhere a line a minute, on stderr.
         run: batch_size, precision, compiled, skip_corrupt, train_images; see `holdfast.audit.plan.Plan`.
 
     Raises:
@@ -112,7 +114,7 @@ def audit(
     engine = None if workers in (None, 1) else _processes(workers, plan.device)
     folder = tempfile.mkdtemp(prefix="holdfast-") if out is None else os.fspath(out)
     try:
-        with undisturbed(), _listener() as heard:
+        with undisturbed(), _listener(quiet) as heard:
             run_audit(
                 plan,
                 folder,
@@ -290,10 +292,7 @@ def _processes(workers: int | None, device: str) -> Processes:
 
 
 @contextmanager
-def _listener() -> Iterator[Listener]:
-    """Give bars on a terminal, silence elsewhere."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield Silent()
-        return
-    with Bars(Screen(stderr=True)) as bars:
+def _listener(quiet: bool) -> Iterator[Listener]:
+    """Give bars on a terminal; elsewhere a line now and then, once it takes longer."""
+    with Bars(Screen(stderr=True), quiet or sys.stderr is None, patience=LIFE) as bars:
         yield bars

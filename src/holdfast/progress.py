@@ -1,5 +1,9 @@
-"""Progress bars with the time left, counted in encoder passes: as many as `holdfast audit --dry-run` foretells."""
+"""Progress with the time left, counted in encoder passes: bars on a terminal, a line now and then elsewhere."""
 
+import re
+import threading
+import time
+from collections import deque
 from types import TracebackType
 
 from rich.console import Console
@@ -38,49 +42,174 @@ class _Done(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Return "12.3k/450k passes"."""
-        total = "?" if task.total is None else short(task.total)
+        if task.total is None:
+            return Text()
         return Text(
-            f"{short(min(task.completed, task.total or task.completed))}/{total} {task.fields['unit']}",
+            f"{short(min(task.completed, task.total or task.completed))}/{short(task.total)} {task.fields['unit']}",
             "progress.download",
         )
 
 
-class Bars:
-    """An audit's listener that draws one bar per encoder; silent where the console is not a terminal."""
+LIFE = 60.0
+"""Seconds in which a log gets a line, whatever happens."""
 
-    def __init__(self, console: Console):
+PATIENCE = 5.0
+"""Seconds that a stage must last before a log hears of it."""
+
+TICK = 1.0
+"""Seconds between two looks at the clock."""
+
+WINDOW = 180.0
+"""Seconds of which the pace is taken that foretells the time left."""
+
+
+class Lines:
+    """Signs of life for logs: a line where work on an encoder begins, one for each stage that lasts, one a minute.
+
+    A thread of its own writes them, so they come during a long operation too. Nothing is written before something was
+    heard.
+
+    Args:
+        console: where to print.
+        patience: seconds of work before the first line.
+    """
+
+    def __init__(self, console: Console, patience: float = 0.0):
+        self._console, self._patience, self._since = console, patience, time.monotonic()
+        self._name, self._unit, self._stage, self._told = "", "passes", "", ""
+        self._total, self._done, self._begun = 0, 0, 0.0
+        self._pace: deque[tuple[float, int]] = deque()
+        self._last = self._since
+        self._over, self._lock = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="holdfast-signs-of-life", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch the clock."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join()
+
+    def begin(self, encoder: str, total: int, unit: str) -> None:
+        """Note that work on an encoder begins."""
+        with self._lock:
+            self._name, self._total, self._done, self._unit = encoder, total, 0, unit
+            self._begun, self._stage, self._told = time.monotonic(), "", ""
+            self._pace.clear()
+            if self._begun - self._since >= self._patience:
+                self._print(f"{encoder}: {short(total)} {unit} to make")
+
+    def advance(self, count: int) -> None:
+        """Note how much is done."""
+        self._done += count
+
+    def stage(self, text: str) -> None:
+        """Note what is being done."""
+        self._stage = text
+
+    def look(self, now: float) -> None:
+        """Print a line if one is due."""
+        with self._lock:
+            while self._pace and now - self._pace[0][0] > WINDOW:
+                self._pace.popleft()
+            self._pace.append((now, self._done))
+            kind = re.sub(r"[\d.]+", "", self._stage)  # "loss 0.31" and "loss 0.30" are one stage
+            due = LIFE if kind == self._told else PATIENCE
+            if (self._stage or self._name) and now - self._last >= due and now - self._since >= self._patience:
+                self._told = kind
+                self._print(self._sentence(now), now)
+
+    def _sentence(self, now: float) -> str:
+        if not self._name:
+            return f"{self._stage} (for {_spell(now - self._since)})"
+        done = min(self._done, self._total)
+        share = f", {done / self._total:.0%}" if self._total else ""
+        (then, before), (_, after) = self._pace[0], self._pace[-1]
+        pace = (after - before) / (now - then) if now > then else 0.0
+        left = f", about {_spell((self._total - done) / pace)} left" if pace > 0 else ""
+        what = f": {self._stage}" if self._stage else ""
+        return f"{self._name}: {short(done)}/{short(self._total)} {self._unit}{share}{left}{what}"
+
+    def _print(self, text: str, now: float | None = None) -> None:
+        self._last = time.monotonic() if now is None else now
+        stamp = time.strftime("%H:%M:%S")
+        self._console.print(f"{stamp} {text}", soft_wrap=True, highlight=False)
+
+    def _run(self) -> None:
+        while not self._over.wait(TICK):
+            self.look(time.monotonic())
+
+
+def _spell(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class Bars:
+    """A listener that draws one bar per encoder on a terminal, and writes `Lines` elsewhere.
+
+    Args:
+        console: where to print.
+        quiet: say nothing at all.
+        patience: see `Lines`.
+    """
+
+    def __init__(self, console: Console, quiet: bool = False, patience: float = 0.0):
+        drawn = console.is_terminal and not quiet
+        self._lines = None if quiet or drawn else Lines(console, patience)
         self._progress = Progress(
-            TextColumn("{task.fields[encoder]}", table_column=_column(max_width=30)),
+            TextColumn("{task.fields[encoder]}", markup=False, table_column=_column(max_width=30)),
             BarColumn(bar_width=16),
             TaskProgressColumn(table_column=_column(min_width=4)),
             _Done(table_column=_column(min_width=9)),
             TimeRemainingColumn(table_column=_column(min_width=8)),
-            TextColumn("{task.description}", style="dim", table_column=_column(ratio=1)),
+            TextColumn("{task.description}", style="dim", markup=False, table_column=_column(ratio=1)),
             console=console,
-            disable=not console.is_terminal,
+            disable=not drawn,
             speed_estimate_period=120,
             expand=True,
         )
         self._task: TaskID | None = None
+        self._early: TaskID | None = None  # what is done before work on an encoder begins
 
     def __enter__(self) -> "Bars":
         self._progress.start()
+        if self._lines is not None:
+            self._lines.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        if self._lines is not None:
+            self._lines.stop()
         self._progress.stop()
 
     def begin(self, encoder: str, passes: int, unit: str = "passes") -> None:
         """Draw a bar for an encoder; the one before it is done."""
-        self.stage("done")
+        if self._lines is not None:
+            self._lines.begin(encoder, passes, unit)
+        if self._early is not None:
+            self._progress.remove_task(self._early)
+            self._early = None
+        if self._task is not None:
+            self._progress.update(self._task, description="done")
         self._task = self._progress.add_task("", total=passes, encoder=encoder, unit=unit)
 
     def advance(self, passes: int) -> None:
         """Move the current bar."""
+        if self._lines is not None:
+            self._lines.advance(passes)
         if self._task is not None:
             self._progress.advance(self._task, passes)
 
     def stage(self, text: str) -> None:
         """Say what is being done now."""
-        if self._task is not None:
-            self._progress.update(self._task, description=text)
+        if self._lines is not None:
+            self._lines.stage(text)
+        if self._task is None and self._early is None:
+            self._early = self._progress.add_task("", total=None, encoder="", unit="")
+        if (task := self._early if self._task is None else self._task) is not None:
+            self._progress.update(task, description=text)

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,10 +45,10 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = S
     """Run something that must fail with one clear line; return that line."""
     code, _, err = run(capsys, *arguments)
     assert code == status, err
-    lines = err.strip().splitlines()
-    assert len(lines) == 1, err
-    assert lines[0].startswith("error: ")
-    return lines[0]
+    *progress, last = err.strip().splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in progress), err
+    assert last.startswith("error: ")
+    return last
 
 
 def test_audit_prints_writes_and_reports_again(capsys, tmp_path: Path) -> None:

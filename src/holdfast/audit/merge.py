@@ -58,6 +58,7 @@ def merge_parts(
             f"expected parts of an audit (made with --shard), found no {PLAN} in {str(store.files)!r}"
         )
     plan = plan_of(kept["plan"])
+    heard.stage("reading the images")
     ready = prepare(plan, store.files.place, here=engine is None)
     if not complete and (missing := _missing(ready)):
         raise HoldfastError(

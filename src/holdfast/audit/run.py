@@ -58,8 +58,10 @@ def run_audit(
         HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
             that cannot be written, or one that holds the record of another audit; workers that cannot be started.
     """
+    heard = listener or Silent()
+    heard.stage("reading the images")
     ready = prepare(plan, folder, encoders, source, overwrite, here=engine is None, training=training)
-    return run_ready(ready, engine, listener or Silent(), command)
+    return run_ready(ready, engine, heard, command)
 
 
 def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ OutOption = Annotated[
     str, typer.Option("--out", help="Run folder, or s3://BUCKET/RUN: record, tables, report. A killed audit resumes.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else, on stdout.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr while at work.")]
 SeedOption = Annotated[int | None, typer.Option(help="The one seed that decides everything. (default: 0)")]
 
 
@@ -84,12 +85,14 @@ def number(text: str) -> float:
         raise typer.BadParameter(f"expected a number such as 0.05 or 4/255, got {text!r}") from error
 
 
-def run_plan(plan: Any, folder: str, json_output: bool, overwrite: bool = False, engine: Any = None) -> None:
+def run_plan(
+    plan: Any, folder: str, json_output: bool, overwrite: bool = False, engine: Any = None, quiet: bool = False
+) -> None:
     """Run an audit, print what it found and write its report; the status is that of `tell`."""
     from holdfast.audit.run import run_audit
     from holdfast.report.html import publish
 
-    with interruptible() as bars:
+    with listening(quiet) as bars:
         record = run_audit(plan, folder, engine=engine, listener=bars, command=command_line(), overwrite=overwrite)
         bars.stage("writing the report")
         report = publish(folder)
@@ -114,14 +117,16 @@ def partly(failures: Collection[object], any_answer: bool) -> None:
         raise typer.Exit(Status.UNMET if any_answer else Status.NOTHING)
 
 
-def foretell(plan: Any, folder: Path | str, seconds: float, json_output: bool, workers: int = 1) -> None:
+def foretell(
+    plan: Any, folder: Path | str, seconds: float, json_output: bool, workers: int = 1, quiet: bool = False
+) -> None:
     """Print what an audit will take; encoders that cannot be opened or run end the command as `partly` says."""
     from holdfast.audit.expected import as_data
     from holdfast.audit.forecast import forecast
     from holdfast.report.forecast import print_forecast
 
-    with err.status("") as status:
-        found = as_data(forecast(plan, folder, seconds=seconds, workers=workers, say=status.update))
+    with listening(quiet) as bars:
+        found = as_data(forecast(plan, folder, seconds=seconds, workers=workers, say=bars.stage))
     if json_output:
         answer(found)
     else:
@@ -131,11 +136,11 @@ def foretell(plan: Any, folder: Path | str, seconds: float, json_output: bool, w
 
 
 @contextmanager
-def interruptible() -> Iterator[Any]:
-    """Show bars."""
+def listening(quiet: bool) -> Iterator[Any]:
+    """Show bars on a terminal and lines in a log, or nothing."""
     from holdfast.progress import Bars
 
-    with Bars(err) as bars:
+    with Bars(err, quiet) as bars:
         yield bars
 
 

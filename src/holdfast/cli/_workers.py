@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from holdfast.cli._common import answer, interruptible, out, partly, warned
+from holdfast.cli._common import answer, listening, out, partly, warned
 from holdfast.errors import HoldfastError
 
 
@@ -36,14 +36,15 @@ def engine_of(
     return registry.configure(registry.find("engines", name or "processes"), values)
 
 
-def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite: bool) -> None:
+def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite: bool, quiet: bool) -> None:
     """Make one part of an audit's shards, and say what was made; what failed ends the command as `partly` says."""
     from holdfast.audit.partition import make_part, part_of
     from holdfast.audit.run import prepare
     from holdfast.audit.units import Worker
 
     part = part_of(shard)
-    with interruptible() as bars:
+    with listening(quiet) as bars:
+        bars.stage("reading the images")
         ready = prepare(plan, folder, overwrite=overwrite)
         made = make_part(ready.job, Worker(ready.job, ready.images, ready.store), ready.store, part, bars)
     if json_output:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, OutOption, SeedOption, foretell, number, run_plan
+from holdfast.cli._common import JsonOption, OutOption, QuietOption, SeedOption, foretell, number, run_plan
 from holdfast.cli._workers import engine_of, make_shard
 from holdfast.errors import HoldfastError
 
@@ -53,6 +53,7 @@ def audit(
     ] = False,
     calibrate: Annotated[float, typer.Option(help="Seconds in which --dry-run rehearses.")] = 10.0,
     json_output: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Audit encoders on your images: measures, validity checks, record and report."""
     from holdfast.audit.plan_file import make_plan, read_plan
@@ -67,10 +68,10 @@ def audit(
         plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
     chosen = engine_of(engine, workers, plan.device, address, gpus)
     if dry_run:
-        foretell(plan, out_folder, calibrate, json_output, workers or 1)
+        foretell(plan, out_folder, calibrate, json_output, workers or 1, quiet)
     elif shard is not None:
         if chosen is not None:
             raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
-        make_shard(plan, out_folder, shard, json_output, overwrite)
+        make_shard(plan, out_folder, shard, json_output, overwrite, quiet)
     else:
-        run_plan(plan, out_folder, json_output, overwrite, chosen)
+        run_plan(plan, out_folder, json_output, overwrite, chosen, quiet)

@@ -1,6 +1,6 @@
 """holdfast demo: the main job on what is shipped."""
 
-from holdfast.cli._common import JsonOption, OutOption, SeedOption, run_plan
+from holdfast.cli._common import JsonOption, OutOption, QuietOption, SeedOption, run_plan
 
 DEMO_ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-adv")
 
@@ -8,6 +8,7 @@ DEMO_ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simcl
 def demo(
     out_folder: OutOption = "holdfast-demo",
     json_output: JsonOption = False,
+    quiet: QuietOption = False,
     seed: SeedOption = None,
 ) -> None:
     """Audit three shipped encoders on 600 handwritten digits they have not seen, and write the report."""
@@ -16,4 +17,4 @@ def demo(
     plan = make_plan(
         DEMO_ENCODERS, "digits", profile_name="standard", eps=0.15, images=600, attacked=600, seed=seed or 0
     )
-    run_plan(plan, out_folder, json_output)
+    run_plan(plan, out_folder, json_output, quiet=quiet)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import answer, interruptible, number, out
+from holdfast.cli._common import QuietOption, answer, listening, number, out
 from holdfast.errors import Status
 
 
@@ -37,6 +37,7 @@ def harden(
     device: Annotated[str, typer.Option(help="cpu, cuda, mps.")] = "cpu",
     seed: Annotated[int, typer.Option(help="The one seed that decides everything.")] = 0,
     json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Make a fragile encoder robust, without labels, and audit it before and after."""
     from holdfast.harden.plan import Hardening, seconds
@@ -46,7 +47,7 @@ def harden(
     said = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}
     said |= {"test": test, "train": train, "profile": profile, "seed": seed, "device": device}
     asked = Hardening(encoder, data, objective, steps=steps, budget=seconds(budget), **said)
-    with interruptible() as bars:
+    with listening(quiet) as bars:
         found = run(asked, out_folder, listener=bars)
     if json_output:
         answer(found)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import answer, out
+from holdfast.cli._common import QuietOption, answer, listening, out
 from holdfast.cli.compare import CorrectionOption, XOption, YOption
 
 
@@ -17,6 +17,7 @@ def leaderboard(
     x: XOption = None,
     y: YOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Write a leaderboard: audits that can be compared in one table each, with ranks and their uncertainty."""
     from holdfast.comparison.leaderboard import leaderboard as read
@@ -25,8 +26,11 @@ def leaderboard(
     from holdfast.report.comparison import scope
     from holdfast.report.leaderboard import render
 
-    data = read(folder, correction=correction, x=x, y=y)
-    page = render(data)
+    with listening(quiet) as bars:
+        bars.stage(f"reading the audits below {folder}")
+        data = read(folder, correction=correction, x=x, y=y)
+        bars.stage("writing the page")
+        page = render(data)
     write_file(out_file, lambda path: Path(path).write_text(page, encoding="utf-8"))
     if json_output:
         answer(data)

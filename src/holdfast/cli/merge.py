@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, command_line, interruptible, tell
+from holdfast.cli._common import JsonOption, QuietOption, command_line, listening, tell
 from holdfast.cli._workers import engine_of
 
 
@@ -14,13 +14,14 @@ def merge(
     complete: Annotated[bool, typer.Option("--complete", help="Make shards that are missing.")] = False,
     workers: Annotated[int | None, typer.Option(help="Worker processes that share the scoring.")] = None,
     json_output: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Score what `holdfast audit --shard I/N` has made, and write record and report."""
     from holdfast.audit.merge import merge_parts
     from holdfast.report.html import publish
 
     engine = engine_of(None, workers, "cpu")
-    with interruptible() as bars:
+    with listening(quiet) as bars:
         record = merge_parts(
             folder, others or (), complete=complete, engine=engine, listener=bars, command=command_line()
         )

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli._common import JsonOption, SeedOption, answer, command_line, interruptible, out
+from holdfast.cli._common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
 from holdfast.cli._workers import engine_of
 from holdfast.errors import HoldfastError, Status
 
@@ -23,6 +23,7 @@ def reproduce(
     workers: Annotated[int | None, typer.Option(help="Worker processes of the audits. (default: none)")] = None,
     seed: SeedOption = None,
     json_output: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict for each claim of the text."""
     from holdfast.report.reproduction import markdown, print_reproduction
@@ -41,7 +42,7 @@ def reproduce(
         given[key] = spec
     folder = Path(out_folder or f"holdfast-{asked.name}-{profile}")
     engine = engine_of(None, workers, device)
-    with interruptible() as bars:
+    with listening(quiet) as bars:
         found = run(
             asked, folder, inputs=given, device=device, seed=seed or 0, engine=engine, listener=bars,
             command=command_line(),

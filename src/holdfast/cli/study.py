@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import answer, command_line, interruptible, out
+from holdfast.cli._common import QuietOption, answer, command_line, listening, out
 from holdfast.errors import Status
 
 
@@ -17,6 +17,7 @@ def study(
         "holdfast-study"
     ),
     json_output: Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Train several methods on corrupted data, and say what each loses in accuracy."""
     from holdfast.report.study import markdown, print_study, problems
@@ -25,7 +26,7 @@ def study(
     from holdfast.study.run import run_study
 
     asked = read_study(file, data=data, test=test)
-    with interruptible() as bars:
+    with listening(quiet) as bars:
         record = run_study(asked, out_folder, listener=bars, command=command_line())
     Store(out_folder).write("study.md", lambda path: path.write_text(markdown(record), encoding="utf-8"))
     if json_output:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import SeedOption, answer, command_line, interruptible, out
+from holdfast.cli._common import QuietOption, SeedOption, answer, command_line, listening, out
 
 
 def train(
@@ -25,6 +25,7 @@ def train(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps. (default: cpu)")] = None,
     seed: SeedOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Train an encoder by a recipe: any method, with or without an adversary; torchrun starts several processes."""
     from holdfast.monitoring import monitors_of
@@ -39,7 +40,7 @@ def train(
     watches = "monitor" in beside and speaks
     monitors = monitors_of(beside["monitor"], asked, Store(out_folder)) if watches else ()
     told = {"track": track or beside.get("track", ()), "monitors": monitors, "command": command_line()}
-    with interruptible() as bars:
+    with listening(quiet) as bars:
         trained = run(asked, out_folder, listener=bars if speaks else None, **told)
     if not speaks:
         return

@@ -1,0 +1,81 @@
+"""Signs of life where there is no terminal."""
+
+import io
+import time
+
+import pytest
+
+from holdfast import progress
+from holdfast.progress import Bars, Lines
+from holdfast.screen import Screen
+
+
+def lines_of(shown: io.StringIO) -> list[str]:
+    """Return the lines without their times."""
+    return [line.partition(" ")[2] for line in shown.getvalue().splitlines()]
+
+
+def test_a_log_hears_of_the_start_of_each_stage_that_lasts_and_once_a_minute() -> None:
+    shown = io.StringIO()
+    log = Lines(Screen(file=shown, width=40))
+    began = log._since
+    log.look(began + 100)
+    assert lines_of(shown) == []  # nothing was heard yet
+    log.stage("reading the images")
+    log.look(began + 120)
+    log.begin("net", 1000, "passes")
+    assert lines_of(shown) == ["reading the images (for 2 min)", "net: 1k passes to make"]
+    began = log._last
+    log.look(began)
+    log.stage("a search, 50 steps")
+    log.look(began + 1)  # may be over soon
+    log.advance(100)
+    log.look(began + 10)
+    log.stage("a search, 49 steps")  # the same one
+    log.look(began + 20)
+    assert lines_of(shown)[2:] == [
+        "net: 100/1k passes, 10%, about 90 s left: a search, 50 steps".replace("90 s", "2 min")
+    ]
+    log.advance(100)
+    for second in range(21, 200):
+        log.look(began + second)
+    assert len(lines_of(shown)[3:]) == 3
+    assert lines_of(shown)[-1].startswith("net: 200/1k passes, 20%, about ")
+
+
+def test_the_heartbeat_comes_while_one_long_operation_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LIFE", 0.1)
+    monkeypatch.setattr(progress, "TICK", 0.02)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    shown = io.StringIO()
+    with Bars(Screen(file=shown)) as bars:
+        bars.begin("[/red]", 10)
+        bars.stage("work")
+        time.sleep(0.6)  # nobody calls the listener
+    assert len([line for line in lines_of(shown) if "[/red]: 0/10 passes, 0%: work" in line]) >= 2
+
+
+def test_quiet_is_quiet_and_nothing_heard_is_nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LIFE", 0.0)
+    monkeypatch.setattr(progress, "TICK", 0.02)
+    for quiet in (True, False):
+        shown = io.StringIO()
+        with Bars(Screen(file=shown), quiet=quiet) as bars:
+            if quiet:
+                bars.begin("net", 10)
+            time.sleep(0.2)
+        assert shown.getvalue() == ""
+
+
+def test_bars_show_what_comes_before_the_first_encoder_and_names_as_they_are() -> None:
+    shown = io.StringIO()
+    with Bars(Screen(file=shown, force_terminal=True, width=150)) as bars:
+        bars.stage("reading the images")
+        time.sleep(0.3)
+        bars.begin("net[/x]\x1b]0;owned\x07", 10)
+        bars.stage("[red]work")
+    text = shown.getvalue()
+    assert "reading the images" in text
+    assert "net[/x]␛]0" in text
+    assert "[red]work" in text
+    assert "\x1b]0" not in text
