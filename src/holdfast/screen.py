@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -45,8 +45,8 @@ class Screen(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=plain(segment.text))
 
-    def point(self, file: IO[str] | None) -> None:
-        """Print into a file; None: into stdout or stderr, whatever that is when something is printed."""
+    def point(self, file: Any) -> None:
+        """Print into a text file; None: into stdout or stderr, whatever that is when something is printed."""
         self._file = file
 
     def on_broken_pipe(self) -> NoReturn:
