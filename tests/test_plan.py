@@ -1,5 +1,6 @@
 """Plans: names of parts, settings, batch sizes, and what joins what."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from holdfast import registry
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.pgd import Pgd
+from holdfast.attacks.square import Square
 from holdfast.audit.one_encoder import title
 from holdfast.audit.plan import Plan, batch_size_for, merge, named
 from holdfast.audit.plan_file import make_plan, read_plan
@@ -15,16 +17,21 @@ from holdfast.audit.record import slugs
 from holdfast.audit.settings import set_parameters
 from holdfast.checks.masking import Masking
 from holdfast.checks.steps_converged import StepsConverged
-from holdfast.core import HoldfastError, Passes
+from holdfast.core import HoldfastError, Measure, Passes
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.measures.corruption_drift import CorruptionDrift
 from holdfast.measures.overlap_risk import OverlapRisk
+from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.measures.robust_probe import RobustProbe
 from holdfast.measures.universal_quantile import UniversalQuantile
+from holdfast.observations.adversarial_negatives import AdversarialNegatives
 from holdfast.observations.attacked import Attacked
+from holdfast.probes.robust_linear import RobustLinear
 from holdfast.threats.common import Common
 from holdfast.threats.gamma import Gamma
 from holdfast.threats.l2 import L2
+from holdfast.threats.laplace import Laplace
 from holdfast.threats.linf import Linf
 
 
@@ -103,7 +110,14 @@ def test_zero_images_are_not_the_default() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ['images = "20"', "data = 3", 'measures = ["breakaway_risk"]', 'eps = "0.1"', 'encoders = "zoo:x"', "seed = true"],
+    [
+        'images = "20"',
+        "data = 3",
+        'measures = ["breakaway_risk", 3]',
+        'eps = "0.1"',
+        'encoders = "zoo:x"',
+        "seed = true",
+    ],
 )
 def test_plan_files_with_wrong_types_are_refused(line: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
@@ -186,4 +200,98 @@ def test_eps_is_the_radius_of_measures_that_state_none() -> None:
         ("linf", 0.2),
         None,
     ]
-    assert make_plan(["zoo:digits-simclr"], "digits", measures=given).measures[0] == BreakawayRisk()
+
+
+# --- measures by name and by table: the profile's, field by field -----------------------------------
+
+
+def asked(profile_name: str, *measures, **more) -> tuple[Measure, ...]:
+    return make_plan(["zoo:digits-simclr"], "digits", profile_name=profile_name, measures=measures, **more).measures
+
+
+@pytest.mark.parametrize("ball", [{}, {"eps": 0.3}, {"eps": 0.001}, {"norm": "l2", "eps": 0.5}], ids=str)
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_name_and_a_bare_table_are_the_measure_of_the_profile(name: str, ball) -> None:
+    whole = make_plan(["zoo:digits-simclr"], "digits", profile_name=name, **ball).measures
+    for one in dict.fromkeys(map(registry.part_name, whole)):
+        twins = tuple(measure for measure in whole if registry.part_name(measure) == one)
+        assert asked(name, one, **ball) == asked(name, {"name": one}, **ball) == twins
+        assert asked(name, one, {"name": one}, one, **ball) == twins
+
+
+def test_a_table_changes_the_profiles_measure_field_by_field() -> None:
+    assert asked("quick", {"name": "breakaway_risk", "attack": {"steps": 7}}, eps=0.15) == (
+        BreakawayRisk(Pgd(7), Linf(0.15)),
+    )
+    table = {"name": "breakaway_risk", "attack": {"name": "pgd", "keep": "last"}, "divergence": "cosine"}
+    assert asked("quick", table) == (BreakawayRisk(Pgd(20, keep="last"), divergence="cosine"),)
+    assert asked("quick", {"name": "breakaway_risk", "attack": {"name": "apgd"}}) == (BreakawayRisk(Apgd()),)
+    assert asked("quick", {"name": "breakaway_risk", "ball": {"radius": 0.3}}, eps=0.1) == (
+        BreakawayRisk(Pgd(20), Linf(0.3)),
+    )
+    changes = [{"name": "overlap_risk", "ball": {"radius": radius}} for radius in (0.1, 0.2)]
+    assert asked("quick", *changes) == tuple(OverlapRisk(Pgd(20), Linf(radius)) for radius in (0.1, 0.2))
+    assert asked("quick", BreakawayRisk(Pgd(3), Linf(0.2))) == (BreakawayRisk(Pgd(3), Linf(0.2)),)
+
+
+def test_twins_are_chosen_by_their_parts_and_changed_alike() -> None:
+    pgd, wagner, strongest = asked("nppr", "adversarial_robustness")
+    assert asked("nppr", {"name": "adversarial_robustness", "attack": {"name": "carlini_wagner"}}) == (wagner,)
+    (five,) = asked("nppr", {"name": "adversarial_robustness", "attack": {"name": "pgd", "steps": 5}})
+    assert five == replace(pgd, attack=Pgd(5))
+    (square,) = asked("nppr", {"name": "adversarial_robustness", "attack": {"name": "square"}})
+    assert square == replace(strongest, attack=Square())
+    quantiles = asked("paper", {"name": "universal_quantile", "divergence": "linf"})
+    assert [(one.ball, one.divergence) for one in quantiles] == [(Linf(0.05), "linf"), (Linf(0.1), "linf")]
+    assert len(asked("paper", "universal_quantile", settings=["*.ball.radius=0.1"])) == 2
+
+
+def test_what_the_profile_lacks_begins_with_its_class_in_the_audits_ball() -> None:
+    assert asked("feature_space", "breakaway_risk") == (BreakawayRisk(),)
+    for norm, ball in (("linf", Linf(0.2)), ("l2", L2(0.2))):
+        assert asked("feature_space", "breakaway_risk", norm=norm, eps=0.2) == (BreakawayRisk(ball=ball),)
+        (probe,) = asked("quick", {"name": "robust_probe", "robust": {"epochs": 3}}, norm=norm, eps=0.2)
+        assert probe == RobustProbe(robust=RobustLinear(ball, epochs=3), ball=ball)
+
+
+def test_a_part_of_another_name_stays_in_the_ball() -> None:
+    noise = {"name": "probabilistic_robustness", "noise": {"name": "laplace"}}
+    (by_table,) = asked("hardening", noise, eps=0.2)
+    (by_setting,) = asked("hardening", "probabilistic_robustness", eps=0.2, settings=["*.noise=laplace"])
+    assert by_table == by_setting == ProbabilisticRobustness(noise=Laplace(Linf(0.2)))
+    (narrow,) = asked("hardening", noise | {"noise": {"name": "laplace", "ball": {"radius": 0.1}}}, eps=0.2)
+    assert narrow == ProbabilisticRobustness(noise=Laplace(Linf(0.1)))
+    made = {"kind": "observations", "name": "adversarial_negatives"}  # they lie where they lie, not where x' may be
+    (against,) = asked("certify", {"name": "instance_accuracy", "negatives": made}, eps=0.1)
+    assert against.negatives == AdversarialNegatives()
+    assert against.ball == Linf(0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "name"),
+        ({"name": 3}, "name"),
+        ({"name": "breakaway"}, "did you mean 'breakaway_risk'"),
+        ({"name": "masking", "kind": "checks"}, "expected a measure"),
+        ({"name": "breakaway_risk", "attak": {}}, "did you mean 'attack'"),
+        ({"name": "breakaway_risk", "attack": {"step": 3}}, "did you mean 'steps'"),
+        ({"name": "breakaway_risk", "attack": {"name": "linf"}}, "unknown attack"),
+        ({"name": "breakaway_risk", "attack": {"name": 3}}, "a part needs"),
+        ({"name": "breakaway_risk", "attack": 3}, "expected one of the attacks"),
+        ({"name": "breakaway_risk", "divergence": {"steps": 3}}, "a part needs"),
+    ],
+)
+def test_tables_that_change_what_is_not_there_are_refused(change, message: str) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        asked("quick", change)
+
+
+def test_plan_files_take_names_and_tables(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    lines = 'encoders = ["zoo:digits-simclr"]\ndata = "digits"\nprofile = "quick"\neps = 0.15\n'
+    path.write_text(lines + 'measures = ["overlap_risk", { name = "breakaway_risk" }]')
+    by_name = read_plan(path)
+    path.write_text(lines + '[[measures]]\nname = "overlap_risk"\n[[measures]]\nname = "breakaway_risk"')
+    assert read_plan(path) == by_name
+    assert by_name.measures == (OverlapRisk(Pgd(20), Linf(0.15)), BreakawayRisk(Pgd(20), Linf(0.15)))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import registry
+from holdfast.audit.changes import Change
 from holdfast.audit.plan import Plan
 from holdfast.audit.plan_file import make_plan
 from holdfast.audit.run import run_audit
@@ -37,9 +38,6 @@ Model = nn.Module | str
 Numbers = float | Sequence[float] | Tensor | np.ndarray
 """One number, or one per channel."""
 
-Asked = str | Mapping[str, Any] | Measure
-"""A measure: its name, a table with its name and parameters, or the measure itself."""
-
 Images = Any
 """A tensor [N, C, H, W], an array [N, H, W, C], a folder, a data spec, a torch Dataset, or an `ImageSource`."""
 
@@ -51,7 +49,7 @@ def audit(
     mean: Numbers | None = None,
     std: Numbers | None = None,
     profile: str = "standard",
-    measures: Asked | Sequence[Asked] = (),
+    measures: Change | Sequence[Change] = (),
     eps: float | None = None,
     norm: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
@@ -79,8 +77,8 @@ def audit(
             std=1 where nothing is done; an `Encoder` and a spec have their own.
         std: per channel, what it divides by.
         profile: what is asked; see `holdfast list profiles`. "quick" is a first look.
-        measures: ask these instead: names (as the profile asks them, where it does), tables of a name and parameters,
-            or measures.
+        measures: ask these instead: names, tables of a name and the fields to change (both as the profile asks them
+            otherwise, where it does), or measures.
         eps: radius in pixels of a [0, 1] image; 0.05 where None.
         norm: norm of the ball, "linf" or "l2".
         settings: changes of single parameters, {"breakaway_risk.attack.steps": 100}; "*" is every measure.
@@ -251,33 +249,20 @@ def _plan(
     names: Sequence[str],
     data: str | None,
     asked: Mapping[str, Any],
-    measures: Asked | Sequence[Asked],
+    measures: Change | Sequence[Change],
     settings: Sequence[str],
 ) -> Plan:
-    """Return the plan; measures that are only named are asked as the profile asks them, where it does."""
+    """Return the plan; measures are asked as the profile asks them, but for the fields that they are given with."""
     if isinstance(measures, (str, Mapping, Measure)):
         measures = [measures]
-    specs: list[Mapping[str, Any]] = []
-    for one in measures:
-        if isinstance(one, str):
-            known = _of_profile(asked)
-            specs += [spec for spec in known if spec["name"] == one] or [{"name": one}]
-        elif isinstance(one, Measure):
-            if asked["eps"] is not None or asked["norm"] is not None:
+    if asked["eps"] is not None or asked["norm"] is not None:
+        for one in measures:
+            if isinstance(one, Measure):
                 raise HoldfastError(
                     f"eps and norm: expected none beside the measure {registry.part_name(one)}, which has its own "
                     "ball; name it instead, or leave them out"
                 )
-            specs.append(registry.spec(one))
-        else:
-            specs.append(one)
-    return make_plan(names, data, measures=specs, settings=settings, **asked)
-
-
-def _of_profile(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the measures of the profile, in the ball that is asked for."""
-    told = {key: asked[key] for key in ("profile_name", "eps", "norm")}
-    return [registry.spec(one) for one in make_plan(["any"], "any", **told).measures]
+    return make_plan(names, data, measures=measures, settings=settings, **asked)
 
 
 def _settings(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:

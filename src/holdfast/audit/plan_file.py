@@ -6,22 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import registry
+from holdfast.audit.changes import Change, changed
 from holdfast.audit.panel import DEFAULT_BALL, validity_panel
 from holdfast.audit.plan import Plan, unread
 from holdfast.audit.profiles import profile
 from holdfast.audit.series import expand
 from holdfast.audit.settings import set_parameters
-from holdfast.core import Ball, HoldfastError, Measure
+from holdfast.core import Ball, HoldfastError
 from holdfast.errors import os_reason, unknown
 from holdfast.measures._shape import ShapeMeasure
 
 KEYS: dict[str, tuple[type, ...]] = {
     "encoders": (list, str), "data": (str,), "profile": (str,), "norm": (str,), "eps": (float, int), "set": (list, str),
-    "measures": (list, dict), "images": (int,), "attacked": (int,), "seed": (int,), "batch_size": (int,),
+    "measures": (list, str, dict), "images": (int,), "attacked": (int,), "seed": (int,), "batch_size": (int,),
     "device": (str,), "skip_corrupt": (bool,), "train": (str,), "train_images": (int,),
     "precision": (str,), "compiled": (bool,),
 }  # fmt: skip
-"""Keys of a plan file and their types; (list, x) is a list of x."""
+"""Keys of a plan file and their types; (list, x, y) is a list of x and y."""
 
 NO_DATA = "gaussian"
 """Images of an audit that asks nothing about images: noise of the encoder's own size."""
@@ -35,7 +36,7 @@ def make_plan(
     norm: str | None = None,
     eps: float | None = None,
     settings: Sequence[str] = (),
-    measures: Sequence[Mapping[str, Any]] = (),
+    measures: Sequence[Change] = (),
     images: int | None = None,
     attacked: int | None = None,
     **run: Any,
@@ -46,10 +47,11 @@ def make_plan(
         encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
         data: data spec; None where the measures need none, `NO_DATA` then stands in for the panel's checks.
         profile_name: which profile.
-        norm: the ball, "linf" or "l2"; the profile's where None; of measures that are given, where they state none.
+        norm: the ball, "linf" or "l2"; the profile's where None.
         eps: its radius in pixels of a [0, 1] image; the same.
         settings: changes of single parameters, see `set_parameters`.
-        measures: specs of measures to ask instead of the profile's; {"name": ..., parameters}.
+        measures: what to ask instead of all of the profile's measures, each as the profile has it but for the fields
+            that are written: names, tables {"name": ..., fields}, or measures; see `changed`.
         images: size of the population; the profile's where None.
         attacked: images to attack; the profile's where None.
         run: further fields of `Plan`.
@@ -69,12 +71,8 @@ def make_plan(
             raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
         ball = kind() if eps is None else registry.configure(kind, {"radius": eps})
     chosen = profile(profile_name, ball)
-    asked = chosen.measures
-    if measures:
-        asked = tuple(registry.build({"kind": "measures", **measure}) for measure in measures)
-        if norm is not None or eps is not None:
-            asked = tuple(_within(ball, one, stated) for one, stated in zip(asked, measures, strict=True))
-    asked = set_parameters(asked, settings)
+    asked = changed(chosen.measures, measures, ball) if measures else chosen.measures
+    asked = set_parameters(asked, settings, ball)
     if data is None:
         if readers := [m for m in asked if not unread([m])]:
             what = ", ".join(dict.fromkeys(map(registry.part_name, readers)))
@@ -99,25 +97,9 @@ def make_plan(
     )
 
 
-def _within(ball: Ball, measure: Measure, stated: Mapping[str, Any]) -> Measure:
-    """Return a measure with every ball replaced, but those that were stated, at any depth."""
-
-    def replaced(data: Any, said: Any) -> Any:
-        if isinstance(data, list):
-            return [replaced(item, None) for item in data] if said is None else data
-        if not isinstance(data, Mapping):
-            return data
-        if data.get("kind") == "threats" and issubclass(registry.find("threats", data["name"]), Ball):
-            return registry.spec(ball) if said is None else data
-        inner = said if isinstance(said, Mapping) else {}
-        return {key: replaced(value, inner.get(key)) for key, value in data.items()}
-
-    return registry.build(replaced(registry.spec(measure), stated))
-
-
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
     if kinds[0] is list:
-        return isinstance(value, list) and all(isinstance(item, kinds[1]) for item in value)
+        return isinstance(value, list) and all(isinstance(item, kinds[1:]) for item in value)
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
@@ -147,7 +129,8 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
         if key not in KEYS:
             raise unknown(f"key of {where}", key, KEYS)
         if not _fits(value, KEYS[key]):
-            wanted = " ".join(dict.fromkeys(names[kind] for kind in KEYS[key]))
+            first, *items = dict.fromkeys(names[kind] for kind in KEYS[key])
+            wanted = f"{first} {' or '.join(items)}".strip()
             raise HoldfastError(f"{where}: {key}: expected a {wanted}, got {value!r}")
     if "encoders" not in values:
         raise HoldfastError(f"the plan {where} has no 'encoders'")

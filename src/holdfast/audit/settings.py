@@ -6,15 +6,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast import registry
-from holdfast.core import HoldfastError, Measure
+from holdfast.audit.changes import distinct, part
+from holdfast.audit.panel import DEFAULT_BALL
+from holdfast.core import Ball, HoldfastError, Measure
 from holdfast.errors import unknown
 
 
-def set_parameters(measures: Iterable[Measure], settings: Iterable[str]) -> tuple[Measure, ...]:
+def set_parameters(
+    measures: Iterable[Measure], settings: Iterable[str], ball: Ball = DEFAULT_BALL
+) -> tuple[Measure, ...]:
     """Return the measures with settings such as "universal_quantile.attack.steps=20" applied.
 
     "*" as the measure means all of them that have the parameter. A part is replaced by its name
-    ("breakaway_risk.attack=apgd"), which keeps its defaults, or by a JSON object.
+    ("breakaway_risk.attack=apgd"), or by a JSON object; what these do not say is as in `changes.part`.
+    Measures that become equal are asked once.
+
+    Args:
+        measures: of the plan.
+        settings: in their order.
+        ball: of the audit.
 
     Raises:
         HoldfastError: a setting that is not of this form, or names no measure or no parameter.
@@ -32,8 +42,8 @@ def set_parameters(measures: Iterable[Measure], settings: Iterable[str]) -> tupl
             fits = [spec for spec in chosen if parameter.partition(".")[0] in spec]
             chosen = fits or chosen  # where none has it, the error says what there is
         for spec in chosen:
-            _assign(spec, parameter.split("."), _value(text.strip()), setting)
-    return tuple(registry.build(spec) for spec in specs)
+            _assign(spec, parameter.split("."), _value(text.strip()), setting, registry.spec(ball))
+    return distinct(registry.build(spec) for spec in specs)
 
 
 def _value(text: str) -> Any:
@@ -43,18 +53,18 @@ def _value(text: str) -> Any:
         return text
 
 
-def _assign(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> None:
+def _assign(spec: dict[str, Any], path: list[str], value: Any, setting: str, ball: Mapping[str, Any]) -> None:
     *parents, last = path
     for name in parents:
         if not isinstance(spec.get(name), Mapping):
             parts = [key for key, inner in spec.items() if isinstance(inner, Mapping)]
             raise unknown(f"part in {setting!r}", name, parts)
-        spec = spec[name]
+        ball, spec = spec.get("ball", ball), spec[name]
     if last not in spec or last in ("kind", "name"):
         raise unknown(f"parameter in {setting!r}", last, [key for key in spec if key not in ("kind", "name")])
     old = spec[last]
     if isinstance(old, Mapping) and isinstance(value, str):
-        value = registry.spec(registry.configure(registry.find(old["kind"], value), {}))
+        value = {"name": value}
     elif value in ("inf", "Infinity") and isinstance(old, float):
         value = math.inf
     elif isinstance(old, bool) != isinstance(value, bool) or isinstance(old, str) != isinstance(value, str):
@@ -64,4 +74,4 @@ def _assign(spec: dict[str, Any], path: list[str], value: Any, setting: str) -> 
         value = [value]
     elif isinstance(old, int) and isinstance(value, float):
         raise HoldfastError(f"--set: {setting!r}: expected a whole number like {old!r}")
-    spec[last] = value
+    spec[last] = part(value, old, spec.get("ball", ball))

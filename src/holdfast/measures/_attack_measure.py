@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast import statistics
+from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.divergences import divergence as find_divergence
 from holdfast.measures._worst import trajectories, worst
@@ -38,7 +38,7 @@ class AttackMeasure(Measure):
             the measure's usual ones as far as the attack goes, and its last step.
     """
 
-    attack: Attack = Pgd(25, 0.001, keep="last")
+    attack: Attack = Apgd(50)
     ball: Ball = Linf(0.05)
     objective: Objective = Untargeted()
     divergence: str = "l2"

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Objective, Subject, Table
+from holdfast.core import Objective, Subject, Table
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 from holdfast.measures._pairs import attacked_pairs
 from holdfast.objectives.targeted import Targeted
@@ -21,7 +20,6 @@ class AdversarialMargin(AttackMeasure):
     interval counts pairs).
     """
 
-    attack: Attack = Pgd(10, 0.001, keep="last")
     objective: Objective = Targeted()
 
     targeted = True

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Subject, Table
+from holdfast.core import Subject, Table
 from holdfast.divergences import cosine
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 
@@ -14,8 +13,6 @@ class CosineToSelf(AttackMeasure):
 
     Table: `similarity@STEP`, one row per attacked image. `divergence` is not used: the comparison is the cosine.
     """
-
-    attack: Attack = Pgd(50, 0.001, keep="last")
 
     usual = (5, 10, 30, 50)
     per_image = "similarity"

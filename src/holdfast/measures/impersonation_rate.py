@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from holdfast import statistics
-from holdfast.attacks.pgd import Pgd
+from holdfast.attacks.apgd import Apgd
 from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.measures._probe import labels_of
 from holdfast.objectives.targeted import Targeted
@@ -41,7 +41,7 @@ class ImpersonationRate(Measure):
     """
 
     classes: tuple[int, int] = (0, 1)
-    attack: Attack = Pgd(50, 0.01, keep="last")
+    attack: Attack = Apgd(50)
     ball: Ball = Linf(0.1)
     objective: Objective = Targeted()
     probe: LinearProbe = Linear()

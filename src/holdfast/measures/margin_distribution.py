@@ -8,8 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast import neighbours, statistics
-from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, HoldfastError, Score, Subject, Table
+from holdfast.core import HoldfastError, Score, Subject, Table
 from holdfast.divergences import cosine
 from holdfast.measures._attack_measure import AttackMeasure
 from holdfast.measures._weibull import FITS, p_values
@@ -51,7 +50,6 @@ class MarginDistribution(AttackMeasure):
         likelihood: "joint" or "independent".
     """
 
-    attack: Attack = Pgd(50, 0.001, keep="last")
     tail: int | None = None
     likelihood: Literal["joint", "independent"] = "joint"
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Objective, Subject, Table
+from holdfast.core import Objective, Subject, Table
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 from holdfast.measures._pairs import attacked_pairs
 from holdfast.objectives.targeted import Targeted
@@ -17,7 +16,6 @@ class OverlapRisk(AttackMeasure):
     interval counts pairs).
     """
 
-    attack: Attack = Pgd(10, 0.001, keep="last")
     objective: Objective = Targeted()
 
     targeted = True

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Objective, Subject, Table
+from holdfast.core import Objective, Subject, Table
 from holdfast.divergences import divergence
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 from holdfast.objectives.targeted import Targeted
@@ -22,7 +21,6 @@ class RelativeQuantile(AttackMeasure):
     Table: `ratio@STEP` and `pair`, one row per attacked image.
     """
 
-    attack: Attack = Pgd(50, 0.001, keep="last")
     objective: Objective = Targeted()
 
     targeted = True

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast import neighbours
-from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Subject, Table
+from holdfast.core import Subject, Table
 from holdfast.divergences import divergence
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
 
@@ -19,8 +18,6 @@ class UniversalQuantile(AttackMeasure):
 
     Table: `drift@STEP`, d(f(x̂), f(x)), and `quantile@STEP`, one row per attacked image.
     """
-
-    attack: Attack = Pgd(50, 0.001, keep="last")
 
     usual = (5, 10, 30, 50)
     per_image = "quantile"

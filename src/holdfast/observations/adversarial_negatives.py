@@ -32,7 +32,7 @@ class AdversarialNegatives(MadeNegatives):
     """
 
     ball: Ball = Linf(0.3)
-    attack: Attack = Pgd(200, 0.001, keep="last")
+    attack: Attack = Pgd(200)
     shift: int = 3
 
     count = 1

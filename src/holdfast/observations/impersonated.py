@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.attacks.pgd import Pgd
+from holdfast.attacks.apgd import Apgd
 from holdfast.core import Attack, Ball, Head, HoldfastError, LinearProbe, Objective, Observation, Passes, Shard
 from holdfast.errors import no_labels
 from holdfast.objectives.targeted import Targeted
@@ -43,7 +43,7 @@ class Impersonated(Some):
     Source: "Robustness of unsupervised representation learning without labels", appendices C.11 and D.
     """
 
-    attack: Attack = Pgd(50, 0.01, keep="last")
+    attack: Attack = Apgd(50)
     ball: Ball = Linf(0.1)
     objective: Objective = Targeted()
     readouts: tuple[int, ...] = ()

@@ -48,7 +48,7 @@ class Adversary:
     """
 
     threat: Threat = Linf(0.05)
-    attack: Attack = Pgd(steps=3, step_size=0.005, keep="last")
+    attack: Attack = Pgd(3, keep="last")
     objective: Objective | None = Untargeted()
     space: str = "representation"
     clean: float = 1.0
