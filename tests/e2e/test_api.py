@@ -218,6 +218,19 @@ def test_measures_are_asked_as_the_profile_asks_them_and_settings_change_them(pl
         assert [one.attack for one in planned(measures="breakaway_risk", settings=settings)] == [Apgd(50)]
 
 
+def test_a_bare_table_gives_the_number_of_the_profile() -> None:
+    def scores(**more) -> dict:
+        asked = {"profile": "quick", "eps": 0.15, "size": 40, "attacked": 16, "settings": {"*.attack.steps": 5}}
+        record = holdfast.audit("zoo:digits-simclr", "digits", **asked, **more)
+        return record.data["encoders"][0]["measures"]["breakaway_risk"]["scores"]
+
+    whole = scores()
+    assert scores(measures={"name": "breakaway_risk"}) == whole
+    assert scores(measures=["breakaway_risk"]) == whole
+    weak = {"name": "breakaway_risk", "attack": {"step_size": 0.001}}  # a part of one may be too weak, where it is said
+    assert 4 * scores(measures=weak)["5 steps"]["value"] < whole["5 steps"]["value"]
+
+
 def test_several_encoders_are_compared(x) -> None:
     found = holdfast.audit([network(), network(width=3), "zoo:digits-simclr"], x, mean=0, std=1, **FAST)
     assert found.encoders == ("Net", "Net 2", "zoo:digits-simclr")

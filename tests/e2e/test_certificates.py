@@ -92,8 +92,9 @@ class Normed(nn.Module):
 def test_what_cannot_be_certified_is_shown_and_is_no_failure(capsys, tmp_path: Path) -> None:
     from rich.console import Console
 
-    asked = [{"name": "breakaway_risk"}, {"name": "certified_breakaway_risk"}, {"name": "certified_radius"}]
-    plan = make_plan(["normed"], "digits", measures=asked, images=30, attacked=8, settings=["*.attack.steps=3"])
+    attack = {"name": "pgd", "steps": 3}
+    asked = [{"name": name, "attack": attack} for name in ("breakaway_risk", "certified_breakaway_risk")]
+    plan = make_plan(["normed"], "digits", measures=[*asked, "certified_radius"], images=30, attacked=8)
     record = run_audit(plan, tmp_path, encoders={"normed": Encoder(Normed(), mean=0, std=1)})
     assert record["failures"] == []
     measures = record["encoders"][0]["measures"]

@@ -8,9 +8,10 @@ from typing import Any
 
 from torch import nn
 
+from holdfast.audit.changes import Change
 from holdfast.core import HoldfastError
 from holdfast.encoders._packages import optional
-from holdfast.monitoring.look import Asked, Pictures, look, measures_of, opened
+from holdfast.monitoring.look import Pictures, look, measures_of, opened
 
 PACKAGES = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 """Package -> where its Trainer is; both are Lightning."""
@@ -43,7 +44,7 @@ class HoldfastCallback:
         self,
         encoder: str | Callable[[Any], nn.Module],
         images: Pictures,
-        measures: Sequence[Asked],
+        measures: Sequence[Change],
         *,
         every: int,
         prefix: str = "holdfast/",

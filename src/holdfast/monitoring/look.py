@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast import registry
+from holdfast.audit.changes import Change, changed
 from holdfast.audit.images import AuditImages
 from holdfast.audit.one_encoder import EncoderAudit
+from holdfast.audit.panel import DEFAULT_BALL
 from holdfast.audit.plan import Plan
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
 from holdfast.data import ImageSet, open_images
@@ -29,9 +30,6 @@ from holdfast.store import Store
 
 Pictures = str | Path | ImageSource | np.ndarray | Tensor | ImageSet
 """Images: a data spec, a path, a source, an array [N, ...], or a set that is open already."""
-
-Asked = str | Mapping[str, Any] | Measure
-"""A measure: its name, a table with its name and parameters, or the measure itself."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Look:
     tables: dict[str, Table]
 
 
-def monitor(encoder: nn.Module, images: Pictures, measures: Sequence[Asked], **how: Any) -> dict[str, float]:
+def monitor(encoder: nn.Module, images: Pictures, measures: Sequence[Change], **how: Any) -> dict[str, float]:
     """Return chosen measures of a network: values and the ends of their intervals; see `look` for its arguments.
 
     Raises:
@@ -65,7 +63,7 @@ def monitor(encoder: nn.Module, images: Pictures, measures: Sequence[Asked], **h
 def look(
     encoder: nn.Module,
     images: Pictures,
-    measures: Sequence[Asked],
+    measures: Sequence[Change],
     *,
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
@@ -126,25 +124,15 @@ def look(
     return Look(_named(entry["measures"]), tuple(failures), tables)
 
 
-def measures_of(asked: Sequence[Asked]) -> tuple[Measure, ...]:
-    """Return measures from their names, or tables with a name and parameters.
+def measures_of(asked: Sequence[Change]) -> tuple[Measure, ...]:
+    """Return measures from their names, or tables of a name and fields; the rest is as their classes have it.
 
     Raises:
         HoldfastError: none, or what nobody knows.
     """
-    built = []
-    for one in asked:
-        if isinstance(one, str):
-            built.append(registry.build({"kind": "measures", "name": one}))
-        elif isinstance(one, Mapping) and "name" in one:
-            built.append(registry.build({"kind": "measures", **one}))
-        elif isinstance(one, Measure):
-            built.append(one)
-        else:
-            raise HoldfastError(f"measures: expected names, or tables with a name, got {one!r}")
-    if not built:
+    if not asked:
         raise HoldfastError("measures: expected at least one, got none; see holdfast list measures")
-    return tuple(built)
+    return changed((), asked, DEFAULT_BALL)
 
 
 def opened(images: Pictures, size: int | None, seed: int) -> ImageSet:

@@ -20,8 +20,9 @@ class AdversarialNegatives(MadeNegatives):
     The mean squared error of the paper is this divided by D, which moves no sign step. The view is x⁺ shifted by a
     whole number of pixels, up and down and sideways, with the pixels at the edge repeated; colour images are also
     mirrored, every second one on average. (The paper does not say which augmentation it uses.) View and start are
-    drawn by the seed for each image by its id. The defaults are those of the paper for MNIST. Its CIFAR radii are in
-    normalised units: ε_neg 16/255 is .0141, and the step .001 is .000225, in pixels of a [0, 1] image.
+    drawn by the seed for each image by its id. The ball is that of the paper for MNIST, which takes steps of
+    .001; here they are relative to the ball. Its CIFAR radii are in normalised units: ε_neg 16/255 is .0141, and the
+    step .001 is .000225, in pixels of a [0, 1] image.
 
     Attributes:
         ball: where x⁻ may be, of radius ε_neg in pixels, larger than that of the adversary who must not reach it.
