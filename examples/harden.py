@@ -26,7 +26,7 @@ def main(words: list[str] | None = None) -> int:
 
     # The views of photos are mirrored and cropped; an 8x8 digit would be another digit then.
     plan = Hardening(asked.encoder, asked.data, eps=asked.eps, steps=asked.steps, views="none")
-    found = harden(plan, asked.out)
+    found = harden(plan, asked.out).record
     print_hardening(found, Console())  # every measure before and after, paired; the price; how to open the encoder
     return len(found["failures"])
 

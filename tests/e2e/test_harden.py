@@ -1,14 +1,16 @@
 """Hardening as users run it: what becomes better, on which images, what it costs, and what is refused."""
 
 import json
+import math
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from test_command_line import refused, run
 from torch import nn
@@ -21,13 +23,13 @@ from holdfast.data import open_images
 from holdfast.encoders import open_encoder
 from holdfast.harden import run as hardening
 from holdfast.harden.outcome import changes, drift
-from holdfast.harden.plan import Hardening, seconds
-from holdfast.harden.run import harden, seconds_per_step
+from holdfast.harden.plan import Hardening, read_pace, seconds
+from holdfast.harden.run import harden
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.training import loop
-from holdfast.training._images import TrainingImages
+from holdfast.report.hardening import print_hardening
+from holdfast.training import _pace, loop
 from holdfast.training.loop import train
 
 DIGITS = Hardening(
@@ -58,7 +60,7 @@ def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def words(asked: Hardening, folder: Path) -> list[str]:
     """The command line that asks for it; it is the one that is printed."""
-    return shlex.split(asked.command(folder, asked.steps or 1))[1:]
+    return shlex.split(asked.command(folder))[1:]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -81,7 +83,7 @@ def hardened(_tiny, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Pat
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hardening, "train", spied)
-        return harden(DIGITS, folder), folder, seen
+        return harden(DIGITS, folder).record, folder, seen
 
 
 # --- what it does ---
@@ -112,8 +114,10 @@ def test_the_difference_is_that_of_the_record(hardened) -> None:
 
 def test_accuracy_is_measured_where_labels_are_known(hardened) -> None:
     found, folder, _ = hardened
-    (row,) = (row for row in found["measures"] if row["needs_labels"])
-    assert row["measure"] == "probe_accuracy"
+    row, robust = (row for row in found["measures"] if row["needs_labels"])
+    assert (row["measure"], robust["measure"]) == ("probe_accuracy", "robust_accuracy")
+    assert robust["after"]["value"] < row["after"]["value"]
+    assert robust["after"]["n"] == 60  # those that are attacked
     assert row["before"]["value"] > 0.9
     assert row["difference"]["value"] > -0.1  # the papers' price
     record = json.loads((folder / "accuracy" / "record.json").read_text())
@@ -203,49 +207,93 @@ def test_other_times_are_refused(text: str) -> None:
         seconds(text)
 
 
-@pytest.mark.slow
-def test_a_budget_becomes_steps_and_stays(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked_for = []
+class Time:
+    """A clock that has moved by what a step takes when it is read again."""
 
-    def untrained(recipe, folder, *, encoder, **_) -> SimpleNamespace:
-        asked_for.append(recipe.steps)
-        return SimpleNamespace(encoder=encoder)
+    def __init__(self, *steps: float):
+        self.steps, self.now = [0.0, *steps], 0.0
 
-    monkeypatch.setattr(hardening, "train", untrained)
-    monkeypatch.setattr(hardening, "seconds_per_step", lambda *_: 0.7)
+    def monotonic(self) -> float:
+        self.now += self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        return self.now
+
+
+def clocked(monkeypatch: pytest.MonkeyPatch, *steps: float) -> None:
+    """Let the pace of trainings read another clock: the times between its readings, of which the last goes on."""
+    monkeypatch.setattr(_pace, "time", Time(*steps))
+
+
+def test_a_budget_is_kept_whatever_steps_take(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that become three times slower leave room for fewer; when the time is up, the rate is near 0."""
+    clocked(monkeypatch, *[0.1] * 15, 0.3)
     asked = replace(DIGITS, steps=None, budget=3.0)
-    found = harden(asked, tmp_path / "a")
-    assert found["steps"] == 4
-    assert "--steps 4" in found["command"]
-    assert "--budget" not in found["command"]
-    monkeypatch.setattr(hardening, "seconds_per_step", lambda *_: 0.1)  # a faster moment
-    assert harden(asked, tmp_path / "a")["steps"] == 4
-    assert harden(FEW, tmp_path / "a")["steps"] == 4  # what was printed
-    with pytest.raises(HoldfastError, match="holds another hardening"):
-        harden(replace(FEW, steps=5), tmp_path / "a")
-    with pytest.raises(HoldfastError, match="holds another hardening"):
-        harden(replace(FEW, eps=0.1), tmp_path / "a")
-    assert asked_for == [4, 4, 4]
+    record = harden(asked, tmp_path / "a").record
+    assert record["steps"] == 20  # 1.5 s of quick ones, 1.5 s of slow ones
+    assert (record["budget"], record["seconds"]) == (3.0, pytest.approx(3.0))
+    rates = pq.read_table(tmp_path / "a" / "log.parquet")["rate"].to_pylist()
+    done = [*(step / 30 for step in range(15)), *(0.5 + step / 10 for step in range(5))]
+    assert rates == pytest.approx(
+        [DIGITS.rate * (1 + math.cos(math.pi * at)) / 2 for at in done], abs=0.04 * DIGITS.rate
+    )
 
 
-def test_steps_are_timed_without_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([0.0, 50.0, 90.0, 91.0, 92.0, 95.0, 96.0])  # begin, then six steps, of which two are slow
+def test_what_the_clock_decided_is_done_again_by_its_record(
+    unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        clocked(patch, 0.5, 0.2, 0.9, 0.4)
+        record = harden(replace(DIGITS, steps=None, budget=3.0), tmp_path / "a").record
+    steps, pace = read_pace(tmp_path / "a" / "harden.json")
+    assert f"--pace {tmp_path / 'a' / 'harden.json'}" in record["command"]
+    assert "--budget" not in record["command"]
+    again = replace(DIGITS, steps=steps, pace=pace)
+    repeated = harden(again, tmp_path / "b").record
+    assert same(tmp_path / "a", tmp_path / "b")
+    assert repeated["pace"] == record["pace"]
+    assert "--pace" in repeated["command"]
+    harden(replace(DIGITS, steps=steps), tmp_path / "c")  # as many steps, at an even pace
+    assert not same(tmp_path / "a", tmp_path / "c")
 
-    def fake(recipe, folder, *, listener, **_) -> None:
-        for _ in range(recipe.steps + 1):
-            listener.advance(1)
 
-    monkeypatch.setattr(hardening, "train", fake)
-    monkeypatch.setattr(hardening, "time", SimpleNamespace(perf_counter=lambda: next(times)))
-    encoder, images = open_encoder("zoo:digits-supervised"), TrainingImages("digits", geometry=None, size=64)
-    assert seconds_per_step(DIGITS.recipe(hardening.PROBED), encoder, images) == 1.0
+def test_a_folder_stays_with_what_was_asked(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocked(monkeypatch, 0.5)
+    asked = replace(DIGITS, steps=None, budget=3.0)
+    record = harden(asked, tmp_path).record
+    monkeypatch.delattr(hardening, "train")
+    steps, pace = read_pace(tmp_path / "harden.json")
+    for one in (asked, replace(DIGITS, steps=steps, pace=pace)):
+        assert harden(one, tmp_path).record["pace"] == record["pace"]
+    others = [replace(asked, budget=4.0), replace(DIGITS, steps=steps), replace(asked, eps=0.1)]
+    for one in others:
+        with pytest.raises(HoldfastError, match="holds another hardening"):
+            harden(one, tmp_path)
 
 
-def test_timing_leaves_the_encoder_as_it_was() -> None:
-    encoder = open_encoder("zoo:digits-supervised")
-    images, before = TrainingImages("digits?part=train", geometry=None, size=128), encoder.take_fingerprint()
-    assert 0 < seconds_per_step(DIGITS.recipe(hardening.PROBED), encoder, images) < 5
-    assert encoder.take_fingerprint() == before
+def test_a_clock_that_was_interrupted_goes_on(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, asked = loop._Training._one_step, replace(DIGITS, steps=None, budget=3.0)
+
+    def interrupted(training: loop._Training) -> None:
+        if training.step == 4:
+            raise KeyboardInterrupt
+        step(training)
+
+    with monkeypatch.context() as patch:
+        clocked(patch, 0.31)
+        patch.setattr(loop._Training, "_one_step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            harden(asked, tmp_path / "cut")
+    clocked(monkeypatch, 0.31)
+    assert harden(asked, tmp_path / "cut").record["steps"] == 10
+    clocked(monkeypatch, 0.31)
+    harden(asked, tmp_path / "whole")
+    assert same(tmp_path / "cut", tmp_path / "whole")  # the same times, the same weights
+
+
+def test_a_missed_budget_is_said(capsys, unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocked(monkeypatch, 0.2, 0.2, 30.0)
+    record = harden(replace(DIGITS, steps=None, budget=3.0), tmp_path).record
+    print_hardening(record, Console(width=200))
+    assert "3 steps in 30 s of a budget of 3.0 s, 27 s over" in capsys.readouterr().out
 
 
 # --- interrupted ---
@@ -287,7 +335,7 @@ def test_interrupted_in_the_audit_it_is_not_trained_again(
             harden(FEW, tmp_path)
     kept = (tmp_path / "encoder.safetensors").read_bytes()
     monkeypatch.delattr(hardening, "train")
-    found = harden(FEW, tmp_path)
+    found = harden(FEW, tmp_path).record
     assert (tmp_path / "encoder.safetensors").read_bytes() == kept
     assert found["price"]["relative_l2"]["value"] > 0  # the hardened one, not the one before
 
@@ -317,9 +365,9 @@ def test_timm_networks_are_hardened(unaudited, capsys, tmp_path: Path) -> None:
 
 def test_other_objectives_and_attacks(unaudited, tmp_path: Path) -> None:
     asked = replace(FEW, objective="supervised", attack="loss", steps=2, views="none")
-    assert harden(asked, tmp_path / "a")["objective"] == "supervised"
+    assert harden(asked, tmp_path / "a").record["objective"] == "supervised"
     asked = replace(FEW, attack="targeted", norm="l2", eps=0.5, steps=2)
-    assert harden(asked, tmp_path / "b")["ball"]["name"] == "l2"
+    assert harden(asked, tmp_path / "b").record["ball"]["name"] == "l2"
     assert not same(tmp_path / "a", tmp_path / "b")
 
 
@@ -343,7 +391,7 @@ def test_images_without_labels_have_drift_alone(unaudited, capsys, tmp_path: Pat
     ("more", "said"),
     [
         (["--budget", "abc"], "expected a time such as 90s, 30m"),
-        (["--budget", "0.001s"], "expected time for one step"),
+        (["--budget", "0.001s"], "expected time for several steps"),
         (["--budget", "0s"], "expected a time above 0"),
         (["--steps", "0"], "expected at least 1"),
         (["--eps", "0"], "in (0, 1], got 0"),

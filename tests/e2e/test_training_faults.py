@@ -73,9 +73,9 @@ def test_two_monitors_that_ask_the_same_are_told_apart(capsys: pytest.CaptureFix
 
 @pytest.fixture
 def small_disk() -> Iterator[None]:
-    """Files of more than 30 kB cannot be written."""
+    """Files of more than 300 kB cannot be written."""
     limits, before = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     signal.signal(signal.SIGXFSZ, before)

@@ -72,7 +72,8 @@ def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:
         about: further metadata.
     """
     root = encoder.module.get_submodule(encoder.root)
-    state = {name: value.detach().cpu().contiguous().clone() for name, value in root.state_dict().items()}
+    state = {name: value for name, value in root.state_dict().items() if isinstance(value, Tensor)}
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     mean, std = (",".join(map(repr, values)) for values in (encoder.mean, encoder.std))
     save_file(state, path, {"mean": mean, "std": std, **about})
 

@@ -40,7 +40,7 @@ def open(name: str, options: Options) -> Encoder:
     with foreign(f"{options.spec}: {factory!r}", "called", wrap=True), seeded(common.seed):
         made = getattr(module, factory)()
     if common.weights not in ("default", "random") and isinstance(made, nn.Module):
-        load(made.module if isinstance(made, Encoder) else made, common.weights)
+        load(made.module.get_submodule(made.root) if isinstance(made, Encoder) else made, common.weights)
     origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
     if isinstance(made, Encoder):
         if common.layer or common.pool or common.mean or common.size or shape:
@@ -58,4 +58,5 @@ def open(name: str, options: Options) -> Encoder:
     origin["normalisation"] = "given in the spec"
     network = made if shape is None else Reshaped(made, shape)
     tap = Tap(network, common.layer, common.pool, root=made)
-    return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin)
+    root = next(path for path, module in tap.named_modules() if module is made)
+    return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin, root=root)

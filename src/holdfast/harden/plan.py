@@ -1,5 +1,6 @@
 """What is hardened, against what, and for how long; and the training that this asks for."""
 
+import json
 import re
 import shlex
 from dataclasses import dataclass, fields
@@ -8,12 +9,13 @@ from pathlib import Path
 from holdfast import registry
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import Ball, HoldfastError
-from holdfast.errors import unknown
+from holdfast.errors import first_line, unknown
 from holdfast.methods._student import Method
 from holdfast.methods.self_distillation import SelfDistillation
 from holdfast.objectives.targeted import Targeted
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.threats.linf import Linf
+from holdfast.training._pace import Pace
 from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.recipe import Recipe
@@ -30,6 +32,10 @@ VIEWS = {
 """How images are augmented: not at all; by large crops and mirror images; as contrastive methods need it."""
 
 
+RECORD = "harden.json"
+"""What came of a hardening, in its run folder."""
+
+
 @dataclass(frozen=True)
 class Hardening:
     """What is hardened, against what, and for how long.
@@ -41,11 +47,13 @@ class Hardening:
         attack: what the adversary maximises: "untargeted", "targeted" or "loss".
         norm: the ball in which images are attacked, in training and in the audits.
         eps: its radius ε in pixels of a [0, 1] image; None: the papers' 0.05 of linf.
-        steps: steps of the optimiser; None: as many as the budget has room for.
-        budget: seconds that training may take; the audits come on top.
+        steps: steps of the optimiser; None: the clock decides, see `budget`.
+        budget: seconds that the training takes, by the clock; the audits come on top.
+        pace: of a hardening that followed the clock, to do it again in as many steps, see `Pace`.
         views: augmentation, "none", "light" or "full"; None: light, full for other objectives than "auto".
-        rate: learning rate of Adam, which falls to 0 along a cosine.
+        rate: learning rate of Adam, which falls to 0 along a cosine of the steps or of the time.
         batch_size: images per step.
+        batchnorm: whose statistics attacked images share, "shared", "split" or "frozen", see `Recipe`.
         test: data spec of the images of the audits; None: some of `data`, held out.
         train: data spec of labelled images for the kNN accuracy; None: `data`, where it is labelled.
         profile: what the audits ask.
@@ -61,9 +69,11 @@ class Hardening:
     eps: float | None = None
     steps: int | None = None
     budget: float = 1800.0
+    pace: tuple[int, ...] = ()
     views: str | None = None
-    rate: float = 1e-3
+    rate: float = 3e-3
     batch_size: int = 64
+    batchnorm: str = "shared"
     test: str | None = None
     train: str | None = None
     profile: str = "hardening"
@@ -80,6 +90,9 @@ class Hardening:
                 raise unknown(what, value, known)
         if not self.budget > 0:
             raise HoldfastError(f"budget: expected a time above 0, got {self.budget:g} s; for example 30m")
+        self.recipe()  # raises now what it refuses
+        if self.pace or self.steps is not None:
+            Pace(self.steps, marks=self.pace)
 
     def ball(self) -> Ball:
         """Return the ball.
@@ -98,8 +111,8 @@ class Hardening:
         """Return what the encoder learns."""
         return SelfDistillation() if self.objective == "auto" else registry.find("methods", self.objective)()
 
-    def recipe(self, steps: int) -> Recipe:
-        """Return the recipe of the training.
+    def recipe(self) -> Recipe:
+        """Return the recipe of the training; without steps, its pace says how long it is.
 
         The attack is PGD of 3 steps from a random point; its step lets every start reach every edge of the ball.
         """
@@ -110,21 +123,44 @@ class Hardening:
             self.data,
             self.method(),
             seed=self.seed,
-            steps=steps,
+            steps=self.steps,
             batch_size=self.batch_size,
             views=VIEWS[views],
             optimiser=Optimiser("adam", self.rate, weight_decay=0.0),
             adversary=adversary,
+            batchnorm=self.batchnorm,
             device=self.device,
         )
 
-    def command(self, folder: Path, steps: int) -> str:
-        """Return the command that does exactly this again."""
+    def command(self, folder: Path, clocked: bool = False) -> str:
+        """Return the command that does exactly this again: in as many steps, at the pace that the folder's record has.
+
+        Args:
+            folder: the run folder.
+            clocked: whether the clock decided how many steps there were.
+        """
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        given = {k: v for k, v in given.items() if k not in ("encoder", "budget", "steps")}
+        given = {
+            k: v for k, v in given.items() if k not in ("encoder", "budget", "pace", *(["steps"] if clocked else []))
+        }
+        given |= {"pace": folder / RECORD} if clocked else {}
         words = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
-        words = ["holdfast", "harden", self.encoder, *words, "--steps", str(steps), "--out", str(folder)]
-        return shlex.join(words)
+        return shlex.join(["holdfast", "harden", self.encoder, *words, "--out", str(folder)])
+
+
+def read_pace(path: Path) -> tuple[int, tuple[int, ...]]:
+    """Return the steps of a hardening and its pace, from its record.
+
+    Raises:
+        HoldfastError: a file that is not the record of a hardening.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return int(record["steps"]), tuple(int(mark) for mark in record["pace"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HoldfastError(
+            f"pace: expected the {RECORD} of a hardening, got {str(path)!r} ({first_line(error)})"
+        ) from error
 
 
 def seconds(text: str) -> float:

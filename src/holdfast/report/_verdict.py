@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report._format import count, listing, plural, score
+from holdfast.report.hardening import price
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Sentence:
 def verdict(record: Mapping[str, Any]) -> list[Sentence]:
     """Return the verdict: what was audited, who is best where intervals say so, what failed, what to distrust."""
     audited = [e for e in record["encoders"] if not e.get("error")]
-    return [_scope(record, audited), *_winners(record, audited), *_failures(record), *_doubts(audited)]
+    return [_scope(record, audited), *_winners(record, audited), *_price(record), *_failures(record), *_doubts(audited)]
 
 
 def titles(record: Mapping[str, Any]) -> dict[str, str]:
@@ -65,6 +66,14 @@ def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> lis
     elif open_:
         lines.append(Sentence("No encoder is clearly best on any measure: the paired intervals leave it open."))
     return lines
+
+
+def _price(record: Mapping[str, Any]) -> list[Sentence]:
+    """Return what the better one of two cost, where it was made by hardening the other."""
+    if not (hardening := record.get("hardening")):
+        return []
+    lines = [Sentence(f"The price of that: {price(hardening)}")]
+    return lines + [Sentence(f"{line[0].upper()}{line[1:]}.", "warn") for line in hardening["warnings"]]
 
 
 def _partial(key: str, record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> bool:

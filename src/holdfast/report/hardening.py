@@ -32,21 +32,56 @@ def print_hardening(found: Mapping[str, Any], console: Console) -> None:
         )
     console.print(table)
     console.print(Text(f"better, worse: the paired interval excludes 0. {_counted(found)}", style="dim"))
-    cosine, moved = (score(found["price"][name], "ratio") for name in ("cosine", "relative_l2"))
-    console.print(f"Price: clean representations moved by {moved} of their length, cosine {cosine}", highlight=False)
-    if not any(row["measure"].startswith("probe_accuracy") for row in found["measures"]):
+    console.print(Text.assemble(("Price: ", "bold"), price(found)))
+    if not any(row["needs_labels"] for row in found["measures"]):
         console.print(Text("no labels, so no accuracy: give labelled images, --train and --test", style="dim"))
     console.print(Text(_scope(found), style="dim"))
+    for line in found["warnings"]:
+        console.print(Text(f"Warning: {line}", style="bold yellow"))
     for line in found["failures"]:
         console.print(Text(line, style="bold red"))
-    lines = {
-        "Encoder": found["encoder"],
-        "Use it": f"holdfast audit {shlex.quote(found['encoder'])} --data FOLDER",
-        "Again": found["command"],
-        "Report": found["report"],
-    }
-    for name, line in lines.items():
+    lines = {"Encoder": found["encoder"]}
+    if audited(found):
+        lines["Use it"] = f"holdfast audit {shlex.quote(found['encoder'])} --data FOLDER"
+    else:
+        console.print(Text("What came out could not be measured: do not use it before you know why.", style="bold red"))
+    for name, line in {**lines, "Again": found["command"], "Report": found["report"]}.items():
         console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
+
+
+def audited(found: Mapping[str, Any]) -> bool:
+    """Return whether anything could be measured of the hardened encoder."""
+    return any(row["after"] is not None for row in found["measures"])
+
+
+def price(found: Mapping[str, Any]) -> str:
+    """Return what the hardening cost: how far clean representations moved, accuracies, steps and time.
+
+    Args:
+        found: a `harden.json`, or the `hardening` of a record.
+    """
+    moved, cosine = (score(found["price"][name], "ratio") for name in ("relative_l2", "cosine"))
+    parts = [f"clean representations moved by {moved} of their length, cosine {cosine}"]
+    for row in found["measures"]:
+        if row["needs_labels"] and row["before"] and row["after"]:
+            parts.append(f"{row['title'].lower()} {_change(row)}")
+    return f"{'; '.join(parts)}; {plural(found['steps'], 'step')} in {_time(found)}."
+
+
+def _change(row: Mapping[str, Any]) -> str:
+    before, after = (number(row[end]["value"], row["unit"]) for end in ("before", "after"))
+    gap = f" ({score(row['difference'], row['unit'])})" if row["difference"] else ""
+    return f"{before} before, {after} after{gap}"
+
+
+def _time(found: Mapping[str, Any]) -> str:
+    """Return how long the training took, beside its budget, and by how much that was missed."""
+    took, budget = found["seconds"], found["budget"]
+    if budget is None:
+        return duration(took)
+    missed = took - budget
+    by = f", {duration(abs(missed))} {'over' if missed > 0 else 'under'}" if abs(missed) > 0.02 * budget else ""
+    return f"{duration(took)} of a budget of {duration(budget)}{by}"
 
 
 def _cell(entry: Mapping[str, Any] | None, unit: str) -> Text:
@@ -63,6 +98,6 @@ def _counted(found: Mapping[str, Any]) -> str:
 
 def _scope(found: Mapping[str, Any]) -> str:
     images = found["images"]
-    learned = f"{plural(images['learned'], 'image')} of {images['data']}, {duration(found['seconds'])}"
-    audited = f"audited on {images['held_out']} others of {images['test']}"
-    return f"{plural(found['steps'], 'step')} of {found['objective']} on {learned}; {audited}"
+    learned = f"{plural(images['learned'], 'image')} of {images['data']}"
+    others = f"audited on {images['held_out']} others of {images['test']}, {duration(found['audit_seconds'])} on top"
+    return f"{found['objective']} on {learned}, rate {found['rate']:g}; {others}"

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Geometry, HoldfastError, Images, Rng, Threat
+from holdfast.core import Geometry, HoldfastError, Images, ImageSource, Rng, Threat
 from holdfast.data import ImageSet, open_images
 
 IN_MEMORY = 2**31
@@ -20,7 +20,7 @@ class TrainingImages:
     """Images with their ids and classes, in a fixed order; those that fit are kept as 8-bit numbers or floats.
 
     Args:
-        spec: data spec, see `holdfast.data`.
+        spec: data spec, see `holdfast.data`, or a source.
         geometry: how pictures become pixels, from the encoder.
         size: how many images; all where None.
         seed: which.
@@ -34,7 +34,7 @@ class TrainingImages:
 
     def __init__(
         self,
-        spec: str,
+        spec: str | ImageSource,
         *,
         geometry: Geometry | None,
         size: int | None = None,

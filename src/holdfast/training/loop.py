@@ -6,14 +6,13 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from holdfast import registry
 from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.encoders import open_encoder
 from holdfast.encoders._copy import save, trainable, with_weights
@@ -25,8 +24,10 @@ from holdfast.methods._student import Batch, Facts, Outcome, Student, View
 from holdfast.store import Store, files_read
 from holdfast.training import _checkpoint as checkpoint
 from holdfast.training import _engine as engines
+from holdfast.training._fit import check, check_reopens, width
 from holdfast.training._images import TrainingImages
 from holdfast.training._log import Log
+from holdfast.training._pace import Pace
 from holdfast.training.recipe import Recipe, entry
 
 SAVE_EVERY = 60.0
@@ -57,6 +58,7 @@ class Trained:
         steps: of the optimiser.
         resumed: steps that an earlier run had made.
         rows: the log, one row per step.
+        pace: how far each step brought it, and the time that its steps took.
     """
 
     encoder: Encoder
@@ -64,6 +66,7 @@ class Trained:
     steps: int
     resumed: int
     rows: list[dict[str, Any]]
+    pace: Pace
 
 
 def train(
@@ -74,6 +77,8 @@ def train(
     images: TrainingImages | None = None,
     monitors: tuple[Monitor, ...] = (),
     track: Sequence[str] = (),
+    pace: Pace | None = None,
+    opens: str | None = None,
     listener: Listener | None = None,
     command: str = "",
 ) -> Trained:
@@ -86,17 +91,23 @@ def train(
         recipe: what to do.
         folder: the run folder.
         encoder: one that is open already, instead of the recipe's.
+        opens: the spec that opened `encoder`; None: it lives in memory alone.
         images: those that are open already, instead of the recipe's.
         monitors: look at the encoder along the way.
         track: trackers that get the log as well: "tensorboard", "mlflow", "trackio".
+        pace: a budget, or that of a training that followed one, instead of the recipe's steps or epochs.
         listener: told about progress.
         command: how to do it again, for the record.
 
     Raises:
-        HoldfastError: an encoder that cannot be trained, fewer images than a batch, a loss or gradient that is not
-            finite, or representations that have collapsed; the last checkpoint is kept.
+        HoldfastError: an encoder that cannot be trained, or whose weights could not be read again; fewer images than a
+            batch, a loss or gradient that is not finite, or representations that have collapsed; the last checkpoint is
+            kept.
     """
-    return _Training(recipe, Store(folder), encoder, images, monitors, track, listener or Silent(), command).run()
+    start = encoder or open_encoder(recipe.encoder)
+    spec = opens if encoder else recipe.encoder
+    heard = listener or Silent()
+    return _Training(recipe, Store(folder), start, spec, images, monitors, track, pace, heard, command).run()
 
 
 class _Training:
@@ -104,18 +115,19 @@ class _Training:
         self,
         recipe: Recipe,
         store: Store,
-        encoder: Encoder | None,
+        start: Encoder,
+        opens: str | None,
         images: TrainingImages | None,
         monitors: tuple[Monitor, ...],
         track: Sequence[str],
+        pace: Pace | None,
         listener: Listener,
         command: str,
     ):
         self.recipe, self.store, self.monitors, self.listener = recipe, store, monitors, listener
         self.path = store.folder / "encoder.safetensors"
-        self.spec = with_weights(recipe.encoder, self.path)
+        self.spec = with_weights(opens or recipe.encoder, self.path)
         self.accelerator = engines.engine(recipe, track, store.folder)
-        start = encoder or open_encoder(recipe.encoder)
         self.images = images or TrainingImages(
             recipe.data,
             geometry=start.geometry,
@@ -126,14 +138,16 @@ class _Training:
         )
         self.per_epoch = len(self.images) // recipe.batch_size
         self.replays = recipe.adversary.free if recipe.adversary else 1
-        self.total = recipe.steps or recipe.epochs * self.per_epoch * self.replays
-        self._check(start)
+        self.pace = pace or Pace(recipe.steps or recipe.epochs * max(1, self.per_epoch) * self.replays)
+        check(recipe, self.images, self.pace)
         classes = self.images.classes
         encoder = trainable(start)
-        facts = Facts(_width(encoder, self.images), len(self.images), len(classes) if classes else None)
+        facts = Facts(width(encoder, self.images), len(self.images), len(classes) if classes else None)
         with seeded(_number(recipe.seed, "heads")):
             student = recipe.method.student(prepared(encoder, recipe.batchnorm), facts)
-        recipe.views.check(start, self.images.batch(torch.arange(2)).cpu(), many=student.many)
+        few = self.images.batch(torch.arange(2)).cpu()
+        recipe.views.check(start, few, many=student.many)
+        check_reopens(start, released(student.encoder), opens, few, store)
         if processes() > 1:
             self._leave_out(student)
         student.train()
@@ -145,27 +159,11 @@ class _Training:
         asked, learned = entry(recipe), self.images.images
         begun = {"weights": start.refresh_fingerprint(), "images": learned.fingerprint}
         begun |= {"labels": learned.labels_fingerprint, "files": files_read(asked)}
-        self.asked = {**asked, "begun_from": begun}
+        self.asked = {**asked, **self.pace.decides, "begun_from": begun}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
         self.step, self.log, self._order, self._flat, self._whole = 0, Log(), (-1, torch.empty(0)), 0, True
+        self._heard = 0  # how far the listener knows the training to be
         self._attacked: dict[int, list[Images]] = {}  # part of the batch -> what the step before attacked it with
-
-    def _check(self, start: Encoder) -> None:
-        recipe, together = self.recipe, self.recipe.batch_size // self.recipe.accumulate
-        if not self.per_epoch:
-            raise HoldfastError(
-                f"expected at least a batch of {recipe.batch_size} images, got {len(self.images)} in {recipe.data}; "
-                "give more, or a smaller batch_size"
-            )
-        if together % processes():
-            raise HoldfastError(
-                f"expected a batch that {processes()} processes can share, got {together} images; change batch_size"
-            )
-        if recipe.method.needs_labels and self.images.labels is None:
-            raise HoldfastError(
-                f"{registry.part_name(recipe.method)}: expected images with labels, got some or all without in "
-                f"{recipe.data}; give labelled images, or choose a method that needs none"
-            )
 
     def _leave_out(self, student: Student) -> None:
         """Freeze weights that the loss does not reach, such as layers behind the representation.
@@ -192,19 +190,21 @@ class _Training:
             if self.accelerator.scaler is not None and kept["scaler"]:
                 self.accelerator.scaler.load_state_dict(kept["scaler"])
             self.step, self._flat, self.log = kept["step"], kept["flat"], Log(kept["log"])
+            self.pace.go_on(kept.get("pace"))
         elif self.accelerator.is_main_process:
             self.store.write_json("recipe.json", self.asked | {"command": self.command})
         resumed, saved = self.step, time.monotonic()
-        self.listener.begin(self.recipe.encoder, self.total, "steps")
-        self.listener.advance(self.step)
-        if self.step < self.total:
+        self.listener.begin(self.recipe.encoder, *self.pace.length)
+        self._advance()
+        if not self.pace.over(self.step):
             engines.begin(self.accelerator, self.asked, self.store.folder)
         try:
             with engines.interrupts() as interrupted:
-                while self.step < self.total:
+                self.pace.go_on(None)
+                while not self.pace.over(self.step):
                     self._one_step()
                     engines.tell(self.accelerator, self.log.rows[-1])
-                    self.listener.advance(1)
+                    self._advance()
                     self.listener.stage(f"loss {self.log.rows[-1]['loss']:.4g}")
                     if interrupted:
                         raise KeyboardInterrupt
@@ -219,11 +219,17 @@ class _Training:
             engines.end(self.accelerator)
         if not self._finite():
             raise HoldfastError(
-                f"training stopped after its last step, {self.total}: not finite: weights; {self._kept()}; lower the "
+                f"training stopped after its last step, {self.step}: not finite: weights; {self._kept()}; lower the "
                 "rate, or clip the gradient (clip=1)"
             )
         self._save(digest)
         return self._finish(resumed)
+
+    def _advance(self) -> None:
+        """Tell the listener how far it is."""
+        done = self.pace.done(self.step)
+        self.listener.advance(done - self._heard)
+        self._heard = done
 
     def _one_step(self) -> None:
         recipe, self._whole = self.recipe, False
@@ -233,7 +239,7 @@ class _Training:
             self._attacked.clear()
         if replay == number == 0:
             self.student.begin_epoch(epoch, recipe.seed, lambda places: self._views(places.cpu(), epoch - 1))
-        rate = recipe.optimiser.rate_at(self.step / self.total)
+        rate = recipe.optimiser.rate_at(self.pace.progress(self.step))
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         places = self._places(epoch)[number * recipe.batch_size : (number + 1) * recipe.batch_size]
@@ -252,7 +258,8 @@ class _Training:
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.step += 1
-        self.student.after_step(self.step / self.total)
+        self.pace.tick(self.step)
+        self.student.after_step(self.pace.progress(self.step))
         if self.mean is not None:
             self.mean.update_parameters(self.student.encoder.module)
         self.log.add(step=self.step, epoch=epoch + (number + 1) / self.per_epoch, rate=rate, gradient=norm, **facts)
@@ -265,7 +272,9 @@ class _Training:
         mine = part.chunk(processes())[rank()]
         views = self._views(mine, epoch)
         labels = None if self.images.labels is None else self.images.labels[part].to(self.accelerator.device)
-        batch = Batch(part.to(self.accelerator.device), labels, self.step / self.total, epoch, self.images.classes)
+        batch = Batch(
+            part.to(self.accelerator.device), labels, self.pace.progress(self.step), epoch, self.images.classes
+        )
         if recipe.adversary is None:
             return self._outcome(self.model, views, [], batch)
         rng, key = self._rng(mine, epoch).child("adversary", self.step), int(part[0])
@@ -311,7 +320,7 @@ class _Training:
         bad = [name for name, value in facts.items() if not math.isfinite(value)]
         if self.recipe.precision == "fp16" and bad == ["gradient"]:
             bad = []  # the scaler leaves out such steps and lowers its scale
-        where = f"at step {self.step + 1} of {self.total} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
+        where = f"at step {self.step + 1} of {self.pace} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
         if bad:
             raise HoldfastError(
                 f"training stopped {where}: not finite: {', '.join(bad)}; {self._kept()}; lower the rate, clip the "
@@ -331,7 +340,7 @@ class _Training:
 
     def _look(self, epoch_ends: bool, epochs: int) -> None:
         """Keep a snapshot and ask the monitors, where their time has come."""
-        due = [monitor for monitor in self.monitors if self.step % monitor.every == 0 or self.step == self.total]
+        due = [monitor for monitor in self.monitors if self.step % monitor.every == 0 or self.pace.over(self.step)]
         snapshot = bool(self.recipe.snapshots) and epoch_ends and epochs % self.recipe.snapshots == 0
         if not (due or snapshot) or not self.accelerator.is_main_process:
             return
@@ -348,11 +357,11 @@ class _Training:
 
     def _save(self, digest: str) -> None:
         """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch."""
-        unfit = self.step < self.total and (self._flat or self.step % self.replays)
+        unfit = not self.pace.over(self.step) and (self._flat or self.step % self.replays)
         if not self.accelerator.is_main_process or unfit or not self._finite():
             return
         scaler = self.accelerator.scaler
-        facts = {"recipe": digest, "step": self.step, "flat": self._flat, "log": self.log.rows}
+        facts = {"recipe": digest, "step": self.step, "flat": self._flat, "log": self.log.rows, "pace": self.pace.state}
         facts |= {"optimiser": self.optimiser.state_dict(), "scaler": scaler.state_dict() if scaler else {}}
         checkpoint.write(self.store, self.held, facts)
         self.log.write(self.store)
@@ -361,30 +370,15 @@ class _Training:
         return all(bool(value.isfinite().all()) for value in self.held.parameters())
 
     def _finish(self, resumed: int) -> Trained:
-        encoder = self._encoder()
-        about = {"trained": self.recipe.title, "recipe": json.dumps(self.asked)}
+        encoder, recipe, asked = self._encoder(), self.recipe, self.asked
+        if self.pace.budget is not None:  # what the clock decided: enough to do the same again
+            recipe, asked = replace(recipe, steps=self.step), {**asked, "steps": self.step, "marks": self.pace.marks}
+            self.store.write_json("recipe.json", asked | {"command": self.command})
+        about = {"trained": recipe.title, "recipe": json.dumps(asked)}
         if self.accelerator.is_main_process:
             self.store.write(self.path.name, lambda path: save(encoder, path, about))
         self.accelerator.wait_for_everyone()
-        return Trained(encoder, self.spec, self.step, resumed, self.log.rows)
-
-
-def _width(encoder: Encoder, images: TrainingImages) -> int:
-    """Return the size of the representations of a trainable encoder.
-
-    Raises:
-        HoldfastError: no gradient reaches its weights, or it computes in half or double precision.
-    """
-    encoder.module.eval()
-    reps = encoder(images.batch(torch.arange(2)).cpu())
-    encoder.module.train()
-    if not reps.requires_grad or reps.dtype != torch.float32:
-        found = reps.dtype if reps.requires_grad else "no gradient to any weight"
-        raise HoldfastError(
-            f"encoder {encoder.name!r}: expected float32 representations with gradients to train it, got {found}; open "
-            "the original network, in float32"
-        )
-    return reps.shape[1]
+        return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self.pace)
 
 
 def _number(seed: int, *names: object) -> int:

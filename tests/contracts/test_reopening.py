@@ -1,0 +1,220 @@
+"""Every source: what a training writes is opened again, and loads into the user's own module; asked before a step."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from holdfast.core import Encoder, HoldfastError
+from holdfast.encoders import SOURCES, open_encoder
+from holdfast.encoders._networks import NETWORKS
+from holdfast.methods.simclr import Simclr
+from holdfast.monitoring.look import frozen_copy
+from holdfast.torchvision_guard import guard_torchvision
+from holdfast.training import loop
+from holdfast.training.loop import train
+from holdfast.training.recipe import Recipe
+from holdfast.training.views import Views
+
+pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages are imported
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::PendingDeprecationWarning"
+)
+
+CODE = """
+import torch
+from torch import nn
+from holdfast.encoder import Encoder
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3, 2), nn.BatchNorm2d(4)
+        self.head = nn.Linear(900, 8)
+    def forward(self, x):
+        return self.head(torch.relu(self.norm(self.conv(x))).flatten(1))
+
+class Drawing(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("drawn", torch.randn(8), persistent=False)
+    def forward(self, x):
+        return super().forward(x) + self.drawn
+
+class Around(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Net()
+    def forward(self, x):
+        return self.inner(x)
+
+def wrapped():
+    net = Around()
+    return Encoder(net, mean=0, std=1, root="inner")
+"""
+
+Case = tuple[str, Callable[[], nn.Module]]
+
+
+def _py(folder: Path, factory: str, options: str = "?mean=0&std=1") -> Case:
+    import importlib
+
+    def own() -> nn.Module:
+        return importlib.import_module("holdfast_test_mine").Net()
+
+    return f"py:holdfast_test_mine:{factory}{options}", own
+
+
+def _zoo(folder: Path) -> Case:
+    return "zoo:resnet20_32", NETWORKS["resnet20_32"].build
+
+
+def _file(folder: Path) -> Case:
+    path = folder / "given.safetensors"
+    save_file(NETWORKS["cnn_a_cifar"].build().state_dict(), path)
+    return f"file:{path}?mean=0&std=1", NETWORKS["cnn_a_cifar"].build
+
+
+def _timm(folder: Path) -> Case:
+    timm = pytest.importorskip("timm")
+    return "timm:test_resnet?weights=random&size=32", partial(timm.create_model, "test_resnet", num_classes=0)
+
+
+def _torchvision(folder: Path) -> Case:
+    models = pytest.importorskip("torchvision").models
+    return "torchvision:shufflenet_v2_x0_5?weights=random&size=32", models.shufflenet_v2_x0_5
+
+
+def _hf(folder: Path) -> Case:
+    t = pytest.importorskip("transformers")
+    tiny = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = t.ViTConfig(**tiny, intermediate_size=64)
+    t.ViTModel(config).save_pretrained(folder / "hf")
+    t.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder / "hf")
+    return f"hf:{folder}/hf?pool=cls", partial(t.ViTModel, config)
+
+
+def _openclip(folder: Path) -> Case:
+    open_clip = pytest.importorskip("open_clip")
+    vision = {"image_size": 32, "layers": 1, "width": 64, "head_width": 32, "patch_size": 8}
+    text = {"context_length": 8, "vocab_size": 99, "width": 32, "heads": 2, "layers": 1}
+    (folder / "tiny-reopened.json").write_text(json.dumps({"embed_dim": 24, "vision_cfg": vision, "text_cfg": text}))
+    open_clip.add_model_config(folder)
+    return "openclip:tiny-reopened?weights=random", partial(open_clip.create_model, "tiny-reopened")
+
+
+CASES = {
+    "py": partial(_py, factory="Net"),
+    "py, an Encoder": partial(_py, factory="wrapped", options=""),
+    "py, reshaped": partial(_py, factory="Net", options="?mean=0&std=1&input=3x32x32"),
+    "py, a layer": partial(_py, factory="Net", options="?mean=0&std=1&layer=norm&pool=avg"),
+    "zoo": _zoo,
+    "file": _file,
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "hf": _hf,
+    "openclip": _openclip,
+}
+"""Spec of a small random encoder of each source, and how its users build the module themselves."""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    import sys
+
+    guard_torchvision()
+    (tmp_path / "holdfast_test_mine.py").write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("holdfast_test_mine", None)
+
+
+def recipe(folder: Path, spec: str) -> Recipe:
+    """One step on eight images."""
+    np.savez(folder / "x.npz", images=np.random.default_rng(0).random((8, 32, 32, 3), dtype=np.float32))
+    plain = Views(crop=(0.8, 1.0), flip=0.0, colour=0.0, grey=0.0)
+    return Recipe(spec, str(folder / "x.npz"), Simclr(hidden=8, dim=4), steps=1, batch_size=8, views=plain)
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_written_opens_and_loads(name: str, tmp_path: Path) -> None:
+    spec, own = CASES[name](tmp_path)
+    trained = train(recipe(tmp_path, spec), tmp_path / "run")
+    again, x = open_encoder(trained.spec), torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(again(x), trained.encoder(x))
+        assert not torch.equal(open_encoder(spec)(x), trained.encoder(x))  # one step moved it
+    state = load_file(tmp_path / "run" / "encoder.safetensors")
+    own().load_state_dict(state, strict=True)
+    assert not list((tmp_path / "run").glob("reopened*"))
+
+
+def test_all_sources_are_asked() -> None:
+    assert {name.partition(",")[0] for name in CASES} | {"onnx"} == set(SOURCES)
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_network_in_memory(tmp_path: Path) -> None:
+    import importlib
+
+    net = importlib.import_module("holdfast_test_mine").Net()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    trained = train(recipe(tmp_path, "mine"), tmp_path / "run", encoder=frozen_copy(net, 0.0, 1.0))
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    net.load_state_dict(load_file(tmp_path / "run" / "encoder.safetensors"), strict=True)
+    x = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(net.eval()(x), trained.encoder(x))
+
+
+def _no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop._Training, "_one_step", lambda self: pytest.fail("a step was made"))
+
+
+@pytest.mark.usefixtures("mine")
+def test_what_a_file_of_weights_does_not_hold_is_refused_before_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _no_step(monkeypatch)
+    spec = "py:holdfast_test_mine:Drawing?mean=0&std=1&seed=5"  # the seed goes where weights are given
+    with pytest.raises(HoldfastError, match="expected the same representations once its weights are written") as caught:
+        train(recipe(tmp_path, spec), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_root_that_the_source_does_not_know_is_refused_before_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `py:` once was: the file names its tensors from another module than the loader does."""
+    _no_step(monkeypatch)
+    spec = "py:holdfast_test_mine:Net?mean=0&std=1"
+    wrong: Encoder = open_encoder(spec)
+    wrong.root = ""
+    with pytest.raises(HoldfastError, match=r"cannot be read again once they are written .*conv.weight is missing"):
+        train(recipe(tmp_path, spec), tmp_path / "run", encoder=wrong, opens=spec)
+
+
+def test_onnx_is_refused_before_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnx2torch")
+    _no_step(monkeypatch)
+    path, net = tmp_path / "net.onnx", nn.Sequential(nn.Flatten(), nn.Linear(3072, 4))
+    torch.onnx.export(net, (torch.rand(1, 3, 32, 32),), path, dynamo=False)
+    with pytest.raises(HoldfastError, match="got one converted from ONNX"):
+        train(recipe(tmp_path, f"onnx:{path}?mean=0&std=1"), tmp_path / "run")
+
+
+@pytest.mark.usefixtures("mine")
+def test_channels_that_do_not_fit_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _no_step(monkeypatch)
+    asked = recipe(tmp_path, "py:holdfast_test_mine:Net?mean=0&std=1")
+    np.savez(tmp_path / "x.npz", images=np.random.default_rng(0).random((8, 32, 32), dtype=np.float32))
+    with pytest.raises(HoldfastError, match=r"fails on images \[1, 32, 32\]: .*channels=") as caught:
+        train(asked, tmp_path / "run")
+    assert "\n" not in str(caught.value)
