@@ -4,8 +4,8 @@
     record = holdfast.audit(model, images, mean=0.5, std=0.25)
     print(record)
 
-`audit`, `compare` and `open` are all there is to begin with; the command line is `holdfast`. What they are made of is
-in `holdfast.core` (the nouns), `holdfast.encoders.open_encoder`, `holdfast.data.open_images`,
+`audit`, `compare`, `open` and `harden` are all there is to begin with; the command line is `holdfast`. What they are
+made of is in `holdfast.core` (the nouns), `holdfast.encoders.open_encoder`, `holdfast.data.open_images`,
 `holdfast.audit.plan_file.make_plan` and `holdfast.audit.run.run_audit`.
 """
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.api import compare as compare
     from holdfast.api import open as open
     from holdfast.errors import HoldfastError as HoldfastError
+    from holdfast.hardened import harden as harden
     from holdfast.results import Comparison as Comparison
     from holdfast.results import Record as Record
 
@@ -49,20 +50,29 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_FROM, "__version__"})
 
 
-class _Audit(ModuleType):
-    """The package `holdfast.audit`, which is called as the function of the same name."""
+_CALLED = {"holdfast.audit": "holdfast.api", "holdfast.harden": "holdfast.hardened"}
+"""Package that is called like the function of its name -> the module that holds the function."""
+
+
+class _Called(ModuleType):
+    """A package that is called as the function of the same name."""
+
+    @property
+    def _function(self) -> Any:
+        return getattr(import_module(_CALLED[self.__name__]), self.__name__.rpartition(".")[2])
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Audit encoders on images; see `holdfast.api.audit`."""
-        return import_module("holdfast.api").audit(*args, **options)
+        """Call the function; see `holdfast.api.audit` and `holdfast.hardened.harden`."""
+        return self._function(*args, **options)
 
     @property
     def __signature__(self) -> Any:
         """The function's signature, for help and completion."""
         from inspect import signature
 
-        return signature(import_module("holdfast.api").audit)
+        return signature(self._function)
 
 
-# The package that holds the audit's parts is `holdfast.audit` as well: whichever is imported first, both work.
-import_module("holdfast.audit").__class__ = _Audit
+# The packages that hold the parts are called `holdfast.audit` as well: whichever is imported first, both work.
+for _name in _CALLED:
+    import_module(_name).__class__ = _Called

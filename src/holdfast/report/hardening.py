@@ -40,12 +40,14 @@ def print_hardening(found: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"Warning: {line}", style="bold yellow"))
     for line in found["failures"]:
         console.print(Text(line, style="bold red"))
-    lines = {"Encoder": found["encoder"]}
-    if audited(found):
+    spec = bool(found["command"])  # a network of somebody's memory has none
+    lines = {"Encoder" if spec else "Weights": found["encoder"]}
+    if audited(found) and spec:
         lines["Use it"] = f"holdfast audit {shlex.quote(found['encoder'])} --data FOLDER"
-    else:
+    elif not audited(found):
         console.print(Text("What came out could not be measured: do not use it before you know why.", style="bold red"))
-    for name, line in {**lines, "Again": found["command"], "Report": found["report"]}.items():
+    lines |= {"Again": found["command"]} if spec else {}
+    for name, line in {**lines, "Report": found["report"]}.items():
         console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
 
 

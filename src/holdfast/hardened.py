@@ -1,0 +1,136 @@
+"""`holdfast.harden`: a network in memory becomes robust without labels, and is audited before and after."""
+
+import io
+import os
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from holdfast.api import Images, Model, Numbers, _encoders, _listener, _source
+from holdfast.comparison.records import open_run
+from holdfast.core import Encoder, HoldfastError
+from holdfast.harden.audits import Opened
+from holdfast.harden.plan import Hardening, seconds
+from holdfast.harden.run import harden as run
+from holdfast.monitoring.look import undisturbed
+from holdfast.report.hardening import print_hardening
+from holdfast.results import Record
+
+
+@dataclass(frozen=True, eq=False)
+class HardenedModel:
+    """What `holdfast.harden` returns. Print it.
+
+    Attributes:
+        module: a hardened copy of your network, in eval mode, whose state dict your own network loads.
+        encoder: the same as an `Encoder`, with its normalisation.
+        record: every measure before and after, the price, warnings; what `harden.json` holds.
+        audit: the audit of both, `holdfast.open`ed.
+    """
+
+    module: nn.Module
+    encoder: Encoder
+    record: dict[str, Any]
+    audit: Record
+
+    def __str__(self) -> str:
+        """Return what the command `holdfast harden` prints."""
+        text = io.StringIO()
+        print_hardening(self.record, Console(file=text, width=110))
+        return text.getvalue()
+
+
+def harden(
+    model: Model,
+    images: Images,
+    *,
+    mean: Numbers | None = None,
+    std: Numbers | None = None,
+    labels: Tensor | np.ndarray | None = None,
+    steps: int | None = None,
+    budget: str | float = "30m",
+    test: Images = None,
+    test_labels: Tensor | np.ndarray | None = None,
+    train: Images = None,
+    train_labels: Tensor | np.ndarray | None = None,
+    out: str | os.PathLike[str] | None = None,
+    device: str | torch.device | None = None,
+    **how: Any,
+) -> HardenedModel:
+    """Fine-tune a copy of an encoder on attacked images, without labels, and audit both; as `holdfast harden` does.
+
+    Your network is not touched, and random numbers outside go on as before.
+
+    Args:
+        model: a network that maps normalised images [B, C, H, W] to representations [B, D], an `Encoder`, or a spec.
+        images: to learn from, see `holdfast.audit`; some are held out for the audits where `test` is not given.
+        mean: per channel, what your preprocessing subtracts from [0, 1] pixels; for a bare network, see `audit`.
+        std: per channel, what it divides by.
+        labels: a class for each image of an array; only for the accuracy before and after.
+        steps: of the training; None: the budget decides.
+        budget: time that the training takes, "90s", "30m", or seconds; the audits come on top.
+        test: images of the audits.
+        test_labels: a class for each of an array.
+        train: labelled images that probes learn from.
+        train_labels: a class for each of an array.
+        out: run folder, where an interrupted call goes on; a temporary one that lives as long as what is returned
+            where None.
+        device: where to compute; where the network is where None.
+        how: objective, attack, norm, eps, views, rate, batch_size, batchnorm, profile, seed; see
+            `holdfast.harden.plan.Hardening`.
+
+    Raises:
+        HoldfastError: a network that cannot be trained, or whose weights could not be loaded again; images too few; a
+            request that cannot be answered.
+    """
+    own = {"encoder", "data", "pace", "steps", "budget", "test", "train", "device"}
+    if wrong := sorted(set(how) - (Hardening.__dataclass_fields__.keys() - own)):
+        known = ", ".join(sorted(Hardening.__dataclass_fields__.keys() - own))
+        raise HoldfastError(f"harden: expected {known}, got {', '.join(wrong)}")
+    opened = _encoders(model, mean, std)
+    if len(opened) != 1:
+        raise HoldfastError(f"harden: expected one network, got {len(opened)}; give them one after the other")
+    ((name, encoder),) = opened.items()
+    given = encoder if isinstance(encoder, Encoder) else None
+    data, told = _source("images", images, labels)
+    tested, named = _source("test", test, test_labels)
+    learned, taught = _source("train", train, train_labels)
+    if told is None:
+        raise HoldfastError("harden: expected images to learn from, got None")
+    asked = Hardening(
+        name if given is not None else str(encoder),
+        told,
+        steps=steps,
+        budget=seconds(budget) if isinstance(budget, str) else float(budget),
+        test=named,
+        train=taught,
+        device=str(device or (given.get_buffer("_mean").device if given is not None else "cpu")),
+        **how,
+    )
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-") if out is None else os.fspath(out))
+    try:
+        with undisturbed(), _listener() as heard:
+            found = run(asked, folder, opened=Opened(given, data, tested, learned), listener=heard)
+        module = found.encoder.module.get_submodule(found.encoder.root)
+        for theirs, mine in zip(_bare(model).parameters() if given else (), module.parameters(), strict=bool(given)):
+            mine.requires_grad_(theirs.requires_grad)
+        result = HardenedModel(module, found.encoder, found.record, Record(open_run(str(folder / "audit"))))
+    except BaseException:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if out is None:
+        weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+    return result
+
+
+def _bare(model: Any) -> nn.Module:
+    return model.module.get_submodule(model.root) if isinstance(model, Encoder) else model
