@@ -14,6 +14,7 @@ ROOT = Path(holdfast.__file__).parent
 LAYERS: list[set[str]] = [
     {"philox"},
     {"errors", "rng", "torchvision_guard", "listener"},
+    {"checked", "documents"},
     {"compiled", "spec_string", "folders", "gate", "foreign"},
     {"precision", "screen"},
     {"encoder"},

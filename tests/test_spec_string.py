@@ -16,7 +16,7 @@ from holdfast.spec_string import boolean, finish, one_of, parse, take
         ("./a:b", None, "./a:b", {}),
         ("a.npz?key=x%3D1%26y", None, "a.npz", {"key": "x=1&y"}),
         ("a?b=c?d", None, "a", {"b": "c?d"}),
-        (" digits?part= ", None, "digits", {"part": ""}),
+        (" digits?part=all ", None, "digits", {"part": "all"}),
     ],
 )
 def test_a_spec_splits_into_source_name_and_options(text, source, name, options):
@@ -29,6 +29,7 @@ def test_a_spec_splits_into_source_name_and_options(text, source, name, options)
         ("", "empty name"),
         ("?a=b", "empty name"),
         ("x?", "key=value"),
+        ("x?label=", "expected a value for the option 'label'"),
         ("x?split", "got 'split'"),
         ("x?=a", "key=value"),
         ("x?a=1&&b=2", "key=value"),

@@ -14,6 +14,7 @@ import PIL.Image
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.checked import Checked
 from holdfast.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.errors import HoldfastError
 from holdfast.labels import Bank, Classifier, Head, LinearProbe, Probe
@@ -119,7 +120,7 @@ Event = Callable[[Float[Tensor, "rows draws dim"], Int[Tensor, "rows"]], Float[T
 -> a value in float64 that is above 0 exactly where it fails, the larger the worse, and differentiable."""
 
 
-class Failure(ABC):
+class Failure(metaclass=Checked):
     """What counts as a failure of a disturbed image, seen in its representation; a frozen dataclass.
 
     Attributes:
@@ -142,7 +143,7 @@ class Failure(ABC):
         """
 
 
-class Observation(ABC):
+class Observation(metaclass=Checked):
     """What a measure asks of an encoder; the only place where encoder passes happen. A frozen dataclass.
 
     Observations that `join` are run once and serve every measure that reads them.
@@ -283,7 +284,7 @@ class Score:
     unit: str = ""
 
 
-class Measure(ABC):
+class Measure(metaclass=Checked):
     """One question about an encoder; a frozen dataclass whose fields are its parameters.
 
     `observations` names the encoder passes it needs, `observe` maps what they saw to one row per image, and
@@ -344,7 +345,7 @@ class Verdict:
     details: dict[str, float] = field(default_factory=dict)
 
 
-class Check(ABC):
+class Check(metaclass=Checked):
     """One way in which an audit could mislead, examined; a frozen dataclass."""
 
     @abstractmethod

@@ -41,6 +41,8 @@ class Folder:
     def __init__(self, place: str | Path):
         self.local: Path | None = None
         text = str(place)
+        if not text.strip():
+            raise HoldfastError("expected a folder, got an empty name; give a path or a URL")
         if "://" not in text or text.startswith("file://"):
             self.local = Path(text.removeprefix("file://"))
             self.place = str(self.local)
@@ -222,7 +224,7 @@ def _remote(url: str) -> tuple[Any, str]:
         extra = EXTRAS.get(scheme)
         what = f"pip install 'holdfast[{extra}]'" if extra else first_line(error)
         raise HoldfastError(f"{url}: the file system {scheme!r} needs another package: {what}") from error
-    except ValueError as error:
+    except Exception as error:  # file systems inside archives look for them at once, and raise what they like
         raise HoldfastError(
             f"{url}: expected a folder, or a URL of a file system that fsspec knows (s3://, gs://, …): "
             f"{first_line(error)}"

@@ -6,14 +6,13 @@
 Measures and scores are named as in the record; without a score the headline is meant.
 """
 
-import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
+from holdfast.checked import number
 from holdfast.errors import HoldfastError, unknown
 
 FIELDS = ("value", "low", "high", "n")
@@ -112,13 +111,12 @@ def parse(text: str) -> Requirement:
 def _number(text: str, where: str) -> float:
     """Read 0.05, 5e-2, 5 %, or 4/255."""
     try:
-        value = float(Fraction(text.removesuffix("%").replace(" ", "")))
-        value = value / 100 if text.endswith("%") else value
-    except (ValueError, ZeroDivisionError, OverflowError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise HoldfastError(f"requirement {where!r}: expected a number such as 0.05, 5 % or 4/255, got {text!r}")
-    return value
+        value = number(text.removesuffix("%").replace(" ", ""))
+    except ValueError:
+        raise HoldfastError(
+            f"requirement {where!r}: expected a number such as 0.05, 5 % or 4/255, got {text!r}"
+        ) from None
+    return value / 100 if text.endswith("%") else value
 
 
 def judge(record: Mapping[str, Any], requirements: Iterable[str], encoders: Iterable[str] = ()) -> list[Finding]:

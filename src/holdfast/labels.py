@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from holdfast.checked import Checked
 from holdfast.encoder import Reps
 from holdfast.errors import HoldfastError
 from holdfast.worst_case import Margin
@@ -109,7 +110,7 @@ class Head(Classifier):
         return (self.margins(labels)(reps.to(self.weights.dtype)) > 0).all(1)
 
 
-class Probe(ABC):
+class Probe(metaclass=Checked):
     """How a classifier of frozen representations comes about: the one use of labels; a frozen dataclass."""
 
     trains: bool = True

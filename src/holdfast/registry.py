@@ -8,12 +8,12 @@ import dataclasses
 import importlib
 import math
 import pkgutil
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
+from holdfast.checked import called, shown
 from holdfast.errors import HoldfastError, unknown
 from holdfast.foreign import foreign
 
@@ -44,7 +44,7 @@ def register(kind: str) -> Callable[[Part], Part]:
         raise unknown("kind", kind, KINDS)
 
     def known(cls: Part) -> Part:
-        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        name = called(cls)
         if "__dataclass_fields__" not in vars(cls):  # an own one, not that of a class above
             raise HoldfastError(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
         if name in names(kind) and name not in _here[kind]:
@@ -148,38 +148,23 @@ def spec(part: Any) -> Any:
         return str(part)  # JSON has no word for it
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
-    raise HoldfastError(f"{part!r} has no JSON form: parts hold numbers, names, other parts and tuples of them")
+    raise HoldfastError(f"{shown(part)} has no JSON form: parts hold numbers, names, other parts and tuples of them")
 
 
 def build(data: Any) -> Any:
     """Return the part that `spec` described; the inverse of `spec`."""
     if isinstance(data, Mapping):
         values = dict(data)
-        try:
-            cls = find(values.pop("kind"), values.pop("name"))
-        except KeyError as error:
-            raise HoldfastError(f"a part needs a 'kind' and a 'name', got {dict(data)}") from error
-        return configure(cls, values)
+        kind, name = values.pop("kind", None), values.pop("name", None)
+        if not isinstance(kind, str) or not isinstance(name, str):
+            raise HoldfastError(f"a part needs a 'kind' and a 'name', got {shown(data)}")
+        return configure(find(kind, name), values)
     if isinstance(data, (list, tuple)):
         return tuple(build(item) for item in data)
     return data
 
 
 def configure(cls: type, values: Mapping[str, Any]) -> Any:
-    """Return `cls(**values)`, with an error that names the parameters when one is unknown."""
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    for key in values:
-        if key not in fields:
-            raise unknown(f"parameter of {part_name(cls)}", key, fields)
-    built = {key: build(_told(value, fields[key].default)) for key, value in values.items()}
-    for key, value in built.items():
-        usual, kind = fields[key].default, fields[key].type
-        if kind in (bool, int) and type(value) is not kind:  # "no" would be true, and 64.5 a width
-            raise HoldfastError(f"{part_name(cls)}.{key}: expected {kind.__name__}, got {values[key]!r}")
-        if dataclasses.is_dataclass(usual) and _kind(value) != _kind(usual):  # an attack stays an attack
-            raise HoldfastError(f"{part_name(cls)}.{key}: expected one of the {_kind(usual)}, got {values[key]!r}")
-    try:
-        return cls(**built)
-    except (TypeError, AttributeError) as error:
-        said = ", ".join(f"{key}={value!r}" for key, value in values.items()) or "no parameters"
-        raise HoldfastError(f"{part_name(cls)}: {said}: a parameter is missing or has the wrong type") from error
+    """Return `cls(**values)`, made of specs of its parts; its arguments are checked there, see `Checked`."""
+    usual = {f.name: f.default for f in dataclasses.fields(cls)}
+    return cls(**{key: build(_told(value, usual.get(key))) for key, value in values.items()})

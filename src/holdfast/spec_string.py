@@ -1,5 +1,6 @@
 """The grammar of spec strings, shared by encoders and data: `source:name?key=value&key=value`."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,6 +10,9 @@ from holdfast.errors import HoldfastError, unknown
 
 T = TypeVar("T")
 D = TypeVar("D")
+
+VALUES = 2**28
+"""The most values that one image may have: 16,384 x 16,384 grey pixels, 1 GiB in float32."""
 
 _PREFIX = re.compile(r"([a-z][a-z0-9_-]+):(?=.)", re.IGNORECASE)  # two letters or more: C:\images is a path
 
@@ -45,6 +49,8 @@ def parse(text: str) -> tuple[str | None, str, Options]:
         key, equals, value = item.partition("=")
         if not key or not equals:
             raise HoldfastError(f"spec {text!r}: expected options as key=value joined by '&', got {item!r}")
+        if not value.strip():
+            raise HoldfastError(f"spec {text!r}: expected a value for the option {key!r}, got none; leave it out")
         if key in values:
             raise HoldfastError(f"spec {text!r}: option {key!r} is given twice; keep one")
         values[key] = unquote(value)
@@ -83,12 +89,15 @@ def boolean(value: str) -> bool:
     return words[value.lower()]
 
 
-def sides(value: str) -> tuple[int, ...]:
-    """Convert a shape such as 16 or 3x32x32; for `take`."""
+def sides(value: str, wanted: str = "positive numbers such as 16 or 3x32x32") -> tuple[int, ...]:
+    """Convert a shape such as 16 or 3x32x32; for `take`. One image has at most `VALUES` values."""
     parts = value.lower().split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError("expected positive numbers such as 16 or 3x32x32")
-    return tuple(map(int, parts))
+    if not all(re.fullmatch("[0-9]{1,9}", part) and int(part) > 0 for part in parts):
+        raise ValueError(f"expected {wanted}")
+    shape = tuple(map(int, parts))
+    if math.prod(shape) > VALUES:
+        raise ValueError(f"an image of {math.prod(shape):,} values is too large; expected at most {VALUES:,}")
+    return shape
 
 
 def one_of(*choices: str) -> Callable[[str], str]:

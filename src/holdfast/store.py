@@ -15,6 +15,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Table
+from holdfast.documents import parse_json
 from holdfast.errors import Status, os_reason
 from holdfast.folders import Folder
 
@@ -143,7 +144,7 @@ class Store:
     def read_json(self, name: str) -> Any:
         """Return JSON; None where the file is missing or damaged."""
         try:
-            return json.loads(self.files.read(name))
+            return parse_json(self.files.read(name))
         except (OSError, ValueError):
             return None
 
@@ -188,5 +189,5 @@ def _seal(name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) ->
     shapes = {key: [str(value.dtype), list(value.shape)] for key, value in tensors.items()}
     taken = hashlib.sha256(json.dumps([name, dict(facts), shapes], sort_keys=True).encode())
     for _, value in sorted(tensors.items()):
-        taken.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        taken.update(value.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().data)
     return taken.hexdigest()

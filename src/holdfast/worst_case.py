@@ -1,7 +1,7 @@
 """The worst case, from both sides: threats, attacks that find what breaks, certifiers that prove what cannot."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from holdfast.checked import Checked
 from holdfast.encoder import Encoder, Images, Passes, Reps
 from holdfast.errors import HoldfastError
 from holdfast.rng import Rng
@@ -22,7 +23,7 @@ Draws = Float[Tensor, "batch draws channel height width"]
 # --- threats and attacks --------------------------------------------------------------------------
 
 
-class Threat(ABC):
+class Threat(metaclass=Checked):
     """How an image may change. Subclasses are frozen dataclasses; `sample` draws one changed image each."""
 
     @abstractmethod
@@ -137,7 +138,7 @@ Goal = Callable[[Tensor], tuple[Tensor, Tensor]]
 """An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
 
 
-class Objective(ABC):
+class Objective(metaclass=Checked):
     """What an adversary maximises, as a function of representations alone; a frozen dataclass.
 
     `needs_target` objectives read the representation of another image; `batchwise` ones couple the images of
@@ -212,7 +213,7 @@ class Trajectory:
         return replace(self, reps=reps, values=values)
 
 
-class Attack(ABC):
+class Attack(metaclass=Checked):
     """A search for the image in a ball that maximises a goal: the worst case from below; a frozen dataclass."""
 
     steps: int
@@ -318,7 +319,7 @@ class Bound:
     about: Literal["the encoder", "the smoothed encoder"] = "the encoder"
 
 
-class Certifier(ABC):
+class Certifier(metaclass=Checked):
     """A proof about all images of a ball at once: the worst case from above; a frozen dataclass."""
 
     @abstractmethod

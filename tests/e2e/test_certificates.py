@@ -134,6 +134,6 @@ def test_radii_of_the_published_encoders_rise_with_their_training(shared: Path, 
 def test_bad_settings_are_one_line(capsys, tmp_path: Path, setting: str) -> None:
     asked = ["audit", "zoo:digits-simclr", "--data", "digits", "--profile", "certify", "--set", setting]
     code, _, err = run(capsys, *asked, "--out", str(tmp_path))
-    assert code == 1
+    assert code == 2
     assert err.strip().splitlines()[-1].startswith("error: ")
     assert "Traceback" not in err

@@ -158,7 +158,7 @@ def test_doctor_names_what_is_there(capsys) -> None:
         (["audit", "no-such.toml"], "cannot read the plan"),
         (["list", "gadgets"], "unknown kind"),
         (["show", "breakaway_rsk"], "did you mean 'breakaway_risk'"),
-        (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "4/0"], "expected a number"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "4/0"], "expected a finite number"),
         (["audit", "zoo:digits-simclr", "--date", "digits"], "--data"),
         (["audit"], "'encoders'"),
         (["adit"], "No such command"),
@@ -299,7 +299,7 @@ def test_unwritable_folder(capsys, tmp_path: Path) -> None:
     line = refused(
         capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", folder, *TINY, status=Status.NOTHING
     )
-    assert "choose another --out" in line
+    assert "choose another place" in line
 
 
 def test_a_name_of_a_profile_and_of_a_measure_shows_both(capsys) -> None:

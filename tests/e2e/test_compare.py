@@ -210,14 +210,14 @@ def test_other_conditions_are_refused(capsys, two: tuple[str, str], where, key, 
 @pytest.mark.parametrize("text", ['{"schema": 2}', "[]", "{", '{"schema": 1, "plan": {}, "encoders": []}'])
 def test_other_records_are_refused(capsys, two: tuple[str, str], text: str) -> None:
     Path(two[1], "record.json").write_text(text)
-    line = refused(capsys, "compare", *two)
+    line = refused(capsys, "compare", *two, status=3)
     assert two[1] in line
     assert "expected" in line
 
 
 def test_two_records_of_different_schema_are_refused_with_both(capsys, two: tuple[str, str]) -> None:
     change(two[1], lambda record: record.update(schema=2))
-    line = refused(capsys, "compare", *two)
+    line = refused(capsys, "compare", *two, status=3)
     assert "expected a record of schema 1" in line
     assert "got schema 2" in line
 
@@ -226,7 +226,7 @@ def test_too_little_to_compare_is_refused(capsys, two: tuple[str, str], tmp_path
     change(two[0], lambda record: record["encoders"].pop())
     assert "at least 2 audited encoders to compare, got 1" in refused(capsys, "compare", two[0])
     assert "twice" in refused(capsys, "compare", two[0], two[0] + "/")
-    assert "record.json" in refused(capsys, "compare", two[0], str(tmp_path / "nowhere"))
+    assert "record.json" in refused(capsys, "compare", two[0], str(tmp_path / "nowhere"), status=3)
 
 
 def test_another_radius_is_left_out_where_others_compare_and_refused_where_none_does(capsys, two) -> None:
@@ -429,7 +429,7 @@ def test_a_lone_audit_has_scores_and_no_ranks(capsys, two: tuple[str, str], tmp_
     assert row(group, "overlap_risk", "a")["why_not"] is None
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "without any record.json" in refused(capsys, "leaderboard", str(empty))
+    assert "without any record.json" in refused(capsys, "leaderboard", str(empty), status=3)
 
 
 def test_measures_of_another_radius_make_another_group(two: tuple[str, str]) -> None:

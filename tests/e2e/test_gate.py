@@ -166,7 +166,7 @@ def test_bad_input_is_one_line(folder, capsys, tmp_path: Path) -> None:
     assert "did you mean 'zoo:digits-simclr'" in refused(
         capsys, "check", str(folder), "--require", "overlap_risk < 1", "--encoder", "zoo:digits-simcl"
     )
-    assert "record.json" in refused(capsys, "check", str(tmp_path), "--require", "overlap_risk < 1")
+    assert "record.json" in refused(capsys, "check", str(tmp_path), "--require", "overlap_risk < 1", status=3)
     assert "cannot read" in refused(capsys, "check", str(folder), "--require-file", str(tmp_path / "none"))
     (tmp_path / "empty").write_text("# nothing\n")
     assert "got none" in refused(capsys, "check", str(folder), "--require-file", str(tmp_path / "empty"))
@@ -176,7 +176,9 @@ def test_a_run_on_another_file_system(folder, capsys) -> None:
     fsspec = pytest.importorskip("fsspec")
     fsspec.filesystem("memory").pipe_file("/gated/record.json", (folder / "record.json").read_bytes())
     assert run(capsys, "check", "memory://gated", "--require", "breakaway_risk >= 0")[0] == 0
-    assert "memory://nothing" in refused(capsys, "check", "memory://nothing", "--require", "breakaway_risk >= 0")
+    assert "memory://nothing" in refused(
+        capsys, "check", "memory://nothing", "--require", "breakaway_risk >= 0", status=3
+    )
 
 
 def test_no_encoder_is_no_pass(record) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast import registry
 from holdfast.audit.series import Series
+from holdfast.checked import Checked
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes
 from holdfast.measures._probe import heads
 from holdfast.observations.robust_head import RobustHead
@@ -15,7 +16,7 @@ from holdfast.precision import check_precision
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(metaclass=Checked):
     """Everything that decides an audit's numbers, and how it is run.
 
     Attributes:

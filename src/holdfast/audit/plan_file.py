@@ -1,6 +1,5 @@
 """From what a user says, on the command line or in a TOML file, to a plan."""
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from holdfast.audit.profiles import profile
 from holdfast.audit.series import expand
 from holdfast.audit.settings import set_parameters
 from holdfast.core import Ball, HoldfastError
-from holdfast.errors import os_reason, unknown
+from holdfast.documents import read_toml
+from holdfast.errors import unknown
 from holdfast.measures._shape import ShapeMeasure
 
 KEYS: dict[str, tuple[type, ...]] = {
@@ -109,12 +109,7 @@ def read_plan(path: Path, **overrides: Any) -> Plan:
     Raises:
         HoldfastError: a file that cannot be read or is not TOML; and as `plan_from`.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise HoldfastError(f"cannot read the plan {str(path)!r}: {os_reason(error)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise HoldfastError(f"the plan {str(path)!r} is not TOML: {error}") from error
+    values = read_toml(path, "plan")
     return plan_from(values | {key: value for key, value in overrides.items() if value is not None}, path.name)
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import torch
 
 from holdfast import statistics
+from holdfast.checked import Checked
 from holdfast.contributions import over_classes
 from holdfast.core import HoldfastError, Score, Table
 from holdfast.fluctuation import flipping, semantic_fluctuation
@@ -21,7 +22,7 @@ SOURCES = {".safetensors": "file", ".onnx": "onnx"}
 
 
 @dataclass(frozen=True)
-class Series:
+class Series(metaclass=Checked):
     """Encoders of one training, in the order of the training.
 
     Attributes:

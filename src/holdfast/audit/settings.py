@@ -1,6 +1,5 @@
 """Changing one parameter of a plan's measures: `--set breakaway_risk.ball.radius=0.1`."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +7,9 @@ from typing import Any
 from holdfast import registry
 from holdfast.audit.changes import distinct, part
 from holdfast.audit.panel import DEFAULT_BALL
+from holdfast.checked import shown
 from holdfast.core import Ball, HoldfastError, Measure
+from holdfast.documents import TooDeep, parse_json
 from holdfast.errors import unknown
 
 
@@ -48,8 +49,10 @@ def set_parameters(
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return parse_json(text)
+    except TooDeep as error:
+        raise HoldfastError(f"--set: {shown(text)}: {error}; write it flatter") from None
+    except ValueError:
         return text
 
 

@@ -59,8 +59,8 @@ def main() -> None:
 def _status() -> int:
     """Run the command that the arguments ask for, and return its status: the one place where errors become one."""
     try:
-        status = app(standalone_mode=False) or Status.DONE  # typer turns Ctrl-C into 130, without a word
-        if status == Status.INTERRUPTED:
+        status = app(prog_name="holdfast", standalone_mode=False) or Status.DONE
+        if status == Status.INTERRUPTED:  # typer makes it of Ctrl-C, without a word
             warned("interrupted:", "what is done is stored; the same command continues")
         return status
     except HoldfastError as error:

@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperCommand
 
+from holdfast.checked import number as read_number
 from holdfast.errors import Status
 from holdfast.foreign import foreign
 from holdfast.screen import Screen
@@ -80,9 +80,9 @@ def warned(strong: str, text: str = "") -> None:
 def number(text: str) -> float:
     """Read 0.05 or 4/255."""
     try:
-        return float(Fraction(text))
-    except (ValueError, ZeroDivisionError) as error:
-        raise typer.BadParameter(f"expected a number such as 0.05 or 4/255, got {text!r}") from error
+        return read_number(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def run_plan(

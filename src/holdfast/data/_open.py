@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from holdfast.checked import number, whole
 from holdfast.core import Geometry, ImageSource
 from holdfast.data._geometry import Conversion
 from holdfast.data._image_set import ImageSet
@@ -94,7 +95,7 @@ def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
     kind = take(options, "balance", one_of("long_tail", "uniform"), None)
     if kind is None:
         return lambda source: source
-    ratio, seed = take(options, "ratio", float, 100.0), take(options, "balance_seed", int, 0)
+    ratio, seed = take(options, "ratio", number, 100.0), take(options, "balance_seed", whole, 0)
     return partial(LongTail, ratio=ratio, seed=seed, uniform=kind == "uniform")
 
 
@@ -141,11 +142,11 @@ def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
             make = partial(
                 Gaussian,
                 take(options, "shape", sides, None),
-                s=take(options, "s", float, 1.0),
-                share=take(options, "share", float, 0.5),
-                scale=take(options, "scale", float, 0.1),
-                count=take(options, "count", int, 64),
-                seed=take(options, "draw", int, 0),
+                s=take(options, "s", number, 1.0),
+                share=take(options, "share", number, 0.5),
+                scale=take(options, "scale", number, 0.1),
+                count=take(options, "count", whole, 64),
+                seed=take(options, "draw", whole, 0),
             )
         case "webdataset":
             make = partial(WebDataset, name, column=text("column"))
@@ -161,10 +162,10 @@ def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
 
 
 def _size(value: str) -> int | tuple[int, int]:
-    sides = [int(side) for side in value.lower().split("x") if side.isdecimal()]
-    if len(sides) != value.lower().count("x") + 1 or len(sides) > 2 or min(sides) < 1:
+    pixels = list(sides(value, "H or HxW in pixels, such as size=32 or size=32x48"))
+    if len(pixels) > 2:
         raise ValueError("expected H or HxW in pixels, such as size=32 or size=32x48")
-    return sides[0] if len(sides) == 1 else (sides[0], sides[1])
+    return pixels[0] if len(pixels) == 1 else (pixels[0], pixels[1])
 
 
 def _channels(value: str) -> int:

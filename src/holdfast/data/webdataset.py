@@ -72,7 +72,7 @@ class WebDataset(ImageSource):
         if member is None:
             return None
         text = self._read(member).decode(errors="replace").strip()
-        if not text.isdigit():
+        if not re.fullmatch("[0-9]{1,18}", text):
             raise HoldfastError(f"expected a class number in {self.id(index)}.cls, got {text!r}; repair it")
         return int(text)
 

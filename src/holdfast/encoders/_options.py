@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from holdfast.checked import number, whole
 from holdfast.encoders._layer import POOLS
 from holdfast.errors import HoldfastError
-from holdfast.spec_string import Options, finish, one_of, take
+from holdfast.spec_string import Options, finish, one_of, sides, take
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS)) -> Common:
     common = Common(
         name=take(options, "label", _label, None) or options.spec,
         weights=take(options, "weights", str, "default"),
-        seed=take(options, "seed", int, 0),
+        seed=take(options, "seed", whole, 0),
         layer=take(options, "layer", str, None),
         pool=take(options, "pool", one_of(*pools), None),
         mean=take(options, "mean", _numbers, None),
@@ -65,12 +66,11 @@ def _label(text: str) -> str:
 
 
 def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
+    return tuple(number(part) for part in text.split(","))
 
 
 def _size(text: str) -> tuple[int, int]:
-    height, _, width = text.lower().partition("x")
-    size = int(height), int(width or height)
-    if min(size) < 1:
+    pixels = list(sides(text, "positive pixels, H or HxW"))
+    if len(pixels) > 2:
         raise ValueError("expected positive pixels, H or HxW")
-    return size
+    return pixels[0], pixels[-1]

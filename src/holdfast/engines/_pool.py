@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.checked import Checked
 from holdfast.errors import HoldfastError, first_line
 
 STARTS = 3
@@ -55,7 +56,7 @@ class Pool(ABC):
         """
 
 
-class Engine(ABC):
+class Engine(metaclass=Checked):
     """Where tasks run; a frozen dataclass."""
 
     @property

@@ -1,6 +1,6 @@
 """How many draws an image gets, and in which blocks they come."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from holdfast.checked import Checked
 from holdfast.core import HoldfastError
 
 FIRST, LARGEST = 32, 1024
@@ -18,7 +19,7 @@ MOST = 100_000
 
 
 @dataclass(frozen=True)
-class Draws(ABC):
+class Draws(metaclass=Checked):
     """How many draws of a noise an image gets; a frozen dataclass.
 
     Attributes:

@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from holdfast.checked import Checked
 from holdfast.core import HoldfastError, Rng
 from holdfast.estimators._climb import Climbed, Value, climb
 from holdfast.estimators._streams import Streams
@@ -18,7 +19,7 @@ ROOM = 2**22
 
 
 @dataclass(frozen=True)
-class Splitting:
+class Splitting(metaclass=Checked):
     """P[s(z) > 0] for z ~ N(0, I), as a product of larger probabilities, for many images at once.
 
     A population of N draws climbs levels. Each level L is the largest value of its lowest draws (the share `kill`);

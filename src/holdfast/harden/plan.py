@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast import registry
 from holdfast.attacks.pgd import Pgd
+from holdfast.checked import Checked
 from holdfast.core import Ball, HoldfastError
 from holdfast.errors import first_line, unknown
 from holdfast.methods._student import Method
@@ -37,7 +38,7 @@ RECORD = "harden.json"
 
 
 @dataclass(frozen=True)
-class Hardening:
+class Hardening(metaclass=Checked):
     """What is hardened, against what, and for how long.
 
     Attributes:

@@ -1,11 +1,12 @@
 """What learners of a worst noise have in common, and what they give back."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.checked import Checked
 from holdfast.core import Ball, Encoder, Event, Images, Passes, Reps, Rng
 from holdfast.threats._mixture import LearnedNoise
 
@@ -29,7 +30,7 @@ class Learned:
     entropy: Float[Tensor, "epochs"]
 
 
-class Learner(ABC):
+class Learner(metaclass=Checked):
     """How the noise of a ball under which an encoder fails most often is found; a frozen dataclass."""
 
     @abstractmethod

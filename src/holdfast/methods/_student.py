@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from holdfast.checked import Checked
 from holdfast.core import Encoder, HoldfastError, Images, Reps
 from holdfast.methods._batchnorm import parted
 from holdfast.methods._gather import gather
@@ -313,7 +314,7 @@ def spread(reps: Reps) -> Float[Tensor, ""]:
     return torch.where(size > 0, (moved / size.clamp_min(1e-300)).sqrt(), torch.zeros_like(size))
 
 
-class Method(ABC):
+class Method(metaclass=Checked):
     """What an encoder learns from: a frozen dataclass of hyper-parameters, one file each.
 
     Attributes:

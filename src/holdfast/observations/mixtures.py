@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import OrInfinity
 from holdfast.core import HoldfastError, Images, Observation, Passes, Reps, Rng, Shard
 from holdfast.data._covariance import isotropic
 from holdfast.data.gaussian import ConditionalGaussian, ones, random_direction
@@ -59,7 +60,7 @@ class Mixtures(Observation):
     covariance: str = "isotropic"
     shrinkage: str = "none"
     budget: str = "relative"
-    norm: float = 2.0
+    norm: OrInfinity = 2.0
     clamp: bool = False
     scale: float = 1.0
     estimated_from: int = 512

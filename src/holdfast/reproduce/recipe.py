@@ -4,7 +4,6 @@ import copy
 import itertools
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 
 import holdfast
 from holdfast.core import HoldfastError
-from holdfast.errors import os_reason, unknown
+from holdfast.documents import read_toml
+from holdfast.errors import unknown
 from holdfast.reproduce.cells import APART, OTHERS
 from holdfast.reproduce.claims import KINDS, Claim
 from holdfast.reproduce.rows import spread
@@ -149,12 +149,7 @@ def read_file(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
     Raises:
         HoldfastError: a file that cannot be read, is not TOML, or is like itself.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise HoldfastError(f"cannot read {str(path)!r}: {os_reason(error)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise HoldfastError(f"{str(path)!r} is not TOML: {error}") from error
+    values = read_toml(path, "recipe")
     above = (*above, path.stem)
     if (like := values.pop("like", None)) is None:
         return values

@@ -1,6 +1,6 @@
 """What certificates by sampling have in common: they read draws of f(x + σ z), one image at a time."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import Checked
 from holdfast.core import Head, LinearProbe, Rng
 
 Sampling = Generator[int, Tensor, dict[str, Tensor]]
@@ -34,7 +35,7 @@ class Anchor:
     head: Head | None = None
 
 
-class Certificate(ABC):
+class Certificate(metaclass=Checked):
     """What is said about the *smoothed* encoder near an image, from draws of f(x + σ z); a frozen dataclass.
 
     Certificates with the same σ read the same draws. Each one's statement holds at its own confidence; that all

@@ -1,13 +1,13 @@
 """From a TOML file to a study."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from holdfast import registry
 from holdfast.core import HoldfastError
-from holdfast.errors import os_reason, unknown
+from holdfast.documents import read_toml
+from holdfast.errors import unknown
 from holdfast.study.plan import TABLE_2, Column, Study
 from holdfast.training.recipe_file import TABLES, make_recipe
 
@@ -18,12 +18,7 @@ def read_study(path: Path, **overrides: Any) -> Study:
     Raises:
         HoldfastError: a file that cannot be read or is not TOML; and as `make_study`.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise HoldfastError(f"cannot read the study {str(path)!r}: {os_reason(error)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise HoldfastError(f"the study {str(path)!r} is not TOML: {error}") from error
+    values = read_toml(path, "study")
     return make_study(values | {key: value for key, value in overrides.items() if value is not None}, path.name)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from holdfast.checked import Checked
 from holdfast.core import HoldfastError, Probe, Threat
 from holdfast.probes.knn import Knn
 from holdfast.probes.linear import Linear
@@ -16,7 +17,7 @@ UNTRAINED = "untrained"
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(metaclass=Checked):
     """One version of the images to learn from.
 
     Attributes:
@@ -50,7 +51,7 @@ TABLE_2 = (
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(metaclass=Checked):
     """Methods, the versions of the data they learn from, and how they are judged.
 
     Δ(c) = (Acc - Acc(c)) / Acc: Acc of the encoder that learned from the images as they are, Acc(c) of the one that

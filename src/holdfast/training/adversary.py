@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.pgd import Pgd
+from holdfast.checked import Checked
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Noise, Objective, PerImage, Reps, Rng, Threat
 from holdfast.methods._gather import gather, processes, share
 from holdfast.methods._student import Batch, Student, View
@@ -18,7 +19,7 @@ from holdfast.threats.lowpass import Lowpass
 
 
 @dataclass(frozen=True)
-class Adversary:
+class Adversary(metaclass=Checked):
     """min_θ  clean · L(x_0, x_1, ...) + weight · L(x', x_1, ...),  x' = attack(x_0) in the ball around the first view.
 
     The attack sees the network in eval mode. Where the threat is no ball but a noise (also a learned mixture, of the

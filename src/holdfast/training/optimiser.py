@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from holdfast.checked import Checked
 from holdfast.core import HoldfastError
 from holdfast.encoders._packages import optional
 from holdfast.errors import unknown
@@ -17,7 +18,7 @@ SCHEDULES = ("cosine", "step", "constant")
 
 
 @dataclass(frozen=True)
-class Optimiser:
+class Optimiser(metaclass=Checked):
     """SGD, LARS, Adam or AdamW, with a rate that warms up, then falls as a cosine, in steps, or not at all.
 
     Attributes:

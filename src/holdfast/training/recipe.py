@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast import registry
+from holdfast.checked import Checked
 from holdfast.core import Ball, HoldfastError, Threat
 from holdfast.errors import unknown
 from holdfast.methods._student import Method
@@ -19,7 +20,7 @@ BATCHNORMS = ("shared", "frozen", "split")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(metaclass=Checked):
     """Everything that decides the weights, and how the training is run.
 
     Attributes:

@@ -2,15 +2,16 @@
 
 import dataclasses
 import json
-import tomllib
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from holdfast import registry
+from holdfast.checked import shown
 from holdfast.core import HoldfastError
-from holdfast.errors import os_reason, unknown
+from holdfast.documents import TooDeep, parse_json, read_toml
+from holdfast.errors import unknown
 from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.recipe import Recipe
@@ -57,12 +58,7 @@ def read_beside(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
 
 def _read(path: Path, settings: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a TOML file, changed as asked."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise HoldfastError(f"cannot read the recipe {str(path)!r}: {os_reason(error)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise HoldfastError(f"the recipe {str(path)!r} is not TOML: {error}") from error
+    values = read_toml(path, "recipe")
     values |= {key: value for key, value in overrides.items() if value is not None}
     for setting in settings:
         _set(values, setting)
@@ -146,7 +142,9 @@ def _set(data: dict[str, Any], setting: str) -> None:
     if not equals or not path:
         raise HoldfastError(f"--set {setting!r}: expected key=value, for example adversary.threat.radius=0.1")
     try:
-        value = json.loads(text)
+        value = parse_json(text)
+    except TooDeep as error:
+        raise HoldfastError(f"--set {shown(setting)}: {error}; write it flatter") from None
     except ValueError:
         value = text
     *above, last = path.split(".")

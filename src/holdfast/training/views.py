@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from holdfast.checked import Checked
 from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.errors import first_line
 from holdfast.threats.hue import YIQ, chroma_maps
@@ -18,7 +19,7 @@ NUMBERS = 21
 
 
 @dataclass(frozen=True)
-class Views:
+class Views(metaclass=Checked):
     """Another look at each image: a turned, scaled and moved window, its colours, blur, noise and a hole.
 
     What happens to an image depends on the seed, its id, the epoch and the view alone. Defaults are those of Table C.3
