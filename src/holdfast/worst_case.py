@@ -4,6 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import torch
@@ -129,9 +130,27 @@ class Ball(Threat):
     def around(self, x: Images, moved: Images) -> Images:
         """Return `moved` brought back into the ball around x and into [0, 1].
 
-        Clamping to [0, 1] moves every pixel towards x, which is inside, so it cannot leave the ball again.
+        Sums are rounded towards x, which is inside, and so is the clamp: no pixel leaves the ball again.
         """
-        return (x + self.project(moved - x)).clamp_(0, 1)
+        return towards(x, self.project(moved - x)).clamp_(0, 1)
+
+
+def towards(x: Images, delta: Images) -> Images:
+    """Return x + delta, rounded towards x where it must be rounded: nothing moves further than delta says.
+
+    Source: the exact error of a sum is that of Knuth's TwoSum (The art of computer programming, volume 2, 4.2.2).
+    """
+    at = x + delta
+    apart = at - x
+    error = (x - (at - apart)) + (delta - apart)
+    return torch.where(error.sign() * delta.sign() < 0, torch.nextafter(at, x), at)
+
+
+@cache
+def rounded_down(value: float, dtype: torch.dtype) -> float:
+    """Return the largest number of a precision that is not above a positive value."""
+    nearest = torch.tensor(value, dtype=dtype)
+    return float(nearest if float(nearest) <= value else torch.nextafter(nearest, torch.zeros_like(nearest)))
 
 
 Goal = Callable[[Tensor], tuple[Tensor, Tensor]]

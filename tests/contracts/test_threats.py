@@ -58,6 +58,18 @@ def test_around_stays_inside_at_the_edges(cls: type[Ball], edges: Tensor) -> Non
 
 
 @pytest.mark.parametrize("cls", BALLS)
+@pytest.mark.parametrize("radius", [0.7, 0.3, 0.03, 8 / 255, 1e-3, 1e-6])
+def test_no_image_leaves_the_ball_by_rounding(cls: type[Ball], radius: float) -> None:
+    """Pixels of every size, moved anywhere and drawn, measured in float64: a certificate may be tight to the last bit."""
+    ball, generator = cls(radius), torch.Generator().manual_seed(0)
+    x = torch.rand(8, 3, 64, 64, generator=generator) ** torch.tensor([0, 1, 1, 1, 1, 8, 8, 40]).view(-1, 1, 1, 1)
+    moved = x + torch.randn(x.shape, generator=generator) * torch.logspace(-8, 1, 64)
+    for at in (ball.around(x, moved), ball.around(x, ball.around(x, moved)), ball.sample(x, Rng(0, ids=IDS))):
+        assert at.dtype == torch.float32
+        assert float(ball.size(at.double() - x.double()).max()) <= radius
+
+
+@pytest.mark.parametrize("cls", BALLS)
 def test_ascend_is_the_steepest_unit_step(cls: type[Ball], edges: Tensor) -> None:
     ball, generator = cls(0.3), torch.Generator().manual_seed(0)
     gradient = torch.randn(edges.shape, generator=generator)

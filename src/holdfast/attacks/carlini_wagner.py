@@ -9,6 +9,7 @@ import torch
 from holdfast.attacks._gradient import climb, look
 from holdfast.attacks._readout import Readout, check_readouts
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.worst_case import towards
 
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
 """Adam's two rates of forgetting, and what keeps it from dividing by zero."""
@@ -92,7 +93,7 @@ class CarliniWagner(Attack):
 def _disturbed(x: Images, ball: Ball, u: Images) -> tuple[Images, Images]:
     """Return the images that u stands for, and u without what the clip takes from them: it would use up the ball."""
     delta = ball.squash(u)
-    at = (x + delta).clamp(0, 1)
+    at = towards(x, delta).clamp(0, 1)
     return at, torch.where((at - x).abs() < delta.abs(), u * (at - x) / delta, u)
 
 

@@ -65,7 +65,7 @@ def prepare(
         raise HoldfastError("certifiers take images [B, C, H, W] with pixels in [0, 1]; these are not (or hold NaN)")
     encoder._check_input(x)
     if radii is None:
-        radii = torch.full((len(x),), float(getattr(ball, "radius", float("nan"))))
+        radii = torch.full((len(x),), getattr(ball, "radius", torch.nan), dtype=torch.float64)
     if not bool((radii >= 0).all()) or len(radii) != len(x):
         raise HoldfastError(f"certifiers take one radius >= 0 in pixels for each image, got {radii.tolist()[:5]}")
     network = trace(encoder, tuple(x.shape[1:]))
@@ -84,7 +84,7 @@ def prepare(
         )
     bias = margin.bias.double() if network.normalised is None else torch.zeros_like(margin.bias, dtype=torch.float64)
     exact = Margin(margin.weights.double(), bias)
-    return network, Region.around(ball, x.double(), radii.to(x.device).double()), exact
+    return network, Region.around(ball, x, radii.to(x.device)), exact
 
 
 def finished(network: Network, margin: Margin, region: Region, lower: Tensor) -> Bound:

@@ -10,13 +10,13 @@ from holdfast.certify._affine import Affine
 from holdfast.certify._curved import Box, Curved, Lines, MaxPool
 from holdfast.certify._forms import Dense, Form
 from holdfast.certify._network import Network
-from holdfast.core import Ball
+from holdfast.core import Ball, HoldfastError
 from holdfast.threats.linf import Linf
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Where the images may be: a ball of its own radius around each, inside its box.
+    """Where the images may be: a ball of its own radius around each, inside its box. Made by `around`.
 
     Attributes:
         ball: which norm; its own radius is not read.
@@ -32,15 +32,24 @@ class Region:
 
     @classmethod
     def around(cls, ball: Ball, x: Tensor, radii: Tensor) -> "Region":
-        """Return the region of balls around x."""
-        return cls(ball, x, radii, ball.box(x, radii))
+        """Return the region of balls around x, in float64 and rounded outward; the one place where boxes are made.
+
+        A radius becomes the next number above it in its own precision, so the region holds the ball of every real
+        number that was rounded to it.
+        """
+        if radii.dtype not in (torch.float32, torch.float64):
+            raise HoldfastError(f"certifiers take radii in float64, got {radii.dtype}: give dtype=torch.float64")
+        x, reach = x.double(), torch.nextafter(radii, torch.full_like(radii, torch.inf)).double()
+        low, high = ball.box(x, reach)
+        low, high = torch.nextafter(low, low - 1).clamp_min(0), torch.nextafter(high, high + 1).clamp_max(1)
+        return cls(ball, x, reach, (low, high))
 
     def part(self, images: list[int] | slice) -> "Region":
         """Return the region of some images."""
         return Region(self.ball, self.x[images], self.radii[images], (self.box[0][images], self.box[1][images]))
 
     def to(self, dtype: torch.dtype) -> "Region":
-        """Return the region in another precision."""
+        """Return the region in another precision: one to search in, for in float32 its ends are rounded either way."""
         box = (self.box[0].to(dtype), self.box[1].to(dtype))
         return Region(self.ball, self.x.to(dtype), self.radii.to(dtype), box)
 

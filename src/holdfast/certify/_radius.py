@@ -50,7 +50,7 @@ def certified_radii(
 
     Source: RVCL, Algorithm 1 (CERTIFY), which bisects pair by pair and returns the last radius probed.
     """
-    network, region, margin = prepare(encoder, margin, x, ball, x.new_zeros(len(x)))
+    network, region, margin = prepare(encoder, margin, x, ball, torch.zeros(len(x), dtype=torch.float64))
     end = largest if largest is not None else float(ball.size(torch.ones_like(x[:1])))
     found = []
     for i in range(len(x)):
@@ -156,11 +156,10 @@ class _Search:
             self._probe(probes[:-1].tolist(), exact)
             return
         self.probes += len(probes)
-        x = self._region.x.to(dtype).expand(len(probes), -1, -1, -1)
+        x = self._region.x.expand(len(probes), -1, -1, -1)
         known = self._known[min(larger, key=lambda key: key[1])] if larger else None
-        bounds, ranges = self._certifier.lower(
-            network, self._margin.to(dtype), Region.around(self._region.ball, x, probes.to(dtype)), known
-        )
+        region = Region.around(self._region.ball, x, probes.to(x.device)).to(dtype)
+        bounds, ranges = self._certifier.lower(network, self._margin.to(dtype), region, known)
         bounds = bounds.double() - self._slack
         self._known[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}
         if exact:

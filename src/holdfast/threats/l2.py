@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+from holdfast.worst_case import rounded_down, towards
 
 PRICES = 3
 """Values of λ that `L2.least` tries."""
@@ -35,12 +36,16 @@ class L2(Ball):
         """Draw uniformly from the ball around each image (radius · u^(1/d) in a random direction), clamped."""
         direction = self.ascend(rng.child("direction").normal(*x.shape[1:]).to(x))
         length = rng.child("length").uniform(1, 1, 1).to(x) ** (1 / x[0].numel())
-        return (x + self.radius * length * direction).clamp_(0, 1)
+        return towards(x, self.project(self.radius * length * direction)).clamp_(0, 1)
 
     def project(self, delta: Images) -> Images:
-        """Shorten every perturbation that is longer than the radius."""
+        """Shorten every perturbation that is longer than the radius, less what rounding may add to it again."""
         norm = self.size(delta).clamp_min(1e-30).view(-1, 1, 1, 1)
-        return delta * (self.radius / norm).clamp_max(1)
+        return delta * (self._reach(delta) / norm).clamp_max(1)
+
+    def _reach(self, like: Tensor) -> float:
+        """Return the radius less 8 roundings of a precision, more than a norm and a product take."""
+        return rounded_down(self.radius * (1 - 8 * torch.finfo(like.dtype).eps), like.dtype)
 
     def ascend(self, gradient: Images) -> Images:
         """Return gradient / ||gradient||_2 (zero where the gradient is zero)."""
@@ -52,11 +57,11 @@ class L2(Ball):
         Divided by √d, numbers of size one reach the inside of the ball, and not its sphere alone.
         """
         norm = u.square().sum((-3, -2, -1), keepdim=True).clamp_min(1e-30).sqrt()
-        return u * (self.radius * (norm / math.prod(u.shape[-3:]) ** 0.5).tanh() / norm)
+        return u * (self._reach(u) * (norm / math.prod(u.shape[-3:]) ** 0.5).tanh() / norm)
 
     def size(self, delta: Images) -> PerImage:
-        """Return ||delta||_2 of each image."""
-        return delta.flatten(1).norm(dim=1)
+        """Return ||delta||_2 of each image: row by row, because sums of 10⁵ squares lose digits in float32."""
+        return delta.norm(dim=-1).flatten(1).norm(dim=1)
 
     def least(
         self,

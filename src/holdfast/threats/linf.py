@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+from holdfast.worst_case import rounded_down, towards
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,12 @@ class Linf(Ball):
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the cube around each image, clamped to [0, 1]."""
         noise = rng.uniform(*x.shape[1:]).to(x) * (2 * self.radius) - self.radius
-        return (x + noise).clamp_(0, 1)
+        return towards(x, self.project(noise)).clamp_(0, 1)
 
     def project(self, delta: Images) -> Images:
-        """Clamp every pixel to [-radius, radius]."""
-        return delta.clamp(-self.radius, self.radius)
+        """Clamp every pixel to [-radius, radius], rounded inward."""
+        reach = rounded_down(self.radius, delta.dtype)
+        return delta.clamp(-reach, reach)
 
     def ascend(self, gradient: Images) -> Images:
         """Return sign(gradient)."""
@@ -39,7 +41,7 @@ class Linf(Ball):
 
     def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
         """Return radius · tanh(u)."""
-        return self.radius * u.tanh()
+        return rounded_down(self.radius, u.dtype) * u.tanh()
 
     def size(self, delta: Images) -> PerImage:
         """Return max |delta| of each image."""
