@@ -104,3 +104,151 @@ def test_files_that_are_no_encoder(tmp_path):
     )
     with pytest.raises(HoldfastError, match=r"expected one input \[batch, channel, height, width\], got x \[2, 4\]"):
         open_encoder(f"{tmp_path}/flat.onnx?mean=0&std=1")
+
+
+def _saved(path, nodes, weights, *, opset, batch="b"):
+    import onnx
+    from onnx import TensorProto, helper
+
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, 8, 8])
+    reps = helper.make_tensor_value_info("reps", TensorProto.FLOAT, [batch, 5])
+    stored = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "tiny", [image], [reps], initializer=stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
+
+
+def _same_as_onnxruntime(path, images=3):
+    """Return the encoder, after a comparison with onnxruntime; networks for one image at a time see one at a time."""
+    import onnxruntime
+
+    encoder, session = open_encoder(f"{path}?mean=0&std=1"), onnxruntime.InferenceSession(path)
+    x = torch.rand(images, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    size = session.get_inputs()[0].shape[0]
+    parts = x.split(size) if isinstance(size, int) else (x,)
+    theirs = torch.cat([torch.tensor(session.run(None, {"x": part.numpy()})[0]) for part in parts])
+    torch.testing.assert_close(encoder(x), theirs, atol=1e-5, rtol=1e-5)
+    return encoder
+
+
+def test_weights_that_a_graph_computes(tmp_path):
+    """Float16 behind Cast, a scaled one, a transposed matrix, a Constant."""
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    draw = np.random.default_rng(0)
+    make = helper.make_node
+    weights = {
+        "half": draw.normal(size=(4, 3, 3, 3)).astype(np.float16),
+        "small": draw.integers(-127, 127, (4, 4, 3, 3), np.int8),
+        "scale": np.array(0.01, np.float32),
+        "turned": draw.normal(size=(5, 16)).astype(np.float32),
+    }
+    nodes = [
+        make("Cast", ["half"], ["first"], to=TensorProto.FLOAT),
+        make("Cast", ["small"], ["whole"], to=TensorProto.FLOAT), make("Mul", ["whole", "scale"], ["second"]),
+        make("Transpose", ["turned"], ["matrix"], perm=[1, 0]),
+        make("Constant", [], ["bias"], value=numpy_helper.from_array(draw.normal(size=4).astype(np.float32))),
+        make("Conv", ["x", "first", "bias"], ["a"], strides=[2, 2]), make("Relu", ["a"], ["b"]),
+        make("Conv", ["b", "second"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]), make("Flatten", ["c"], ["d"]),
+        make("MatMul", ["d", "matrix"], ["reps"]),
+    ]  # fmt: skip
+    path = tmp_path / "m.onnx"
+    _saved(path, nodes, weights, opset=17)
+    encoder = _same_as_onnxruntime(path)
+    assert sorted(tuple(p.shape) for p in encoder.parameters()) == [(4,), (4, 3, 3, 3), (4, 4, 3, 3)]
+    _certifies(encoder)
+
+
+def test_old_opsets_are_lifted(tmp_path):
+    """Slice of opset 9 has its ends among its attributes."""
+    import numpy as np
+    from onnx import helper
+
+    make, draw = helper.make_node, np.random.default_rng(0)
+    nodes = [
+        make("Slice", ["x"], ["a"], axes=[1, 3], starts=[1, 2], ends=[3, 2**31], name="cut"),
+        make("Pad", ["a"], ["b"], pads=[0, 0, 1, 0, 0, 0, 0, 1]), make("Flatten", ["b"], ["c"]),
+        make("MatMul", ["c", "matrix"], ["reps"]),
+    ]  # fmt: skip
+    path = tmp_path / "m.onnx"
+    _saved(path, nodes, {"matrix": draw.normal(size=(126, 5)).astype(np.float32)}, opset=9)
+    _certifies(_same_as_onnxruntime(path))
+
+
+class Shaped(nn.Module):
+    """Everything that exporters write with a shape: a flattened batch, a slice, a pad, an unsqueezed axis, an index."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(3, 4, 3, stride=2), nn.Linear(60, 5)
+
+    def forward(self, x):
+        x = nn.functional.pad(torch.relu(self.conv(x))[:, :, :, 1:], (0, 1, 2, 0))
+        x = x.unsqueeze(1).squeeze(1)
+        return torch.cat([self.out(x.view(x.shape[0], -1))[:, 1:], x[:, 0, 1, 1:2]], 1)
+
+
+def _certifies(encoder):
+    from holdfast.certify.crown import Crown
+    from holdfast.core import Margin
+    from holdfast.threats.linf import Linf
+
+    x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    margin = Margin(torch.eye(5).expand(2, -1, -1), torch.zeros(2, 5))
+    return Crown()(encoder, margin, x, Linf(0.02)).lower
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("dynamo", "dynamic"),
+    [(False, True), (False, False), pytest.param(True, True, marks=SLOW), pytest.param(True, False, marks=SLOW)],
+)
+def test_shapes_in_tensors_are_certified_like_the_module(tmp_path, dynamo, dynamic):
+    """A file for batches of two alone takes any batch."""
+    from holdfast.core import Encoder
+
+    torch.manual_seed(0)
+    module, path = Shaped(), tmp_path / "m.onnx"
+    export(module, path, dynamo=dynamo, opset=None if dynamo else 17, dynamic=dynamic)
+    encoder = open_encoder(f"{path}?mean=0&std=1")
+    x = torch.rand(5, 3, 8, 8)
+    torch.testing.assert_close(encoder(x), module(x))
+    torch.testing.assert_close(_certifies(encoder), _certifies(Encoder(module, mean=0, std=1)))
+
+
+class Crossed(nn.Module):
+    """Images of a batch that meet."""
+
+    def forward(self, x):
+        return x.flatten(1).reshape(3, 2, -1).transpose(0, 1).reshape(2, -1)
+
+
+def test_files_of_one_batch_size_that_cannot_be_opened_up_say_so(tmp_path):
+    path = tmp_path / "m.onnx"
+    export(Crossed(), path, dynamic=False)
+    with pytest.raises(HoldfastError, match="takes batches of 2 alone: export it with an open batch axis"):
+        open_encoder(f"{path}?mean=0&std=1")
+
+
+class Attends(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Conv2d(3, 8, 4, 4)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0)
+
+    def forward(self, x):
+        return self.layer(self.embed(x).flatten(2).transpose(1, 2)).mean(1)
+
+
+@pytest.mark.slow
+def test_transformers_are_refused_by_the_name_of_a_layer(tmp_path):
+    from holdfast.certify._trace import trace
+    from holdfast.errors import NotCertified
+
+    path = tmp_path / "m.onnx"
+    export(Attends(), path, dynamo=True)
+    encoder = open_encoder(f"{path}?mean=0&std=1")
+    with pytest.raises(NotCertified, match=r"not certified: \w+ at graph\.\w.* of encoder .*; certify .* \(\?layer=\)"):
+        trace(encoder, (3, 8, 8))

@@ -240,6 +240,17 @@ class Branches(nn.Module):
         return x.flatten(1) * (2 if float(x.sum()) > 0 else 1)
 
 
+class Reads(nn.Module):
+    """A size in a tensor, which torch.export calls "tensor subclasses" when it is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = nn.Buffer(torch.tensor(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)[:, : int(self.count.numpy())]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_cannot_be_certified_is_refused_with_its_name(
     name: str, tiny: Encoder, edges: Tensor, capfd: pytest.CaptureFixture[str]
@@ -253,7 +264,11 @@ def test_what_cannot_be_certified_is_refused_with_its_name(
         return str(caught.value)
 
     assert "attention" in refused(Encoder(Attends(), mean=0, std=1), margin=margins(8))
-    assert "traced" in refused(Encoder(Branches(), mean=0, std=1), margin=margins(64))
+    for module, width in ((Branches(), 64), (Reads(), 5)):
+        said = refused(Encoder(nn.Sequential(nn.Identity(), module), mean=0, std=1), margin=margins(width))
+        assert f"not certified: {type(module).__name__} at 1 of encoder" in said
+        assert "depends on the values of tensors" in said
+        assert "an earlier layer (?layer=)" in said
     assert capfd.readouterr() == ("", "")  # torch.export would print whole graphs
     rgb = Encoder(tiny.module, mean=[0.5] * 3, std=[0.5] * 3)
     assert "3 channels" in refused(rgb)

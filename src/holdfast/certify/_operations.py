@@ -36,6 +36,13 @@ class Operations(Reader):
             raise self.refuse("a product of two values that depend on the image")
         return self.append(Linear(weight, None if bias is None else bias.expand(self.shape()).contiguous()), (x,))
 
+    def _op_matmul(self, x, weight) -> int:
+        if not self.depends(x)[0] or not isinstance(weight, Tensor) or weight.ndim != 2:
+            raise self.refuse("a product of two values that depend on the image, or with a batch of matrices")
+        return self.append(Linear(weight.T, None), (x,))
+
+    _op_mm = _op_matmul
+
     def _op_batch_norm(self, x, weight, bias, mean, variance, training, momentum, eps, *_) -> int:
         if training or mean is None:
             raise self.refuse("BatchNorm with the statistics of the batch")

@@ -17,6 +17,19 @@ EXAMPLES = 2
 """Images in the example batch; any number but 1, which torch.export treats specially."""
 
 
+REMEDY = (
+    "certify a convolutional or fully connected encoder, an earlier layer (?layer=), or use the sampled certificates, "
+    "which take any encoder"
+)
+"""What to do where a network cannot be bounded."""
+
+
+def place(path: str, kind: str) -> str:
+    """Return which module of an encoder is meant: "LayerNorm at blocks.0.norm1"."""
+    path = ".".join(part for part in path.split(".") if part not in ("module", "network")) or "its top level"
+    return f"{kind} at {path}"
+
+
 class Value(int):
     """The number of a node; a type of its own, because whole numbers are constants of the graph too."""
 
@@ -75,14 +88,11 @@ class Reader:
         if not stack:
             return "the encoder"
         path, kind = list(stack.values())[-1]
-        path = ".".join(part for part in path.split(".") if part not in ("module", "network")) or "its top level"
-        return f"{str(kind).rpartition('.')[2]} at {path}"
+        return place(path, str(kind).rpartition(".")[2])
 
     def refuse(self, what: str) -> NotCertified:
         return NotCertified(
-            f"not certified: {self.where()} of encoder {self._encoder!r}: {what} cannot be bounded; "
-            "certify a convolutional or fully connected encoder, an earlier layer (?layer=), or use the sampled "
-            "certificates, which take any encoder"
+            f"not certified: {self.where()} of encoder {self._encoder!r}: {what} cannot be bounded; {REMEDY}"
         )
 
     def shape(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from holdfast.certify._network import Network
 from holdfast.certify._operations import Operations
-from holdfast.certify._reader import EXAMPLES
+from holdfast.certify._reader import EXAMPLES, REMEDY, place
 from holdfast.core import Encoder
 from holdfast.errors import NotCertified, first_line
 
@@ -70,13 +70,38 @@ class _Pixels(nn.Module):
 
 def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
     example = torch.full((EXAMPLES, *shape), 0.5).to(pixels.mean)
+    inside: list[str] = []
     try:
-        with _quiet():
+        with _quiet(), _followed(pixels, inside):
             return torch.export.export(pixels, (example,), strict=False)
     except Exception as error:  # whatever a foreign network raises
-        branches = type(error).__name__ == "GuardOnDataDependentSymNode"
-        why = "its forward pass depends on the values of tensors (an if, a loop)" if branches else first_line(error)
-        raise NotCertified(f"not certified: encoder {name!r} cannot be traced by torch.export: {why}") from error
+        values = type(error).__name__ in VALUE_ERRORS or "tensor subclasses" in str(error)
+        why = (
+            "its forward pass depends on the values of tensors (an if, a loop, a size)" if values else first_line(error)
+        )
+        where = inside[-1] if inside else "the encoder"
+        raise NotCertified(
+            f"not certified: {where} of encoder {name!r} cannot be traced by torch.export: {why}; {REMEDY}"
+        ) from error
+
+
+VALUE_ERRORS = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
+"""What torch raises where numbers would have to be known; it says the same of `.numpy()` in other words."""
+
+
+@contextmanager
+def _followed(pixels: _Pixels, inside: list[str]) -> Iterator[None]:
+    """Keep a list of the modules that are running, the innermost last; an error leaves those where it was raised."""
+    hooks = []
+    for path, module in pixels.named_modules():
+        here = place(path, type(module).__name__)
+        hooks.append(module.register_forward_pre_hook(lambda *_, here=here: inside.append(here)))
+        hooks.append(module.register_forward_hook(lambda *_: inside.pop() and None))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager

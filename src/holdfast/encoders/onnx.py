@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from holdfast.encoder import Encoder, Geometry
 from holdfast.encoders._assemble import Preprocessing, assemble
-from holdfast.encoders._onnx_lower import lowered
+from holdfast.encoders._onnx_rewrite import rewritten
+from holdfast.encoders._onnx_shapes import with_fixed_sizes
 from holdfast.encoders._options import read
 from holdfast.encoders._packages import optional
 from holdfast.errors import HoldfastError, first_line, unknown
@@ -41,7 +42,8 @@ def open(name: str, options: Options) -> Encoder:
     output = take(options, "output", str, None)
     common = read(options)
     onnx = optional("onnx", "onnx", "onnx", options.spec)
-    optional("onnx.inliner", "onnx", "onnx", options.spec)
+    for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
+        optional(part, "onnx", "onnx", options.spec)
     onnx2torch = optional("onnx2torch", "onnx2torch", "onnx", options.spec)
     if common.weights != "default":
         raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=")
@@ -53,9 +55,9 @@ def open(name: str, options: Options) -> Encoder:
     except Exception as error:  # protobuf and onnx raise errors of their own
         raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
     try:
-        graph = onnx2torch.convert(lowered(proto, onnx))
-    except HoldfastError:
-        raise
+        graph = onnx2torch.convert(rewritten(proto, onnx, onnx2torch.converter.get_converter))
+    except HoldfastError as error:
+        raise HoldfastError(f"{name!r}: {error}") from error
     except Exception as error:
         raise HoldfastError(f"{name!r}: onnx2torch cannot convert it: {first_line(error)}") from error
     outputs = [value.name for value in proto.graph.output]
@@ -65,6 +67,10 @@ def open(name: str, options: Options) -> Encoder:
         raise unknown(f"output of {name}", output, outputs)
     index = outputs.index(output or outputs[0])
     shape = _shape(proto, name, common.size)
+    try:
+        graph = with_fixed_sizes(graph, shape, _inputs(proto)[0].type.tensor_type.shape.dim[0].dim_value)
+    except HoldfastError as error:
+        raise HoldfastError(f"{name!r}: {error}") from error
     metadata = {entry.key: entry.value for entry in proto.metadata_props}
     mean, std = (
         [float(part) for part in metadata[key].split(",")] if key in metadata else None
@@ -78,8 +84,7 @@ def open(name: str, options: Options) -> Encoder:
 
 def _shape(proto: Any, name: str, size: tuple[int, int] | None) -> tuple[int, int, int]:
     """Return (channels, height, width) of the graph's one input that is no weight."""
-    weights = {tensor.name for tensor in proto.graph.initializer}
-    inputs = [value for value in proto.graph.input if value.name not in weights]
+    inputs = _inputs(proto)
     dims = [d.dim_value for d in inputs[0].type.tensor_type.shape.dim] if len(inputs) == 1 else []
     if len(dims) != 4 or dims[1] < 1:
         got = ", ".join(value.name for value in inputs)
@@ -88,3 +93,9 @@ def _shape(proto: Any, name: str, size: tuple[int, int] | None) -> tuple[int, in
     if min(height, width) < 1:
         raise HoldfastError(f"{name!r} leaves the image size open: give ?size=H or ?size=HxW")
     return dims[1], height, width
+
+
+def _inputs(proto: Any) -> list[Any]:
+    """Return the inputs of a graph that are no weights, which old files list too."""
+    weights = {tensor.name for tensor in proto.graph.initializer}
+    return [value for value in proto.graph.input if value.name not in weights]

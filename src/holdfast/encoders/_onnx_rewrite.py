@@ -1,32 +1,35 @@
-"""Rewrite an ONNX graph of a recent operator set for onnx2torch, without changing what it computes.
+"""Rewrite an ONNX graph for onnx2torch, without changing what it computes.
 
 onnx2torch knows the operators of opset 17; torch exports 18 and later. Most operators differ between these only in
-the number types they accept. Where the signature differs, the node is rewritten, or refused.
+the number types they accept. Where the signature differs, the node is rewritten, or refused. Operators of sets so old
+that it does not know them are lifted by onnx's own converter.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from holdfast.errors import HoldfastError
+from holdfast.encoders._onnx_fold import fold_constants
+from holdfast.errors import HoldfastError, first_line
 
 _OPSET = 17
 _HARMLESS = {"num_outputs", "saturate", "noop_with_empty_axes"}  # implied by outputs; of float8; handled with the axes
 
 
-def lowered(model: Any, onnx: Any) -> Any:
-    """Return a copy of a model in opset 17 or older.
+def rewritten(model: Any, onnx: Any, converter: Callable[[str, int, str], object]) -> Any:
+    """Return a copy of a model that onnx2torch can read, in opset 17 or older, its constants computed.
 
     Args:
         model: an onnx ModelProto.
         onnx: the package.
+        converter: of onnx2torch, for an operator, its version and its domain; raises where there is none.
 
     Raises:
-        HoldfastError: a node that means something opset 17 cannot say.
+        HoldfastError: a node that means something opset 17 cannot say, or that cannot be lifted to it.
     """
-    model = onnx.inliner.inline_local_functions(model)
+    model = _lifted(onnx.inliner.inline_local_functions(model), onnx, converter)
     graph = model.graph
-    _fold_identities(graph)
+    fold_constants(model, onnx)
     _spell_out_gelu(graph, onnx)
     constants = dict(_constants(graph, onnx))
     versions = [entry for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
@@ -39,17 +42,26 @@ def lowered(model: Any, onnx: Any) -> Any:
     return onnx.shape_inference.infer_shapes(model, data_prop=True)  # onnx2torch reads the widths of layer norms there
 
 
-def _fold_identities(graph: Any) -> None:
-    """Let readers of an Identity of a weight read the weight: onnx2torch expects weights of layers to be stored."""
-    weights = {tensor.name for tensor in graph.initializer}
-    same = {
-        node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity" and node.input[0] in weights
-    }
-    same = {alias: weight for alias, weight in same.items() if alias not in {value.name for value in graph.output}}
-    for node in [node for node in graph.node if node.op_type == "Identity" and node.output[0] in same]:
-        graph.node.remove(node)
-    for node in graph.node:
-        node.input[:] = [same.get(name, name) for name in node.input]
+def _lifted(model: Any, onnx: Any, converter: Callable[[str, int, str], object]) -> Any:
+    """Return the model in opset 17 where it is older and holds an operator that onnx2torch does not know."""
+    version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    if version >= _OPSET or all(_converts(node, version, converter) for node in model.graph.node):
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, _OPSET)
+    except Exception as error:  # errors of its own
+        raise HoldfastError(
+            f"opset {version} has operators that onnx2torch does not know, and onnx cannot lift them to opset "
+            f"{_OPSET} ({first_line(error)}): export with opset 13 or later"
+        ) from error
+
+
+def _converts(node: Any, version: int, converter: Callable[[str, int, str], object]) -> bool:
+    try:
+        converter(node.op_type, version, node.domain)
+    except NotImplementedError:
+        return False
+    return True
 
 
 def _spell_out_gelu(graph: Any, onnx: Any) -> None:
@@ -76,17 +88,9 @@ def _spell_out_gelu(graph: Any, onnx: Any) -> None:
 
 def _constants(graph: Any, onnx: Any) -> Iterator[tuple[str, list[int]]]:
     """Yield the small integer constants of a graph: shapes and axes."""
-    tensors = [(tensor.name, tensor) for tensor in graph.initializer]
-    tensors += [
-        (node.output[0], attribute.t)
-        for node in graph.node
-        if node.op_type == "Constant"
-        for attribute in node.attribute
-        if attribute.name == "value"
-    ]
-    for name, tensor in tensors:
+    for tensor in graph.initializer:
         if tensor.data_type == onnx.TensorProto.INT64 and len(tensor.dims) <= 1:
-            yield name, onnx.numpy_helper.to_array(tensor).reshape(-1).tolist()
+            yield tensor.name, onnx.numpy_helper.to_array(tensor).reshape(-1).tolist()
 
 
 def _forbid_zeros(node: Any, constants: dict[str, list[int]]) -> None:
