@@ -105,3 +105,10 @@ def test_audits_of_recipes_whose_steps_are_short_are_listed() -> None:
                 plan = plan_from(_audit(table, specs, {}, "cpu", 0), name)
                 found |= {f"{name} {size} {key}"} if short(plan.measures) else set()
     assert found == SHORT
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=str)
+def test_radii_are_searched_finely_enough_to_be_compared_with_the_ball(ball: Ball) -> None:
+    for name in PROFILES:
+        for measure in profile(name, ball).measures:
+            assert getattr(measure, "tolerance", 0) <= 0.05 * ball.radius, name

@@ -70,9 +70,12 @@ def _all_measures(attack: Attack, risk: Attack, ball: Ball) -> tuple[Measure, ..
 
 
 def _brackets(attack: Attack, ball: Ball, first: int) -> tuple[Measure, ...]:
-    """Return the cheapest certificates, on few images, for the other side of the risks that attacks show."""
+    """Return the cheapest certificates, on few images, for the other side of the risks that attacks show.
+
+    Radii are searched as finely as the ball is small: one below the tolerance of its search counts as 0.
+    """
     return (
-        CertifiedRadius(ball=ball, negatives=5, steps=20, tolerance=2e-3, first=first),
+        CertifiedRadius(ball=ball, negatives=5, steps=20, tolerance=min(2e-3, ball.radius / 25), first=first),
         CertifiedBreakawayRisk(ball=ball, attack=attack, first=first),
         CertifiedNearestNeighbourAccuracy(ball=ball, attack=attack, first=first),
     )
@@ -125,7 +128,7 @@ def certify(ball: Ball) -> Profile:
     return Profile(
         "proofs beside attacks: radii by CROWN, margins and drift by alpha-CROWN, smoothing; 100 of 300 images",
         (
-            CertifiedRadius(ball=ball, steps=100, tolerance=1e-4),
+            CertifiedRadius(ball=ball, steps=100, tolerance=min(1e-4, ball.radius / 500)),
             InstanceAccuracy(alpha, ball, attack),
             Tightness(alpha, ball, attack),
             CertifiedBreakawayRisk(alpha, ball, attack, first=50),
