@@ -17,7 +17,8 @@ from holdfast.probes.knn import Knn
 from holdfast.report.study import markdown, print_study, tables
 from holdfast.study.file import read_study
 from holdfast.study.plan import ORIGINAL, TABLE_2, Column, Study
-from holdfast.study.run import _scored, run_study
+from holdfast.study.run import run_study
+from holdfast.study.scores import over_trainings, scored
 from holdfast.threats.gamma import Gamma
 from holdfast.threats.global_shuffle import GlobalShuffle
 from holdfast.training import loop
@@ -100,10 +101,10 @@ def test_encoders_learned_from_their_version_of_the_images(folder: Path, tmp_pat
 
 def test_a_column_that_is_not_averaged_is_left_out_of_the_average() -> None:
     rights = {"Orig": [1, 1, 1, 1], "γ 5": [1, 1, 1, 0], "G4x4": [1, 1, 0, 0]}
-    found = {title: {("knn", "same"): torch.tensor(right).double()} for title, right in rights.items()}
+    found = {title: {("knn", "same"): torch.tensor([right]).double()} for title, right in rights.items()}
     study = dataclasses.replace(STUDY, columns=(GAMMA, dataclasses.replace(SHUFFLE, averaged=False)))
-    assert _scored(study, found, "knn", "same")["average"]["value"] == pytest.approx(1 / 4)
-    assert _scored(study, found, "knn", "same")["drop"]["G4x4"]["value"] == pytest.approx(1 / 2)
+    assert scored(study, found, "knn", "same")["average"]["value"] == pytest.approx(1 / 4)
+    assert scored(study, found, "knn", "same")["drop"]["G4x4"]["value"] == pytest.approx(1 / 2)
     with pytest.raises(HoldfastError, match="at least one column whose"):
         dataclasses.replace(STUDY, columns=(dataclasses.replace(SHUFFLE, averaged=False),))
 
@@ -139,6 +140,47 @@ def test_done_parts_are_not_trained_again(folder: Path, record: dict, monkeypatc
 
     monkeypatch.setattr(loop._Training, "_one_step", refuse)
     assert json.loads(json.dumps(run_study(STUDY, folder)))["rows"] == record["rows"]
+
+
+def test_one_training_says_so(record: dict) -> None:
+    console = Console(width=400, record=True, file=io.StringIO())
+    print_study(record, console)
+    for text in (console.export_text(), markdown(record)):
+        assert "over test images, given the trained encoders" in text
+        assert "one training each (seed 0)" in text
+    assert all(one["trainings"] is None for one in record["rows"])
+
+
+def test_several_trainings_have_an_interval_of_their_own(tmp_path: Path) -> None:
+    """Against accuracies of trainings that are studied one by one, on the same images whatever their seed is."""
+    one = dataclasses.replace(STUDY, columns=(GAMMA,), test_images=60)
+    alone = []
+    for seed in (3, 4):
+        apart = dataclasses.replace(one, recipes={"Sup": dataclasses.replace(RECIPE, seed=seed)})
+        alone.append(row(run_study(apart, tmp_path / str(seed)), "same"))
+    record = run_study(dataclasses.replace(one, seeds=(3, 4)), tmp_path / "both")
+    both = row(record, "same")
+    for part, title in (("accuracy", "Orig"), ("accuracy", "γ 5"), ("drop", "γ 5")):
+        first, second = (found[part][title]["value"] for found in alone)
+        between = both["trainings"][part][title]
+        assert between["value"] == pytest.approx((first + second) / 2)
+        half = 12.706 * abs(first - second) / 2  # t_1, and s / √2 of two numbers
+        if first != second:
+            ends = ((first + second) / 2 - half, (first + second) / 2 + half)
+            ends = ends if part == "drop" else (max(ends[0], 0), min(ends[1], 1))
+            assert (between["low"], between["high"]) == pytest.approx(ends, rel=1e-3)
+        assert "Student t over 2 trainings" in between["interval"]
+    assert both["accuracy"]["Orig"]["value"] == pytest.approx(both["trainings"]["accuracy"]["Orig"]["value"])
+    assert row(record, "same", "untrained")["trainings"] is None
+    audits = [json.loads(path.read_text())["data"]["fingerprint"] for path in tmp_path.rglob("audit-*/record.json")]
+    assert len(set(audits)) == 1  # the seed of a training changes no image that is tested
+    assert "over trainings" in markdown(record)
+    assert "seeds 3, 4" in markdown(record)
+
+
+def test_trainings_that_agree_have_no_interval() -> None:
+    assert over_trainings([0.5, 0.5, 0.5])["low"] is None
+    assert over_trainings([0.5]) is None
 
 
 def test_the_table_has_the_columns_of_the_paper(record: dict) -> None:

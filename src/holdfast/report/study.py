@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.report._format import score
 
-AVERAGE = "Avg Δ ↓"
+AVERAGE, AGAIN = "Avg Δ ↓", "over trainings"
 
 
 def print_study(record: Mapping[str, Any], console: Console) -> None:
@@ -22,6 +22,8 @@ def print_study(record: Mapping[str, Any], console: Console) -> None:
         for line in lines:
             table.add_row(*map(Text, line))
         console.print(table)
+    for line in intervals(record):
+        console.print(Text(line, style="dim"))
     for problem in problems(record):
         console.print(Text(problem, style="bold red"))
 
@@ -32,6 +34,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     for title, head, lines in tables(record):
         rows = [head, ["---", *["---:"] * (len(head) - 1)], *lines]
         parts.append(f"**{title}**\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n")
+    parts += [f"{line}\n" for line in intervals(record)]
     parts += [f"- {problem}\n" for problem in problems(record)]
     if record["command"]:
         parts.append(f"    {record['command']}\n")
@@ -39,17 +42,46 @@ def markdown(record: Mapping[str, Any]) -> str:
 
 
 def tables(record: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yield (title, head, lines) for every probe and setting: two lines for a method, accuracy and Δ."""
+    """Yield (title, head, lines) for every probe and setting: two lines for a method, accuracy and Δ.
+
+    Where there are several trainings, two more have their intervals over these.
+    """
     columns = [column["title"] for column in record["study"]["columns"]]
     for setting, meaning in record["study"]["settings"].items():
         for probe in dict.fromkeys(row["probe"] for row in record["rows"]):
             lines = []
             for row in record["rows"]:
                 if (row["probe"], row["setting"]) == (probe, setting):
-                    lines.append([row["method"], *(_cell(row["accuracy"].get(c), c, row) for c in columns), ""])
-                    drops = (_cell(row["drop"].get(c), c, {}) for c in columns)
-                    lines.append(["  Δ", *drops, score(row["average"], "share") if row["average"] else ""])
+                    lines += _lines(row, columns, row["method"], "  Δ", row)
+                    if between := row.get("trainings"):
+                        lines += _lines(between, columns, f"  {AGAIN}", f"  Δ, {AGAIN}", {})
             yield f"{probe}, {setting}: {meaning}", ["method", *columns, AVERAGE], lines
+
+
+def intervals(record: Mapping[str, Any]) -> list[str]:
+    """Return what the intervals are about, and what they are not."""
+    seeds = record["study"].get("seeds", [0])
+    images = "Intervals are over test images, given the trained encoders and what the probes learned"
+    if len(seeds) < 2:
+        return [
+            f"{images}: one training each (seed {seeds[0]}). Another training may move a number by more than its "
+            "interval; seeds = [0, 1, 2] in the study says by how much."
+        ]
+    listed = ", ".join(map(str, seeds))
+    return [
+        f"{images}; numbers are means of {len(seeds)} trainings (seeds {listed}).",
+        f"Lines “{AGAIN}”: Student's t over these trainings, given the test images, 95 %. They begin from the weights "
+        "of the encoder's spec, and differ in which images they learn from where there are more, in their order, in "
+        "views and heads.",
+    ]
+
+
+def _lines(row: Mapping[str, Any], columns: list[str], name: str, lost: str, failed: Mapping[str, Any]) -> list[Any]:
+    """Return two lines: accuracies, and what they lose."""
+    accuracy = [_cell(row["accuracy"].get(c), c, failed) for c in columns]
+    drops = [_cell(row.get("drop", {}).get(c), c, {}) for c in columns]
+    average = row.get("average")
+    return [[name, *accuracy, ""], [lost, *drops, score(average, "share") if average else ""]]
 
 
 def _cell(entry: Mapping[str, Any] | None, column: str, row: Mapping[str, Any]) -> str:

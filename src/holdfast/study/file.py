@@ -32,8 +32,10 @@ def make_study(data: Mapping[str, Any], where: str) -> Study:
         HoldfastError: data that say what nobody knows.
     """
     values = dict(data)
-    own = {key: values.pop(key) for key in ("methods", "columns", "test", "test_images", "probes") if key in values}
-    for key, kind in {"methods": list, "columns": list, "probes": list, "test": str, "test_images": int}.items():
+    kinds = {"methods": list, "columns": list, "probes": list, "test": str, "test_images": int}
+    kinds |= {"test_seed": int, "seeds": list}
+    own = {key: values.pop(key) for key in kinds if key in values}
+    for key, kind in kinds.items():
         if key in own and type(own[key]) is not kind:
             raise HoldfastError(f"{where}: {key}: expected {kind.__name__}, got {own[key]!r}")
     if "test" not in own or not own.get("methods"):
@@ -45,7 +47,10 @@ def make_study(data: Mapping[str, Any], where: str) -> Study:
             raise HoldfastError(f"{where}: methods: expected different titles, got {title!r} twice")
         recipes[title] = make_recipe(_joined(values, changes), where=f"{where}: {title}")
     columns = tuple(_column(one, where) for one in own["columns"]) if "columns" in own else TABLE_2
-    given = {key: own[key] for key in ("test", "test_images") if key in own}
+    given = {key: own[key] for key in ("test", "test_images", "test_seed") if key in own}
+    if any(type(seed) is not int for seed in own.get("seeds", ())):
+        raise HoldfastError(f"{where}: seeds: expected whole numbers, got {own['seeds']!r}")
+    given |= {"seeds": tuple(own["seeds"])} if "seeds" in own else {}
     if "probes" in own:
         given["probes"] = tuple(_part("probes", probe, where) for probe in own["probes"])
     return Study(recipes, columns=columns, **given)

@@ -63,6 +63,8 @@ class Study(metaclass=Checked):
         test: data spec of the labelled images that the encoders are tested on.
         columns: the other versions of the data.
         test_images: how many images are tested; None: all.
+        test_seed: which of them, and which of the recipes' images the probes learn from; trainings leave both alone.
+        seeds: one training of every method on every version with each of these; empty: one, with the recipe's seed.
         probes: what learns from the representations of the recipes' images.
 
     Source: "Is self-supervised contrastive learning more robust than supervised learning?" (Zhong et al., 2022),
@@ -73,6 +75,8 @@ class Study(metaclass=Checked):
     test: str
     columns: tuple[Column, ...] = TABLE_2
     test_images: int | None = None
+    test_seed: int = 0
+    seeds: tuple[int, ...] = ()
     probes: tuple[Probe, ...] = (Linear(), Knn())
 
     def __post_init__(self) -> None:
@@ -83,6 +87,8 @@ class Study(metaclass=Checked):
             raise HoldfastError("study: expected at least one method, one column and one probe")
         if len(set(titles)) < len(titles):
             raise HoldfastError(f"study: expected columns of different titles, got {', '.join(titles)}")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise HoldfastError(f"study: expected different seeds, got {', '.join(map(str, self.seeds))}")
         if UNTRAINED in self.recipes:
             raise HoldfastError(f"study: the row {UNTRAINED!r} is always there; call yours otherwise")
         if wrong := [title for title, recipe in self.recipes.items() if recipe.corruption is not None]:

@@ -1,28 +1,25 @@
 """Run a study: train every method on every version of the data, test all encoders, and say what is lost."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from holdfast import registry, statistics
+from holdfast import registry
 from holdfast.audit.plan import Plan, named
 from holdfast.audit.record import slugs
 from holdfast.audit.run import run_audit
-from holdfast.core import HoldfastError, Score
+from holdfast.core import HoldfastError
 from holdfast.data import open_images
 from holdfast.encoders import open_encoder
 from holdfast.listener import Listener, Silent
 from holdfast.measures.probe_accuracy import ProbeAccuracy
-from holdfast.ratios import relative_drop
 from holdfast.store import Store, StoreError, digest
 from holdfast.study.plan import ORIGINAL, UNTRAINED, Column, Study
+from holdfast.study.scores import Answers, scored
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe, entry
 
@@ -32,12 +29,6 @@ SETTINGS = {
     "moved": "the probe learns from clean images, and is tested on corrupted ones",
 }
 """How encoders are tested."""
-
-GIVEN = "given the trained encoders and what the probes learned"
-
-Right = Float[Tensor, "images"]
-Answers = dict[tuple[str, str], Right]
-"""Whether each tested image is classified rightly, by (probe, setting)."""
 
 
 def run_study(study: Study, folder: Path, *, listener: Listener | None = None, command: str = "") -> dict[str, Any]:
@@ -65,14 +56,14 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
         found: dict[str, Answers | str] = {}
         for column, place in zip(columns, places, strict=True):
             try:
-                found[column.title] = _cell(study, recipe, column, folder / slug / place, listener)
+                found[column.title] = _trained(study, recipe, column, folder / slug / place, listener)
             except StoreError:
                 raise
             except HoldfastError as error:
                 found[column.title] = str(error)
         settings = SETTINGS if recipe else {"same": ""}
         record["rows"] += [
-            {"method": row, "probe": probe, "setting": setting, **_scored(study, found, probe, setting)}
+            {"method": row, "probe": probe, "setting": setting, **scored(study, found, probe, setting)}
             for probe in named(study.probes)
             for setting in settings
         ]
@@ -85,7 +76,7 @@ def _checked(study: Study, before: Path) -> None:
     first = next(iter(study.recipes.values()))
     geometry = open_encoder(first.encoder).geometry
     for data, size in ((first.data, first.images), (study.test, study.test_images)):
-        if open_images(data, size=size, seed=first.seed, geometry=geometry).labels is None:
+        if open_images(data, size=size, seed=study.test_seed, geometry=geometry).labels is None:
             raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
     held = json.loads(before.read_text(encoding="utf-8"))["study"]["methods"] if before.exists() else {}
     for title, recipe in study.recipes.items():
@@ -95,8 +86,27 @@ def _checked(study: Study, before: Path) -> None:
             )
 
 
+def _trained(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
+    """Train one method on one version of the data with every seed (the untrained encoder: not at all), and test it.
+
+    Raises:
+        HoldfastError: a training or a test that fails.
+    """
+    if recipe is None or not study.seeds:
+        return _cell(study, recipe, column, folder, listener)
+    cells = []
+    for seed in study.seeds:
+        try:
+            cells.append(_cell(study, replace(recipe, seed=seed), column, folder / f"seed-{seed}", listener))
+        except StoreError:
+            raise
+        except HoldfastError as error:
+            raise HoldfastError(f"seed {seed}: {error}") from error
+    return {key: torch.cat([cell[key] for cell in cells]) for key in cells[0]}
+
+
 def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
-    """Train one method on one version of the data (the untrained encoder: none), and test it.
+    """Train one method on one version of the data once, and test it.
 
     Raises:
         HoldfastError: a training or a test that fails.
@@ -114,7 +124,7 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
             study.test,
             measures,
             images=study.test_images,
-            seed=original.seed,
+            seed=study.test_seed,
             device=original.device,
             train=data,
             train_images=original.images,
@@ -126,7 +136,7 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
             told = audited["measures"].get(titles[measure], {})
             if problem := audited["error"] or told["error"]:
                 raise HoldfastError(problem)
-            found[key] = torch.from_numpy(pq.read_table(place / told["table"])["right"].to_numpy().copy())
+            found[key] = torch.from_numpy(pq.read_table(place / told["table"])["right"].to_numpy().copy())[None]
     return found
 
 
@@ -143,36 +153,6 @@ def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[
     return asked
 
 
-def _scored(study: Study, found: Mapping[str, Answers | str], probe: str, setting: str) -> dict[str, Any]:
-    """Return one row of the table: accuracies, what they lose, and the average loss, as plain data."""
-    known = {title: answers for title, answers in found.items() if not isinstance(answers, str)}
-    right = {title: answers[probe, setting] for title, answers in known.items() if (probe, setting) in answers}
-    if setting == "moved" and ORIGINAL.title in known:  # its images are not corrupted: where it learned and is tested
-        right[ORIGINAL.title] = known[ORIGINAL.title][probe, "clean"]
-    scores = {title: statistics.share(hits, given=GIVEN) for title, hits in right.items()}
-    row: dict[str, Any] = {
-        "accuracy": {title: asdict(score) for title, score in scores.items()},
-        "drop": {},
-        "average": None,
-        "problems": {title: answers for title, answers in found.items() if isinstance(answers, str)},
-    }
-    if ORIGINAL.title not in right:
-        return row
-
-    def drop(hits: Right, score: Score) -> dict[str, Any]:
-        influences = statistics.influence_of_mean(hits), statistics.influence_of_mean(right[ORIGINAL.title])
-        return asdict(relative_drop(score, scores[ORIGINAL.title], statistics.correlation(*influences)))
-
-    row["drop"] = {title: drop(hits, scores[title]) for title, hits in right.items() if title != ORIGINAL.title}
-    counted = [c for c in study.columns if c.averaged]
-    averaged = [c.title for c in counted if c.corruption] or [c.title for c in counted]
-    if all(title in right for title in averaged):
-        hits = torch.stack([right[title] for title in averaged])
-        units = torch.arange(hits.shape[1]).repeat(len(hits))  # one image under all of them is a cluster
-        row["average"] = drop(hits.mean(0), statistics.share(hits.flatten(), units, given=GIVEN))
-    return row
-
-
 def _described(study: Study) -> dict[str, Any]:
     return {
         "methods": {title: entry(recipe) for title, recipe in study.recipes.items()},
@@ -187,6 +167,8 @@ def _described(study: Study) -> dict[str, Any]:
         ],
         "test": study.test,
         "test_images": study.test_images,
+        "test_seed": study.test_seed,
+        "seeds": list(study.seeds) or [next(iter(study.recipes.values())).seed],
         "probes": [registry.spec(probe) for probe in study.probes],
         "settings": SETTINGS,
     }
