@@ -1,6 +1,8 @@
 """Which images of a source an audit uses: a permutation of its ids, what is unreadable, and a fingerprint."""
 
 import hashlib
+import itertools
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +18,9 @@ from holdfast.data._geometry import standard
 from holdfast.data._range import check_range
 
 _CHUNK = 64
+
+SLICE = 8
+"""Images that a thread reads before it is given more: handing over one takes as long as reading a small one."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Choice:
         self._size = len(source) if size is None else min(size, len(source))
         self._skip_corrupt = skip_corrupt
         self._pool = pool
+        self._noting, self._noted = False, {}  # digests of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
         self.classes = tuple(source.classes)
         self._order = self._permutation(Rng(seed).child("images"))
@@ -123,6 +129,10 @@ class Choice:
         """The (id, reason) of every image that was replaced."""
         return self._survey[2] if self._skip_corrupt else []
 
+    def note(self) -> None:
+        """Take the digest of every image that is read from now on, so that none is read again for it."""
+        self._noting = True
+
     def leave_out(self, digests: set[str]) -> int:
         """Leave out the images of these contents; return how many they were. Fewer than two images may remain."""
         rows, mine, skipped = self._survey
@@ -179,7 +189,9 @@ class Choice:
             # never more than are still needed: what is skipped does not depend on the chunk
             chunk = self._order[position : position + min(_CHUNK, self._size - len(rows))].tolist()
             position += len(chunk)
-            for row, found in zip(chunk, self._pool.map(self._try, chunk), strict=True):
+            slices = [chunk[at : at + SLICE] for at in range(0, len(chunk), SLICE)]
+            tried = self._pool.map(lambda rows: [self._try(row) for row in rows], slices)
+            for row, found in zip(chunk, itertools.chain.from_iterable(tried), strict=True):
                 if isinstance(found, HoldfastError):
                     skipped.append((self.source.id(row), str(found)))
                 else:
@@ -192,13 +204,15 @@ class Choice:
 
     def _try(self, row: int) -> str | HoldfastError:
         """Return the digest of one image, or why it cannot be read where such images may be skipped."""
+        if row in self._noted:
+            return self._noted[row]
         if not self._skip_corrupt:
             return _digest(self.read(row))
         try:
-            image = self._load(row)
+            image, ends = self._load(row)
         except HoldfastError as error:
             return error
-        self._check_range(row, image)
+        self._check_range(row, ends)
         return _digest(image)
 
     def read(self, row: int) -> PIL.Image.Image | Tensor:
@@ -208,13 +222,16 @@ class Choice:
             HoldfastError: an image that cannot be read, or is not in [0, 1], by its id.
         """
         try:
-            image = self._load(row)
+            image, ends = self._load(row)
         except HoldfastError as error:
             raise HoldfastError(f"{error}; ?skip_corrupt=true in the data spec replaces such images") from error
-        self._check_range(row, image)
+        self._check_range(row, ends)
+        if self._noting and row not in self._noted:
+            self._noted[row] = _digest(image)
         return image
 
-    def _load(self, row: int) -> PIL.Image.Image | Tensor:
+    def _load(self, row: int) -> tuple[PIL.Image.Image | Tensor, tuple[float, float] | None]:
+        """Return an image, and its lowest and highest value where these could be out of range."""
         name = self.source.id(row)
         image = self.source.load(row)
         if isinstance(image, Tensor):
@@ -230,16 +247,17 @@ class Choice:
             except Exception as error:  # Pillow's plug-ins raise anything on broken metadata
                 raise HoldfastError(f"cannot read image {name!r} ({error}); repair or remove it") from error
         values = _floats(image)
-        if values is not None and not bool(torch.isfinite(values).all()):
+        if values is None or not values.numel():
+            return image, None
+        low, high = (float(end) for end in values.aminmax())  # one pass: NaN is both, infinite is one of them
+        if not (math.isfinite(low) and math.isfinite(high)):
             raise HoldfastError(f"image {name!r} holds NaN or infinite pixels; repair or remove it")
-        return image
+        return image, (low, high)
 
-    def _check_range(self, row: int, image: PIL.Image.Image | Tensor) -> None:
+    def _check_range(self, row: int, ends: tuple[float, float] | None) -> None:
         """Raise where values leave [0, 1]; never skipped, since it is a mistake about the whole source."""
-        values = _floats(image)
-        if values is not None:
-            low, high = values.aminmax()
-            check_range(float(low), float(high), f"image {self.source.id(row)!r}")
+        if ends is not None and not 0 <= ends[0] <= ends[1] <= 1:
+            check_range(*ends, f"image {self.source.id(row)!r}")
 
 
 def _floats(image: PIL.Image.Image | Tensor) -> Tensor | None:

@@ -10,7 +10,7 @@ import PIL.Image
 import torch
 
 from holdfast.core import Geometry, HoldfastError, Images, ImageSource
-from holdfast.data._choice import Choice, Known
+from holdfast.data._choice import SLICE, Choice, Known
 from holdfast.data._geometry import Conversion, Pixels, convert, fit
 from holdfast.data._kept import LIMIT, Kept
 
@@ -188,10 +188,18 @@ class ImageSet:
         """
         if not places or not 0 <= min(places) <= max(places) < len(self):
             raise HoldfastError(f"expected places from 0 to {len(self) - 1}, got {list(places)[:10]}")
-        return self._stacked(places, [self._pool.submit(self._pixels, place) for place in places])
+        slices = [places[at : at + SLICE] for at in range(0, len(places), SLICE)]
+        read = self._pool.map(lambda several: [self._pixels(place) for place in several], slices)
+        return self._together(places, [pixels for several in read for pixels in several])
+
+    def note(self) -> None:
+        """Take the digest of every image that is read from now on, so that none is read again for the fingerprint."""
+        self._choice.note()
 
     def _stacked(self, places: Sequence[int], futures: "Sequence[Future[Pixels]]") -> Images:
-        pixels = [future.result() for future in futures]
+        return self._together(places, [future.result() for future in futures])
+
+    def _together(self, places: Sequence[int], pixels: Sequence[Pixels]) -> Images:
         for place, image in zip(places, pixels, strict=True):
             if tuple(image.shape) != self.shape:
                 option = "?size=H" if image.shape[0] == self.shape[0] else "?channels=3"
@@ -199,7 +207,7 @@ class ImageSet:
                     f"image {self.ids[place]!r}: expected {_times(self.shape)} as in {self.ids[0]!r}, "
                     f"got {_times(image.shape)}; add {option} to the data spec to give all images one shape"
                 )
-        return torch.stack(pixels)
+        return torch.stack(list(pixels))
 
     def batches(self, size: int) -> Iterator[Images]:
         """Yield all images in order, `size` at a time."""

@@ -44,19 +44,30 @@ class TrainingImages:
         leave_out: ImageSet | None = None,
     ):
         self.images: ImageSet = open_images(spec, size=size, seed=seed, geometry=geometry)
-        if leave_out is not None and (held := self.images.leave_out(leave_out)) and len(self.images) < 2:
-            raise HoldfastError(
-                f"{spec}: expected images to learn from beside the {held} that are held out, got {len(self.images)}; "
-                "give more images"
-            )
         self.ids, self._device = self.images.ids, device
+        self._corruption, self._rng = corruption, Rng(seed, ("corruption",))
+        self._kept: Tensor | None = None
+        if 4 * math.prod(self.images.shape) * len(self.ids) <= IN_MEMORY:
+            self.images.note()  # what is read here is not read again for the fingerprint, or for what is held out
+            self._kept = self._whole()
+        if leave_out is not None:
+            self._without(leave_out, spec)
         known = self.images.labels
         self.classes = sorted(set(known)) if known is not None else None
         numbers = {label: number for number, label in enumerate(self.classes or ())}
         self.labels = None if known is None else torch.tensor([numbers[label] for label in known])
-        self._corruption, self._rng = corruption, Rng(seed, ("corruption",))
-        fits = 4 * math.prod(self.images.shape) * len(self.ids) <= IN_MEMORY
-        self._kept = self._whole() if fits else None
+
+    def _without(self, held: ImageSet, spec: str | ImageSource) -> None:
+        count = self.images.leave_out(held)
+        if count and len(self.images) < 2:
+            raise HoldfastError(
+                f"{spec}: expected images to learn from beside the {count} that are held out, got {len(self.images)}; "
+                "give more images"
+            )
+        left = set(self.images.ids)
+        if self._kept is not None:
+            self._kept = self._kept[[place for place, name in enumerate(self.ids) if name in left]]
+        self.ids = self.images.ids
 
     def __len__(self) -> int:
         return len(self.ids)
