@@ -63,6 +63,7 @@ def harden(
     train_labels: Tensor | np.ndarray | None = None,
     out: str | os.PathLike[str] | None = None,
     device: str | torch.device | None = None,
+    quiet: bool = False,
     **how: Any,
 ) -> HardenedModel:
     """Fine-tune a copy of an encoder on attacked images, without labels, and audit both; as `holdfast harden` does.
@@ -84,6 +85,7 @@ def harden(
         out: run folder, where an interrupted call goes on; a temporary one that lives as long as what is returned
             where None.
         device: where to compute; where the network is where None.
+        quiet: say nothing meanwhile.
         how: objective, attack, norm, eps, views, rate, batch_size, batchnorm, profile, seed; see
             `holdfast.harden.plan.Hardening`.
 
@@ -117,7 +119,7 @@ def harden(
     )
     folder = Path(tempfile.mkdtemp(prefix="holdfast-") if out is None else os.fspath(out))
     try:
-        with undisturbed(), _listener() as heard:
+        with undisturbed(), _listener(quiet) as heard:
             found = run(asked, folder, opened=Opened(given, data, tested, learned), listener=heard)
         module = found.encoder.module.get_submodule(found.encoder.root)
         for theirs, mine in zip(_bare(model).parameters() if given else (), module.parameters(), strict=bool(given)):

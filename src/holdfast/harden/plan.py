@@ -1,6 +1,5 @@
 """What is hardened, against what, and for how long; and the training that this asks for."""
 
-import json
 import re
 import shlex
 from dataclasses import dataclass, fields
@@ -10,6 +9,7 @@ from holdfast import registry
 from holdfast.attacks.pgd import Pgd
 from holdfast.checked import Checked
 from holdfast.core import Ball, HoldfastError
+from holdfast.documents import parse_json
 from holdfast.errors import first_line, unknown
 from holdfast.methods._student import Method
 from holdfast.methods.self_distillation import SelfDistillation
@@ -156,7 +156,7 @@ def read_pace(path: Path) -> tuple[int, tuple[int, ...]]:
         HoldfastError: a file that is not the record of a hardening.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_bytes())
         return int(record["steps"]), tuple(int(mark) for mark in record["pace"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HoldfastError(
