@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import norm
 
+from holdfast.folders import Folder
+from holdfast.record_file import RunFiles
 from holdfast.report import synbench_plots
 from holdfast.report._synbench import _expected, _points, synbench
 from holdfast.report.html import write_report
@@ -92,7 +94,7 @@ def test_curves_have_the_areas_that_the_method_gives_for_its_reference(folder):
     points = _points()
     assert (points[-1], len(points)) == (1.0, 124)
     assert points[0] > 0.5 > points[0] - 0.4 / 99
-    curve = _expected(folder, m["table"], "reference accuracy@0", "reference bound@0", points)
+    curve = _expected(RunFiles(Folder(folder), {}), m["table"], "reference accuracy@0", "reference bound@0", points)
     assert [curve[points >= start - 1e-9].sum() for start in STARTS] == pytest.approx(SUMS, abs=1e-4)
 
 
@@ -102,7 +104,7 @@ def test_scores_are_ratios_of_areas_under_the_curves_that_are_drawn(folder, monk
         synbench_plots, "bounds", lambda key, *curves, **more: drawn.setdefault(key, (*curves, more["start"])) and "svg"
     )
     m = make_synbench(folder, 0.8)
-    synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, folder)
+    synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, RunFiles(Folder(folder), {}))
     ((points, own, known, start),) = drawn.values()
     assert (own.shape, known.shape, start) == ((9, 124), (1, 124), 0.7)
     for at in STARTS:
@@ -120,7 +122,7 @@ def test_the_best_budget_of_each_row_is_marked_once_and_the_smallest_of_equals(f
     m["scores"]["a_t 0.6, ε 0.2"]["value"] = 0.99
     m["scores"]["a_t 0.6, ε 0.3"].update(value=None, low=None, high=None, note="nothing <left>")
     m["scores"]["a_t 0.7, ε 0.5"].update(value=None, low=None, high=None)  # where the headline is: a gap in the chart
-    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, folder)
+    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, RunFiles(Folder(folder), {}))
     (scores,) = block.table
     best = {start: [i for i, cell in enumerate(cells) if cell.best] for start, cells in scores.rows}
     assert best == {"0.6": [2], "0.7": [3], "0.8": [3], "0.9": []}
@@ -150,7 +152,7 @@ def test_there_is_no_section_without_scores(folder):
     record = make_run(folder, 1)
     m = add(record, folder, 0, "synbench", keep=0.5)
     m.update(scores={}, error="out of memory", table=None, headline=None)
-    assert synbench(record, folder) == []
+    assert synbench(record, RunFiles(Folder(folder), {})) == []
     write_record(folder, record)
     assert 'id="synbench"' not in write_report(folder).read_text(encoding="utf-8")
 
@@ -170,7 +172,7 @@ def test_a_table_that_cannot_be_drawn_is_told_and_the_others_are_drawn(folder, d
         pq.write_table(table.set_column(place, "accuracy@0.4", pa.array([None] * 98, pa.float64())), path)
     else:
         m["table"] = None
-    (block,) = synbench(record, folder)
+    (block,) = synbench(record, RunFiles(Folder(folder), {}))
     assert [bool(chart.svg) for _, _, chart in block.charts] == [True, False, True]
     assert "run the audit again" in block.charts[1][2].notes[0] or "expected a column" in block.charts[1][2].notes[0]
     assert len(block.table) == 3  # scores are in the record
@@ -180,7 +182,7 @@ def test_a_failed_encoder_leaves_the_others(folder, record):
     record["encoders"][0]["measures"]["synbench"].update(scores={}, error="out of memory", table=None, headline=None)
     record["encoders"][1] = {"name": "b", "slug": "b", "error": "no such model", "measures": {}, "checks": {}}
     write_record(folder, record)
-    (block,) = synbench(record, folder)
+    (block,) = synbench(record, RunFiles(Folder(folder), {}))
     assert [name for _, name, _ in block.charts] == ["zoo:digits-simclr-hardened"]
     assert [series for series, _, _ in block.charts] == [2]
     write_report(folder)
@@ -199,7 +201,10 @@ def test_twins_have_a_block_each_and_names_are_escaped(folder):
     assert page.count("<script") == 1
     facts = "covariance of your own images, ε in ℓ∞, a unit of noise is 0.2 pixels, clamped to [0, 1], covariance of"
     assert facts in found.text
-    assert [block.title for block in synbench(record, folder)] == ["Synbench", f"Synbench {hostile}"]
+    assert [block.title for block in synbench(record, RunFiles(Folder(folder), {}))] == [
+        "Synbench",
+        f"Synbench {hostile}",
+    ]
     ids = [attrs["id"] for _, attrs in found.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
 
@@ -212,7 +217,7 @@ def test_curves_are_those_of_the_score(folder):
     m, points = make_synbench(folder, 0.8), _points()
     table = pq.read_table(folder / m["table"])
     accuracy, bound = (torch.tensor(table[name].to_numpy()) for name in ("accuracy@0.4", "bound@0.4"))
-    curve = _expected(folder, m["table"], "accuracy@0.4", "bound@0.4", points)
+    curve = _expected(RunFiles(Folder(folder), {}), m["table"], "accuracy@0.4", "bound@0.4", points)
     assert points == pytest.approx(thresholds(0.5).numpy(), abs=1e-15)
     for start in (0.5, *STARTS):
         assert curve[points >= start - 1e-9].sum() == pytest.approx(float(area(accuracy, bound, start).mean()))
@@ -221,20 +226,20 @@ def test_curves_are_those_of_the_score(folder):
 def test_budgets_stand_in_order_though_the_headline_comes_last(folder):
     m = make_synbench(folder, 0.8)
     m["scores"] = {name: s for name, s in m["scores"].items() if name.startswith("a_t 0.7")}
-    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, folder)
+    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, RunFiles(Folder(folder), {}))
     assert [budget for _, budget in block.budgets] == [f"{epsilon:g}" for epsilon in EPSILONS]
 
 
 def test_images_that_have_a_curve_for_each_budget_have_a_dashed_line_for_each(folder):
     m = make_synbench(folder, 0.8)
     record = {"encoders": [{"name": "a", "measures": {"s": m}}]}
-    (block,) = synbench(record, folder)
+    (block,) = synbench(record, RunFiles(Folder(folder), {}))
     assert block.charts[0][2].svg.count("stroke-dasharray") == 2  # the reference, and where the area begins
     table = pq.read_table(folder / m["table"])
     place = table.column_names.index("reference bound@0.8")
     column = pa.array(0.9 * table["reference bound@0.8"].to_numpy())
     pq.write_table(table.set_column(place, "reference bound@0.8", column), folder / m["table"])
-    (block,) = synbench(record, folder)
+    (block,) = synbench(record, RunFiles(Folder(folder), {}))
     assert block.charts[0][2].svg.count("stroke-dasharray") == 10
 
 
@@ -253,7 +258,7 @@ def test_colours_follow_the_theme_and_can_be_seen_in_both(folder, record):
 def test_one_budget_alone_can_be_drawn(folder):
     m = make_synbench(folder, 0.8)
     m["scores"] = {name: s for name, s in m["scores"].items() if name.endswith("ε 0")}
-    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, folder)
+    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, RunFiles(Folder(folder), {}))
     assert block.budgets == [("color-mix(in oklch, var(--e1) 0%, var(--e0))", "0")]
     assert (block.best, bool(block.overview.svg)) == ([], True)
 

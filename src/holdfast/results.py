@@ -12,10 +12,11 @@ from rich.console import Console
 
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.exports import COLUMNS, rows
-from holdfast.comparison.records import RECORD, Run, open_run, score_of
+from holdfast.comparison.records import Run, open_run, score_of
 from holdfast.core import HoldfastError, Score
 from holdfast.errors import missing, os_reason, unknown
 from holdfast.folders import Folder, write_file
+from holdfast.record_file import RECORD, run_files
 from holdfast.report import html, leaderboard
 from holdfast.report.comparison import print_comparison
 from holdfast.report.notebook import comparison_html, record_html
@@ -139,11 +140,12 @@ class Record:
             HoldfastError: a place that cannot be written, or a run folder that is gone.
         """
         try:
-            with self.run.folder.mirrored(RECORD, "tables", "pictures") as folder:
-                text = html.render(self.data, folder)
+            gone = not self.run.folder.exists(RECORD)
         except OSError as error:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
-        return _written(path, text)
+        if gone:
+            raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
+        return _written(path, html.render(self.data, run_files(self.run.folder, self.data)))
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> "Record":
         """Copy the record with its tables and pictures to another folder, or URL, and return the record there.

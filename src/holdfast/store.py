@@ -29,6 +29,18 @@ class StoreError(HoldfastError):
     status = Status.NOTHING
 
 
+class OtherEncoder(StoreError):
+    """The run folder holds the record of an encoder of this name that had other weights, or other code."""
+
+    status = Status.USAGE
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"{name}: the folder holds the record of an encoder of this name with other weights or other code; choose "
+            "another --out, or add --overwrite (the old record is then replaced)"
+        )
+
+
 def digest(value: Any) -> str:
     """Return the first 16 hex digits of the SHA-256 of JSON data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

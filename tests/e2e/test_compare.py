@@ -28,6 +28,7 @@ from holdfast.measures.cosine_to_self import CosineToSelf
 from holdfast.measures.overlap_risk import OverlapRisk
 from holdfast.measures.probe_accuracy import ProbeAccuracy
 from holdfast.probes.knn import Knn
+from holdfast.record_file import sealed
 from test_report_html import Page
 
 ATTACK = Pgd(3, 0.05)
@@ -70,7 +71,7 @@ def change(folder: str, edit: Callable[[dict[str, Any]], object]) -> None:
     path = Path(folder) / "record.json"
     record = json.loads(path.read_text())
     edit(record)
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(sealed(record)))
 
 
 def compared(*folders: str, **options: Any) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from holdfast.audit.one_encoder import describe
 from holdfast.audit.plan import Plan, batch_size_for, extent, named
 from holdfast.audit.rehearsal import Clock, Pace, at_most
 from holdfast.audit.run import label
+from holdfast.audit.shards import in_files
 from holdfast.audit.stand_in import StandIn
-from holdfast.audit.subject import TOGETHER, AuditSubject, in_files, memory_format
+from holdfast.audit.subject import TOGETHER, AuditSubject, memory_format
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.data import ImageSet, open_images
 from holdfast.data._kept import LIMIT

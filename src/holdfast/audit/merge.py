@@ -10,16 +10,15 @@ from holdfast.audit.partition import mark_of
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import Ready, prepare, run_ready
 from holdfast.audit.series import Series
-from holdfast.audit.subject import Unit
-from holdfast.audit.units import PLAN, Task, Worker, dependencies
+from holdfast.audit.shards import Unit
+from holdfast.audit.units import CACHE, PLAN, Task, Worker, dependencies
 from holdfast.core import HoldfastError
 from holdfast.engines._pool import Engine
 from holdfast.errors import UnreadableRecord, os_reason
 from holdfast.folders import Folder
 from holdfast.listener import Listener, Silent
+from holdfast.record_file import unbroken
 from holdfast.store import Store, StoreError
-
-CACHE = "cache"
 
 
 def merge_parts(
@@ -27,6 +26,7 @@ def merge_parts(
     others: Sequence[str | Path] = (),
     *,
     complete: bool = False,
+    overwrite: bool = False,
     engine: Engine | None = None,
     listener: Listener | None = None,
     command: str = "",
@@ -37,6 +37,7 @@ def merge_parts(
         place: the run folder that is to hold the record.
         others: further folders with parts of the same audit; their shards are copied.
         complete: make what is missing, instead of refusing.
+        overwrite: replace the record of other weights behind the same names.
         engine: see `run_audit`.
         listener: told about progress.
         command: how to do it again, for the record.
@@ -50,16 +51,17 @@ def merge_parts(
     heard.stage("bringing the parts together")
     parts = [(Folder(other), *_held(Folder(other))) for other in others]
     store = Store(place)
+    store.forget_damaged(CACHE)  # another folder may have them whole
     for part in parts:
         _copy(store, *part)
     kept = store.read_json(PLAN)
-    if not isinstance(kept, dict):
+    if not unbroken(kept) or not kept["plan"]:
         raise UnreadableRecord(
-            f"expected parts of an audit (made with --shard), found no {PLAN} in {str(store.files)!r}"
+            f"expected parts of an audit (made with --shard), found none or a damaged {PLAN} in {str(store.files)!r}"
         )
     plan = plan_of(kept["plan"])
     heard.stage("reading the images")
-    ready = prepare(plan, store.files.place, here=engine is None)
+    ready = prepare(plan, store.files.place, overwrite=overwrite, here=engine is None)
     if not complete and (missing := _missing(ready)):
         raise HoldfastError(
             f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or add "
@@ -112,6 +114,8 @@ def _copy(store: Store, other: Folder, theirs: bytes, files: Sequence[str]) -> N
             with other.fetched(name) as path:
                 held = path.read_bytes()
             store.write(name, lambda path, held=held: path.write_bytes(held))
+            if name.endswith(".safetensors") and store.read_tensors(name) is None:
+                store.delete(name)  # damaged where it came from
 
 
 def listed(items: Sequence[str], most: int = 3) -> str:

@@ -37,7 +37,7 @@ from holdfast.observations.robust_head import RobustHead
 from holdfast.observations.smoothed import Smoothed
 from holdfast.observations.training import Training
 from holdfast.observations.worst_noise import WorstNoise
-from holdfast.store import Store, StoreError
+from holdfast.store import OtherEncoder, Store, StoreError
 
 UNDER_CORRUPTIONS = (DisturbedMeasure, CorruptedMeasure, FineTunedMeasure)
 """Measures with a score for each of several corruptions."""
@@ -50,15 +50,17 @@ class EncoderAudit:
         failures: one sentence for everything that failed.
         scored: tables and headline scores of the measures that succeeded, for the comparison.
         resumed: how many shards an earlier run had stored.
+        remade: how many of them were of no use, and were made again.
         log: tracebacks of what should not have failed.
     """
 
-    def __init__(self, plan: Plan, name: str, slug: str, store: Store, listener: Listener):
+    def __init__(self, plan: Plan, name: str, slug: str, store: Store, listener: Listener, recorded: str | None = None):
         self._plan, self._name, self._slug, self._store, self._listener = plan, name, slug, store, listener
+        self._recorded = recorded
         self._reasons: dict[Observation, dict[str, str]] = {}
         self.failures: list[str] = []
         self.scored: dict[str, tuple[Table, Score]] = {}
-        self.resumed, self.log = 0, ""
+        self.resumed, self.remade, self.log = 0, 0, ""
 
     def run(
         self, encoder: Encoder | str, images: AuditImages, lost: Mapping[Observation | None, str] | None = None
@@ -83,8 +85,9 @@ class EncoderAudit:
                 subject = self.open(encoder, images)
             entry |= entries.encoder_entry(subject.encoder, self._slug) | {"name": self._name}
             entry |= {"input": list(subject.images.shape), "batch_size": subject.batch_size}
+            entry["identity"] = subject.identity
             if lost is None:
-                subject.forget_stale(self._plan.observations())
+                self.remade += self.forget_stale(subject)
             if (why := (lost or {}).get(Clean().key())) is not None:
                 raise HoldfastError(why)
             subject.observe(Clean())
@@ -113,6 +116,7 @@ class EncoderAudit:
             lambda: entry.update(attention=write_attention(self._store, subject, self._slug, self._plan.measures)),
         )
         self.resumed = sum(cost.stored for cost in subject.costs.values())
+        self.remade += sum(cost.remade for cost in subject.costs.values())
         return entry
 
     def _pictures(self, subject: AuditSubject, entry: dict[str, Any]) -> None:
@@ -136,12 +140,13 @@ class EncoderAudit:
 
         Raises:
             HoldfastError: an encoder that cannot be opened, or that the images do not fit.
+            OtherEncoder: the folder holds the record of another one of its name.
         """
         self._listener.stage("opening the encoder")
         encoder = (open_encoder(encoder) if isinstance(encoder, str) else encoder).to(self._plan.device)
         encoder.prepare(precision=self._plan.precision, compiled=self._plan.compiled)
         tested, train = images.tested.with_geometry(encoder.geometry), images.train
-        return AuditSubject(
+        subject = AuditSubject(
             encoder,
             tested,
             attacked=self._plan.attacked_of(len(tested)),
@@ -152,6 +157,21 @@ class EncoderAudit:
             progress=self._listener.advance,
             train=None if train is None else train.with_geometry(encoder.geometry),
         )
+        if self._recorded not in (None, subject.identity):
+            raise OtherEncoder(self._name)
+        return subject
+
+    def forget_stale(self, subject: AuditSubject) -> int:
+        """Delete what other code of the encoder has stored, and return how many shards that were.
+
+        Raises:
+            OtherEncoder: the folder holds the record of what that code found.
+        """
+        if not subject.stale():
+            return 0
+        if self._recorded is not None:
+            raise OtherEncoder(self._name)
+        return subject.forget(self._plan.observations())
 
     def _observe(self, subject: AuditSubject, lost: Mapping[Observation | None, str]) -> None:
         for observation in self._plan.observations():

@@ -154,9 +154,10 @@ class _Encoder:
             return False
         self.listener.stage(describe(self.order[observation]))
         file = self.files[observation][shard]
-        there = self.store.exists(file)
+        there = self.store.read_tensors(file) is not None
         try:
             if not there:
+                self.store.delete(file)  # one that is damaged
                 self.worker(Task(self.number, observation, shard))
                 self.store.delete(mark_of(file))
         except StoreError:

@@ -19,9 +19,6 @@ from holdfast.audit.images import AuditImages
 from holdfast.audit.plan import Plan
 from holdfast.core import Encoder, Passes
 
-SCHEMA = 1
-"""Version of the record's layout."""
-
 PACKAGES = (
     "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx2torch",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,15 +14,15 @@ from holdfast.audit import record as entries
 from holdfast.audit.compare import compare, faults
 from holdfast.audit.distribute import distribute
 from holdfast.audit.images import AuditImages, open_all
-from holdfast.audit.one_encoder import EncoderAudit
 from holdfast.audit.plan import Plan, named
 from holdfast.audit.relations import relations
 from holdfast.audit.series import series_entries
-from holdfast.audit.units import Audited, Job, audited
+from holdfast.audit.units import CACHE, PLAN, Job, audited
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
 from holdfast.engines._pool import Engine
-from holdfast.errors import first_line, no_labels
+from holdfast.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.listener import Listener, Silent
+from holdfast.record_file import RECORD, SCHEMA, digest_of, files_of, read_record, sealed, unbroken
 from holdfast.spec_string import parse
 from holdfast.store import Store
 
@@ -56,7 +56,9 @@ def run_audit(
 
     Raises:
         HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
-            that cannot be written, or one that holds the record of another audit; workers that cannot be started.
+            that cannot be written, or one that holds the record of another audit, or of other weights behind the same
+            name; workers that cannot be started.
+        NothingAudited: no encoder gave a number, or a reason why there is none; no record is written.
     """
     heard = listener or Silent()
     heard.stage("reading the images")
@@ -67,24 +69,30 @@ def run_audit(
 def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: str) -> dict[str, Any]:
     """Run an audit that is ready to begin; see `run_audit`."""
     job, images, plan = ready.job, ready.images, ready.job.plan
+    if ready.damaged:
+        heard.stage(f"{ready.damaged} stored shards are damaged: they are made again")
     if engine is None:
-        results, deaths = [_audited(ready, number, heard) for number in range(len(job.names))], 0
+        audits = [job.audit(number, ready.store, heard) for number in range(len(job.names))]
+        results = [audited(audit, audit.run(job.encoder(n), images)) for n, audit in enumerate(audits)]
+        deaths = 0
     else:
         results, deaths = distribute(job, engine, heard)
         heard.stage("putting the record together")
     failures = [failure for result in results for failure in result.failures]
     if log := "".join(result.log for result in results):
-        ready.store.write("failures.log", lambda path: path.write_text(log, encoding="utf-8"))
+        ready.store.write(LOG, lambda path: path.write_text(log, encoding="utf-8"))
     else:
-        ready.store.delete("failures.log")  # of an earlier run in this folder
+        ready.store.delete(LOG)  # of an earlier run in this folder
     found: dict[str, dict[str, tuple[Table, Score]]] = {}
     for name, result in zip(job.names, results, strict=True):
         for measure, pair in result.scored.items():
             found.setdefault(measure, {})[name] = pair
     rows = [result.row for result in results]
+    if failures and not any(m["scores"] or m["not_certified"] for row in rows for m in row["measures"].values()):
+        raise _nothing(ready, failures)
     measures, unfit = named(plan.measures), {row["name"] for row in rows if faults(row)}
     record: dict[str, Any] = {
-        "schema": entries.SCHEMA,
+        "schema": SCHEMA,
         "holdfast": entries.software(),
         "plan": ready.asked | {"command": command},
         "data": entries.data_entry(plan, images, ready.labels, ready.facts),
@@ -99,13 +107,20 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - ready.began, 3),
             "resumed_shards": sum(result.resumed for result in results),
+            "remade_shards": ready.damaged + sum(result.remade for result in results),
             "engine": "this process" if engine is None else engine.title,
             "workers_lost": deaths,
         },
     }
-    record = entries.finite(record)
-    ready.store.write_json("record.json", record)
+    record = entries.finite(json.loads(json.dumps(record)))
+    record["files"] = {name: digest_of(ready.store.files.read(name)) for name in sorted(set(files_of(record)))}
+    record = sealed(record)
+    ready.store.write_json(RECORD, record)
     return record
+
+
+LOG = "failures.log"
+"""The file with tracebacks of what should not have failed."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +136,7 @@ class Ready:
         facts: the fingerprints of training images and of their labels.
         started: when this began.
         began: the same on the clock that measures how long it takes, in seconds.
+        damaged: how many shards were not as they were written, and are made again.
     """
 
     job: Job
@@ -131,6 +147,7 @@ class Ready:
     facts: dict[str, str]
     started: datetime
     began: float
+    damaged: int = 0
 
 
 def prepare(
@@ -141,6 +158,7 @@ def prepare(
     overwrite: bool = False,
     here: bool = True,
     training: ImageSource | None = None,
+    verify: bool = True,
 ) -> Ready:
     """Open the images of an audit and claim its folder; no encoder is opened.
 
@@ -152,6 +170,7 @@ def prepare(
         overwrite: replace another audit.
         here: whether encoders run in this process; else its devices do not matter.
         training: training images that are open already.
+        verify: read all shards that are stored, and delete those that are not as they were written.
 
     Raises:
         HoldfastError: as `run_audit`.
@@ -167,28 +186,51 @@ def prepare(
     labels, facts = _labels(plan, images), _facts(images)
     asked = entries.plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
     data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))
-    _claim(store, asked, data, overwrite)
+    record = _recorded(store)
+    _claim(store, asked, data, record, overwrite)
+    kept = [] if overwrite or record is None else record["encoders"]
+    recorded = {row["name"]: row["identity"] for row in kept if row.get("identity")}
     slugs = tuple(entries.slugs(names))
-    job = Job(plan, tuple(names), slugs, store.files.place, images.known, opened, source, training)
-    return Ready(job, images, store, asked, labels, facts, started, began)
+    job = Job(plan, tuple(names), slugs, store.files.place, images.known, opened, source, training, recorded=recorded)
+    damaged = store.forget_damaged(CACHE) if verify else 0
+    return Ready(job, images, store, asked, labels, facts, started, began, damaged)
 
 
-def _audited(ready: Ready, number: int, listener: Listener) -> Audited:
-    """Audit one encoder in this process."""
-    job = ready.job
-    audit = EncoderAudit(job.plan, job.names[number], job.slugs[number], ready.store, listener)
-    return audited(audit, audit.run(job.encoder(number), ready.images))
+def _claim(
+    store: Store, asked: dict[str, Any], fingerprint: str, record: Mapping[str, Any] | None, overwrite: bool
+) -> None:
+    """Refuse a folder that holds another audit; leave the plan there, so that this one can resume.
 
-
-def _claim(store: Store, asked: dict[str, Any], fingerprint: str, overwrite: bool) -> None:
-    """Refuse a folder that holds another audit; leave the plan there, so that this one can resume."""
-    mine = json.loads(json.dumps({"plan": asked, "data": fingerprint}))
-    if not overwrite and store.exists("plan.json") and store.read_json("plan.json") != mine:
+    A plan of which nothing was made, or that is damaged, claims nothing; a record claims its folder without one.
+    """
+    mine = sealed(json.loads(json.dumps({"plan": asked, "data": fingerprint})))
+    held = store.read_json(PLAN)
+    if unbroken(held):
+        another = held != mine and held["plan"] is not None and (record is not None or bool(store.names(CACHE)))
+    else:
+        another = record is not None and any(record["plan"].get(key) != mine["plan"][key] for key in mine["plan"])
+    if another and not overwrite:
         raise HoldfastError(
             f"the folder {str(store.files)!r} holds another audit; choose another --out, or add --overwrite "
             "(what both have in common is used again)"
         )
-    store.write_json("plan.json", mine)
+    store.write_json(PLAN, mine)
+
+
+def _recorded(store: Store) -> dict[str, Any] | None:
+    """Return the record that a folder holds; None where there is none, or one that cannot be believed."""
+    try:
+        return read_record(store.files)
+    except UnreadableRecord:
+        return None
+
+
+def _nothing(ready: Ready, failures: Sequence[str]) -> NothingAudited:
+    """Give up the claim of an audit that came to nothing, unless the folder holds its record; return the error."""
+    if _recorded(ready.store) is None:
+        ready.store.write_json(PLAN, sealed({"plan": None, "data": ""}))
+    log = f"; tracebacks are in {ready.store.files.named(LOG)!r}" if ready.store.exists(LOG) else ""
+    return NothingAudited(f"nothing could be audited: {'; '.join(failures)}{log}")
 
 
 def _labels(plan: Plan, images: AuditImages) -> str | None:

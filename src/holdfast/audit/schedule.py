@@ -96,10 +96,13 @@ class Schedule:
         if isinstance(value, Layout):
             one.opened, one.layout = True, value
             one.waiting = [[shard for shard, there in enumerate(stored) if not there] for stored in value.stored]
-            return sum(w for ws, ss in zip(*value, strict=True) for w, s in zip(ws, ss, strict=True) if s)
+            return sum(
+                w for ws, ss in zip(value.work, value.stored, strict=True) for w, s in zip(ws, ss, strict=True) if s
+            )
         if isinstance(value, Audited):
             stored = sum(sum(there) for there in one.layout.stored)
-            one.result = replace(value, resumed=stored)  # the worker that scores finds all of them stored
+            # the worker that scores finds all of them stored
+            one.result = replace(value, resumed=stored, remade=value.remade + one.layout.remade)
             return self._work - one.work
         assert task.observation is not None  # what else there is
         one.given[task.observation] -= 1

@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from holdfast import registry
 from holdfast.audit.plan import extent
 from holdfast.audit.room import Room
+from holdfast.audit.shards import Columns, Cost, Unit, columns_of, fits, in_files, unlike
 from holdfast.audit.stretch import Stretch
 from holdfast.core import (
     Bank,
@@ -38,7 +38,7 @@ from holdfast.observations.clean import Clean
 from holdfast.observations.training import Training
 from holdfast.store import Store, digest, files_read
 
-LAYOUT = 2
+LAYOUT = 3
 """Version of what shard files hold; part of their key."""
 
 TOGETHER = 64
@@ -46,31 +46,6 @@ TOGETHER = 64
 
 Progress = Callable[[int], None]
 """Told how much work, in encoder passes, has been done (or was found stored)."""
-
-
-class Unit(NamedTuple):
-    """One shard of an observation: its first image and its last (exclusive), and the file that holds what was seen."""
-
-    start: int
-    stop: int
-    file: str
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one observation cost.
-
-    Attributes:
-        passes: encoder passes that were made, whether now or in an earlier run.
-        predicted: what the plan had predicted.
-        seconds: time they took.
-        stored: how many shards were found stored.
-    """
-
-    passes: Passes
-    predicted: Passes
-    seconds: float
-    stored: int
 
 
 class AuditSubject:
@@ -174,15 +149,25 @@ class AuditSubject:
             ]
         return self._units[observation]
 
-    def forget_stale(self, observations: Iterable[Observation]) -> None:
-        """Delete what is stored where the encoder no longer gives the stored representations: its code has changed."""
+    @property
+    def identity(self) -> str:
+        """What the encoder is: the digest of its weights and of what else decides the representation."""
+        return digest([self.encoder.fingerprint, _described(self.encoder)])
+
+    def stale(self) -> bool:
+        """Whether the encoder no longer gives the stored representations: its code has changed."""
         for unit in self.units(Clean()):
-            if (found := self._store.read_tensors(unit.file)) is None:
-                continue
-            if not self._still_answers(found[0]["reps"], unit.start):
-                for file in {unit.file for one in (Clean(), *observations) for unit in self.units(one)}:
-                    self._store.delete(file)
-            return
+            if (held := self._store.read_tensors(unit.file)) is not None:
+                return not self._still_answers(held[0]["reps"], unit.start)
+        return False
+
+    def forget(self, observations: Iterable[Observation]) -> int:
+        """Delete what is stored of some observations, and return how many shards that were."""
+        files = {unit.file for one in (Clean(), *observations) for unit in self.units(one)}
+        stored = [file for file in files if self._store.exists(file)]
+        for file in stored:
+            self._store.delete(file)
+        return len(stored)
 
     def _still_answers(self, reps: Tensor, start: int) -> bool:
         """Whether the encoder still gives the stored representations: its code may have changed, its weights not."""
@@ -200,26 +185,32 @@ class AuditSubject:
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
         shards: list[dict[str, Tensor]] = []
-        passes, seconds, stored = Passes(), 0.0, 0
-        for start, stop, file in self.units(observation):
-            found = self._store.read_tensors(file)
-            if found is None:
-                self._run(observation, start, stop, file)
-                found = self._store.read_tensors(file)
-                assert found is not None
-            else:
+        passes, seconds, stored, remade = Passes(), 0.0, 0, 0
+        columns: Columns | None = None
+        for unit in self.units(observation):
+            held = self._store.read_tensors(unit.file)
+            if held is not None and fits(held[0], observation, unit, columns):
                 stored += 1
-                self._progress((observation.passes_in(self.encoder.precision) * (stop - start)).work)
-            shards += [] if in_files(observation) else [found[0]]
-            passes += Passes(*(int(found[1][name]) for name in ("forward", "backward", "bounds")))
-            seconds += float(found[1]["seconds"])
+                self._progress((observation.passes_in(self.encoder.precision) * (unit.stop - unit.start)).work)
+            else:
+                remade += self._store.exists(unit.file)
+                self._run(observation, unit.start, unit.stop, unit.file)
+                held = self._store.read_tensors(unit.file)
+                if held is None or not fits(held[0], observation, unit, columns):
+                    raise unlike(observation, unit)
+            tensors, facts = held
+            columns = columns or columns_of(tensors)
+            shards += [] if in_files(observation) else [tensors]
+            passes += Passes(*(int(facts[name]) for name in ("forward", "backward", "bounds")))
+            seconds += float(facts["seconds"])
         if in_files(observation):
             self._files[observation.key()] = [unit.file for unit in self.units(observation)]
         else:
             rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
             self._seen[observation.key()] = rows or shards[0]
         total = extent(observation, self.population, self.attacked, self.train_size)
-        self.costs[observation] = Cost(passes, observation.passes_in(self.encoder.precision) * total, seconds, stored)
+        predicted = observation.passes_in(self.encoder.precision) * total
+        self.costs[observation] = Cost(passes, predicted, seconds, stored, remade)
 
     def _labels_read(self, observation: Observation) -> list[str | None]:
         """Return the fingerprints of what else an observation depends on: training images, labels of both."""
@@ -250,7 +241,7 @@ class AuditSubject:
     def _chunk(self, name: str) -> Reps:
         found = self._store.read_tensors(name)
         if found is None:
-            raise HoldfastError(f"the file {name!r} is gone since it was written; run the audit again")
+            raise HoldfastError(f"the file {name!r} is gone or damaged since it was written; run the audit again")
         return found[0]["reps"]
 
     def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
@@ -348,11 +339,6 @@ class AuditSubject:
 def on_device(x: Images, device: str) -> Images:
     """Return images on a device; to CUDA from pinned memory, so that the copy runs beside the passes before it."""
     return x.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else x.to(device)
-
-
-def in_files(observation: Observation) -> bool:
-    """Whether what was seen stays in files, from which it is read when asked for: rows of training images."""
-    return observation.of_training and not observation.whole
 
 
 def _not_observed(observation: Observation) -> HoldfastError:

@@ -17,7 +17,7 @@ from holdfast.audit.subject import AuditSubject
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Score, Table
 from holdfast.data import Known
 from holdfast.folders import Folder
-from holdfast.listener import Silent
+from holdfast.listener import Listener, Silent
 from holdfast.observations.clean import Clean
 from holdfast.store import Store
 
@@ -26,6 +26,9 @@ ENCODER = -1
 
 PLAN = "plan.json"
 """The file by which a run folder is known."""
+
+CACHE = "cache"
+"""The subfolder of its shards."""
 
 
 class Task(NamedTuple):
@@ -51,10 +54,12 @@ class Layout(NamedTuple):
     Attributes:
         work: of each shard of each observation, in encoder passes.
         stored: which of them are stored already.
+        remade: how many were stored, and are of no use: they are made again.
     """
 
     work: list[list[int]]
     stored: list[list[bool]]
+    remade: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class Audited:
         log: tracebacks of what should not have failed.
         scored: tables and headline scores of the measures that succeeded.
         resumed: how many shards were found stored.
+        remade: how many were stored, and were made again: damaged, or made by other code.
     """
 
     row: dict[str, Any]
@@ -74,11 +80,12 @@ class Audited:
     log: str = ""
     scored: dict[str, tuple[Table, Score]] = field(default_factory=dict)
     resumed: int = 0
+    remade: int = 0
 
 
 def audited(audit: EncoderAudit, row: dict[str, Any]) -> Audited:
     """Return what came out of an encoder's audit that has run."""
-    return Audited(row, audit.failures, audit.log, audit.scored, audit.resumed)
+    return Audited(row, audit.failures, audit.log, audit.scored, audit.resumed, audit.remade)
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,7 @@ class Job:
         source: images that are open already.
         training: training images that are open already.
         home: the folder in which paths of specs begin.
+        recorded: what the encoders were of which the folder holds a record that is not to be replaced, by name.
     """
 
     plan: Plan
@@ -106,6 +114,12 @@ class Job:
     source: ImageSource | None = None
     training: ImageSource | None = None
     home: str = field(default_factory=os.getcwd)
+    recorded: Mapping[str, str] = field(default_factory=dict)
+
+    def audit(self, number: int, store: Store, listener: Listener) -> EncoderAudit:
+        """Return the audit of an encoder."""
+        name = self.names[number]
+        return EncoderAudit(self.plan, name, self.slugs[number], store, listener, self.recorded.get(name))
 
     def encoder(self, number: int) -> Encoder | str:
         """Return an encoder of the plan, or its spec."""
@@ -146,8 +160,8 @@ class Worker:
             return audited(audit, row)
         subject = self.subject(task.encoder)
         if task.observation is None:
-            subject.forget_stale(self._order)
-            return self.layout(subject)
+            remade = self._audit(task.encoder).forget_stale(subject)
+            return self.layout(subject)._replace(remade=remade)
         observation = self._order[task.observation]
         for number in sorted(dependencies(self._order)[task.observation]):
             if self._order[number] not in subject.costs:
@@ -182,7 +196,7 @@ class Worker:
         return self._job.encoder(number)
 
     def _audit(self, encoder: int) -> EncoderAudit:
-        return EncoderAudit(self._job.plan, self._job.names[encoder], self._job.slugs[encoder], self._store, Silent())
+        return self._job.audit(encoder, self._store, Silent())
 
 
 def dependencies(order: Iterable[Observation]) -> list[set[int]]:

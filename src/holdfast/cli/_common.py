@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from holdfast.checked import number as read_number
-from holdfast.errors import Status
+from holdfast.errors import HoldfastError, Status, first_line
 from holdfast.foreign import foreign
 from holdfast.screen import Screen
 
@@ -90,25 +90,46 @@ def run_plan(
 ) -> None:
     """Run an audit, print what it found and write its report; the status is that of `tell`."""
     from holdfast.audit.run import run_audit
-    from holdfast.report.html import publish
 
     with listening(quiet) as bars:
         record = run_audit(plan, folder, engine=engine, listener=bars, command=command_line(), overwrite=overwrite)
         bars.stage("writing the report")
-        report = publish(folder)
-    tell(record, report, json_output)
+        report = drawn(folder)
+    tell(record, report, json_output, folder)
 
 
-def tell(record: Any, report: str, json_output: bool) -> None:
+def drawn(folder: str) -> str | None:
+    """Write the report of a record that is written, and return where it is; None, and a word, where it cannot be."""
+    from holdfast.report.html import publish
+
+    try:
+        return publish(folder)
+    except Exception as error:
+        _undrawn("the report", error, folder)
+        return None
+
+
+def tell(record: Any, report: str | None, json_output: bool, folder: str = "") -> None:
     """Print what an audit found; where a part failed, the command ends with the status of `partly`."""
     from holdfast.report.terminal import print_record
 
     if json_output:
         answer(record)
     else:
-        print_record(record, out, report)
+        try:
+            print_record(record, out, report)
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            _undrawn("the table", error, folder)
     answers = [row.get("measures", {}).values() for row in record["encoders"]]
     partly(record["failures"], any(one["scores"] or one["not_certified"] for row in answers for one in row))
+
+
+def _undrawn(what: str, error: Exception, folder: str) -> None:
+    """Say that something could not be drawn, of a record that is written all the same."""
+    said = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {first_line(error)}"
+    warned(f"{what} could not be drawn:", f"{said}; the record is written: {folder}/record.json")
 
 
 def partly(failures: Collection[object], any_answer: bool) -> None:

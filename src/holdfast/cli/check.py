@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli._common import answer, out
-from holdfast.errors import HoldfastError, Status, UnreadableRecord, os_reason
+from holdfast.errors import HoldfastError, Status, os_reason
 from holdfast.folders import Folder
 
 
@@ -41,16 +41,9 @@ def check(
 
 def _record(place: str) -> dict[str, Any]:
     """Return the record of a run folder, wherever it is."""
-    from holdfast.report._folder import read_record
+    from holdfast.record_file import read_record
 
-    try:
-        with Folder(place).fetched("record.json") as path:
-            return read_record(path.parent)
-    except OSError as error:
-        raise UnreadableRecord(
-            f"expected a run folder with a readable record.json, got {place!r} ({os_reason(error)}); give the folder "
-            "that `holdfast audit` wrote"
-        ) from error
+    return read_record(Folder(place), place)
 
 
 def _lines(path: Path) -> list[str]:

@@ -42,8 +42,9 @@ def compare(
     from holdfast.report import comparison as texts
     from holdfast.report.leaderboard import render
 
-    runs = open_runs(folders)
+    runs, unreadable = open_runs(folders)
     data = compare_runs(runs, measures=measure or (), correction=correction, x=x, y=y)
+    data["problems"] += unreadable
 
     def text(write: Callable[[], str], place: str) -> None:
         said = write()

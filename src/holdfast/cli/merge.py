@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, QuietOption, command_line, listening, tell
+from holdfast.cli._common import JsonOption, QuietOption, command_line, drawn, listening, tell
 from holdfast.cli._workers import engine_of
 
 
@@ -12,19 +12,25 @@ def merge(
     folder: Annotated[str, typer.Argument(help="Run folder that holds parts, or that they are brought to.")],
     others: Annotated[list[str] | None, typer.Argument(help="Further folders with parts of the same audit.")] = None,
     complete: Annotated[bool, typer.Option("--complete", help="Make shards that are missing.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the record of other weights.")] = False,
     workers: Annotated[int | None, typer.Option(help="Worker processes that share the scoring.")] = None,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Score what `holdfast audit --shard I/N` has made, and write record and report."""
     from holdfast.audit.merge import merge_parts
-    from holdfast.report.html import publish
 
     engine = engine_of(None, workers, "cpu")
     with listening(quiet) as bars:
         record = merge_parts(
-            folder, others or (), complete=complete, engine=engine, listener=bars, command=command_line()
+            folder,
+            others or (),
+            complete=complete,
+            overwrite=overwrite,
+            engine=engine,
+            listener=bars,
+            command=command_line(),
         )
         bars.stage("writing the report")
-        report = publish(folder)
-    tell(record, report, json_output)
+        report = drawn(folder)
+    tell(record, report, json_output, folder)

@@ -1,6 +1,5 @@
 """holdfast report: what a run folder holds."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -13,11 +12,11 @@ def report(
     folder: Annotated[str, typer.Argument(help="Run folder of an audit.")], json_output: JsonOption = False
 ) -> None:
     """Print the summary of a run folder again, and write its report anew."""
+    from holdfast.record_file import read_record
     from holdfast.report.html import publish
     from holdfast.report.terminal import print_record
 
-    written = publish(folder)
-    record = json.loads(Folder(folder).read("record.json"))
+    record, written = read_record(Folder(folder), folder), publish(folder)
     if json_output:
         answer(record)
     else:

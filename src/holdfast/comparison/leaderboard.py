@@ -1,16 +1,17 @@
 """All records below a folder, in groups that can be compared."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.conditions import conditions, learned_from
-from holdfast.comparison.records import RECORD, Run, open_run
+from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
-from holdfast.errors import UnreadableRecord, os_reason
+from holdfast.errors import UnreadableRecord, first_line, os_reason
 from holdfast.folders import Folder
+from holdfast.record_file import RECORD
 
 
 def leaderboard(place: str, *, correction: str = "holm", x: str | None = None, y: str | None = None) -> dict[str, Any]:
@@ -51,10 +52,9 @@ def leaderboard(place: str, *, correction: str = "holm", x: str | None = None, y
             unreadable.append({"place": called, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
     tables = []
     for group in groups(runs):
-        try:
-            tables.append(_table(group, correction, x, y))
-        except HoldfastError as error:
-            unreadable += [{"place": run.place, "reason": str(error)} for run in group]
+        whole, lost = _tables(group, lambda some: _table(some, correction, x, y))
+        tables += whole
+        unreadable += lost
     tables.sort(key=lambda table: -len(table["encoders"]))
     return {"place": place, "groups": tables, "unreadable": unreadable}
 
@@ -80,6 +80,24 @@ def _questions(run: Run) -> set[str]:
         if not entry.get("error")
     }
     return asked or {run.place}
+
+
+def _tables(
+    group: Sequence[Run], compare: Callable[[Sequence[Run]], dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Return the comparison of a group; where one of its audits is in the way, that one is named and left out."""
+    try:
+        return [compare(group)], []
+    except Exception as error:
+        if len(group) == 1:
+            reason = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {first_line(error)}"
+            return [], [{"place": group[0].place, "reason": reason}]
+    alone = {run.place: _tables([run], compare) for run in group}
+    fit = [run for run in group if alone[run.place][0]]
+    lost = [found for _, those in alone.values() for found in those]
+    if lost:
+        return (_tables(fit, compare) if fit else ([], []))[0], lost
+    return [table for tables, _ in alone.values() for table in tables], []  # only together they do not fit
 
 
 def _table(group: Sequence[Run], correction: str, x: str | None, y: str | None) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Audits that were made: their records and tables, read from run folders."""
 
 import io
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
@@ -12,22 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from holdfast.audit.record import SCHEMA
 from holdfast.core import HoldfastError, Score, Table
-from holdfast.errors import UnreadableRecord, os_reason
+from holdfast.errors import UnreadableRecord, first_line
 from holdfast.folders import Folder
-
-RECORD = "record.json"
-
-NEEDED: dict[str, tuple[Any, ...]] = {
-    "plan": (dict, "seed"),
-    "data": (dict, "fingerprint", "images", "attacked", "spec"),
-    "encoders": (list,),
-    "holdfast": (dict, "version"),
-    "environment": (dict, "torch"),
-    "run": (dict, "finished"),
-}
-"""What a comparison reads of a record: the kind of each entry, and what is in it."""
+from holdfast.record_file import read_record, run_files
 
 
 @dataclass(frozen=True)
@@ -48,22 +35,18 @@ class Run:
         """Return the names of the rows of a table, and its columns.
 
         Raises:
-            HoldfastError: a table that is missing, damaged, or outside the folder.
+            UnreadableRecord: a table that is missing, damaged, or outside the folder.
         """
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts:
-            raise UnreadableRecord(
-                f"expected a table inside {self.place!r}, got {name!r}; the record was changed by hand"
-            )
+        data = run_files(self.folder, self.record).read(name, "a Parquet table")
         try:
-            columns = pq.read_table(io.BytesIO(self.folder.read(name)))
+            columns = pq.read_table(io.BytesIO(data))
             ids = columns["id"].to_pylist()
             table = {key: _tensor(columns[key]) for key in columns.column_names if key != "id"}
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             # pyarrow's exceptions are no OSError where the file is no Parquet at all
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise UnreadableRecord(
-                f"expected a Parquet table {name} in {self.place!r}, it cannot be read ({reason}); run the audit again"
+                f"expected a Parquet table {name} in {self.place!r}, it cannot be read ({first_line(error)}); run the "
+                "audit again"
             ) from error
         return ids, table
 
@@ -80,76 +63,38 @@ def open_run(place: str, called: str | None = None) -> Run:
         called: how it is called in what is said; as given where nothing else is.
 
     Raises:
-        HoldfastError: no record that can be read, one of another schema, or one that is not of an audit.
+        UnreadableRecord: no record that can be read, one of another schema, or one that is not of an audit.
     """
     folder = Folder(place)
-    try:
-        record = json.loads(folder.read(RECORD))
-    except OSError as error:
-        raise UnreadableRecord(
-            f"expected a run folder with a readable {RECORD}, got {place!r} ({os_reason(error)}); give the "
-            "folder that `holdfast audit` wrote"
-        ) from error
-    except ValueError as error:
-        raise UnreadableRecord(
-            f"expected JSON in {RECORD} of {place!r}, got something else; run the audit again"
-        ) from error
-    schema = record.get("schema") if isinstance(record, dict) else None
-    if schema != SCHEMA:
-        raise UnreadableRecord(
-            f"expected a record of schema {SCHEMA} in {place!r}, got schema {schema!r}; audit again with this version "
-            "of Holdfast, or compare with the one that wrote it"
-        )
-    if missing := list(_missing(record)):
-        raise UnreadableRecord(
-            f"expected the record of an audit in {place!r}, got one without {', '.join(missing[:3])}; give the folder "
-            "that `holdfast audit` wrote"
-        )
-    return Run(called or place, folder, record)
+    return Run(called or place, folder, read_record(folder, place))
 
 
-def open_runs(places: Iterable[str]) -> list[Run]:
+def open_runs(places: Iterable[str], fewest: int = 2) -> tuple[list[Run], list[str]]:
     """Read the records of run folders; see `open_run`.
 
+    Returns:
+        The records, and a sentence for each that cannot be read.
+
     Raises:
-        HoldfastError: see `open_run`; and a folder given twice.
+        HoldfastError: a folder given twice.
+        UnreadableRecord: fewer than `fewest` records that can be read, and all that is wrong with the others.
     """
-    runs: dict[str, Run] = {}
+    runs: dict[str, Run | None] = {}
+    lost: list[str] = []
     for place in places:
         folder = Folder(place)
         name = folder.place if folder.local is None else str(folder.local.resolve())
         if name in runs:
             raise HoldfastError(f"expected different run folders, got {place!r} twice; give each once")
-        runs[name] = open_run(place)
-    return list(runs.values())
-
-
-def _missing(record: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what a comparison reads and a record lacks, so that no later line meets a strange record."""
-    for key, (kind, *inner) in NEEDED.items():
-        if not isinstance(record.get(key), kind):
-            yield key
-        else:
-            yield from (f"{key}.{name}" for name in inner if name not in record[key])
-    entries = record.get("encoders")
-    for number, entry in enumerate(entries if isinstance(entries, list) else []):
-        if not isinstance(entry, dict) or "name" not in entry:
-            yield f"encoders[{number}].name"
-        elif not entry.get("error"):
-            needed = (("fingerprint", str), ("origin", dict), ("measures", dict), ("checks", dict))
-            yield from (f"{entry['name']}.{key}" for key, kind in needed if not isinstance(entry.get(key), kind))
-            measures = entry.get("measures")
-            for name, m in measures.items() if isinstance(measures, dict) else ():
-                yield from (f"{entry['name']}.{name}.{key}" for key in _missing_of_measure(m))
-
-
-def _missing_of_measure(m: Any) -> Iterable[str]:
-    if not isinstance(m, dict):
-        return ["part"]
-    keys = ("part", "title", "better", "unit", "needs_labels", "scores", "headline", "table")
-    if absent := [key for key in keys if key not in m]:
-        return absent
-    return [f"scores.{m['headline']}"] if m["headline"] and m["headline"] not in m["scores"] else []
+        try:
+            runs[name] = open_run(place)
+        except UnreadableRecord as error:
+            runs[name] = None
+            lost.append(f"{place} is left out: {error}")
+    found = [run for run in runs.values() if run is not None]
+    if lost and len(found) < fewest:
+        raise UnreadableRecord("; ".join(lost))
+    return found, lost
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,13 @@ class RelativeQuantile(AttackMeasure):
     per_image = "ratio"
     statistic = "median"
     better = "higher"
-    unit = "share"
+    unit = "ratio"
     question = (
         "How much of the distance to another image remains when an attack makes the two look alike to the encoder?"
     )
     how_to_read = (
-        "At 100 % the attack has come no closer to the other image's representation; at 0 % it impersonates it "
-        "perfectly."
+        "At 1 the attack has come no closer to the other image's representation, above 1 it has ended farther away; "
+        "at 0 it impersonates it perfectly."
     )
     reference = f"{PAPER}, section 5 (relative quantiles)"
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from holdfast.record_file import RunFiles
 from holdfast.report._format import finite, listing, part, plural
 from holdfast.report._sections import Shot, _shot
 
@@ -32,7 +32,7 @@ class Attention:
     problem: str = ""
 
 
-def attention_maps(record: Mapping[str, Any], folder: Path) -> list[Attention]:
+def attention_maps(record: Mapping[str, Any], folder: RunFiles) -> list[Attention]:
     """Return the attention maps of every encoder that was asked for them."""
     return [
         _attention(series, encoder["name"], encoder["attention"], folder)
@@ -41,7 +41,7 @@ def attention_maps(record: Mapping[str, Any], folder: Path) -> list[Attention]:
     ]
 
 
-def _attention(series: int, name: str, entry: Mapping[str, Any], folder: Path) -> Attention:
+def _attention(series: int, name: str, entry: Mapping[str, Any], folder: RunFiles) -> Attention:
     if entry.get("problem"):
         return Attention(series, name, [], [], [], entry["problem"])
     rows = [ROWS.get(str(reading), str(reading)) for reading in entry["readings"]]
@@ -57,7 +57,7 @@ def _attention(series: int, name: str, entry: Mapping[str, Any], folder: Path) -
     return Attention(series, name, facts, strips, notes)
 
 
-def _strip(strip: Mapping[str, Any], rows: Sequence[str], entry: Mapping[str, Any], folder: Path) -> Strip:
+def _strip(strip: Mapping[str, Any], rows: Sequence[str], entry: Mapping[str, Any], folder: RunFiles) -> Strip:
     said = []
     for row, reading in zip(rows, entry["readings"], strict=True):
         values = [value for value in strip["agreement"].get(reading, []) if finite(value)]

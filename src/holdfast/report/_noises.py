@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.record_file import RunFiles
 from holdfast.report import noise_plots
 from holdfast.report._folder import read_column
 from holdfast.report._format import finite, number, plural
@@ -62,7 +62,7 @@ class Learned:
     noises: list[Noise]
 
 
-def learned_noises(record: Mapping[str, Any], folder: Path) -> list[Learned]:
+def learned_noises(record: Mapping[str, Any], folder: RunFiles) -> list[Learned]:
     """Return what is shown of the learned noises, for every encoder that has any."""
     names = titles(record)
     return [
@@ -105,7 +105,7 @@ def _training(key: str, entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
     return panels
 
 
-def _noise(key: str, entry: Mapping[str, Any], names: Mapping[str, str], folder: Path) -> Noise:
+def _noise(key: str, entry: Mapping[str, Any], names: Mapping[str, str], folder: RunFiles) -> Noise:
     title = f"{entry['structure'].capitalize()}: {_setting(entry)}"
     serves = ", ".join(names.get(name, name) for name in entry["measures"])
     if entry.get("problem"):
@@ -129,7 +129,9 @@ def _without(title: str, what: str) -> Panel:
     return Panel(Chart(title, "", "", [f"Not all {what} are finite numbers, so there is no chart."]))
 
 
-def _read(title: str, entry: Mapping[str, Any], table: str, columns: Sequence[str], folder: Path) -> np.ndarray | Panel:
+def _read(
+    title: str, entry: Mapping[str, Any], table: str, columns: Sequence[str], folder: RunFiles
+) -> np.ndarray | Panel:
     """Return columns of a table, [rows, columns], or a panel that says why not."""
     try:
         return np.column_stack([read_column(folder, table, column) for column in columns])
@@ -137,7 +139,7 @@ def _read(title: str, entry: Mapping[str, Any], table: str, columns: Sequence[st
         return Panel(Chart(title, "", "", [str(error)]))
 
 
-def _maps(entry: Mapping[str, Any], folder: Path) -> list[Panel]:
+def _maps(entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
     """Return the draws on their principal components and by t-SNE, coloured by group."""
     shares = [f"{number(share, 'share')} of the variance" for share in entry["explained"]]
     panels = []
@@ -180,7 +182,7 @@ def _frequent(groups: np.ndarray) -> list[int]:
     return sorted(found[np.argsort(-counts, kind="stable")[:GROUPS]].tolist())
 
 
-def _heat_map(key: str, entry: Mapping[str, Any], folder: Path) -> Panel:
+def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
     title = f"Perturbations by {entry['grouped']}"
     columns = [f"pixel_{i:02d}" for i in range(entry["cells"])]
     found = _read(title, entry, entry["table"], ["group", "draw", *columns], folder)
@@ -199,7 +201,7 @@ def _heat_map(key: str, entry: Mapping[str, Any], folder: Path) -> Panel:
     return Panel(Chart(title, svg, f"{title}: one band each of up to {ROWS} draws, within ±{largest}.", notes))
 
 
-def _mixture(key: str, entry: Mapping[str, Any], folder: Path) -> list[Panel]:
+def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
     """Return the mixture's weights, its means, and the covariance of its heaviest component."""
     covariance, mean = entry["covariance"], np.array(entry["weights"]["mean"], dtype=float)  # null becomes NaN
     panels = [_weights(key, entry, mean, folder)]
@@ -226,7 +228,7 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: Path) -> list[Panel]:
     return [*panels, found]
 
 
-def _weights(key: str, entry: Mapping[str, Any], mean: np.ndarray, folder: Path) -> Panel:
+def _weights(key: str, entry: Mapping[str, Any], mean: np.ndarray, folder: RunFiles) -> Panel:
     """Return the mixture weights of all images and, where they differ, of the most frequent groups."""
     title, each = "Mixture weights", entry["weights"]["groups"]
     shown: list[int] = []
@@ -245,7 +247,7 @@ def _weights(key: str, entry: Mapping[str, Any], mean: np.ndarray, folder: Path)
     return Panel(Chart(title, svg, f"Mixture weights, mean over the images: {shares}."), legend)
 
 
-def _sample(picture: Mapping[str, Any], entry: Mapping[str, Any], folder: Path) -> Sample:
+def _sample(picture: Mapping[str, Any], entry: Mapping[str, Any], folder: RunFiles) -> Sample:
     name, group = picture["id"], entry["groups"][picture["group"]]
     shots = [_shot(folder, picture["clean"], "clean", f"{name}: clean image")]
     for i, draw in enumerate(picture["draws"], 1):

@@ -1,13 +1,13 @@
 """Certified accuracy against the radius: how many images keep their answer within how many pixels."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from holdfast.errors import HoldfastError
+from holdfast.record_file import RunFiles
 from holdfast.report import plots
 from holdfast.report._folder import read_column
 from holdfast.report._sections import Chart
@@ -24,7 +24,7 @@ POINTS = 60
 """Radii at which a curve is drawn."""
 
 
-def radius_charts(record: Mapping[str, Any], folder: Path) -> list[Chart]:
+def radius_charts(record: Mapping[str, Any], folder: RunFiles) -> list[Chart]:
     """Return one chart per measure of certified radii; the area below a curve is the average certified radius."""
     charts = []
     for i, (key, title) in enumerate(titles(record).items()):

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.record_file import RunFiles
 from holdfast.report import plots
 from holdfast.report._folder import Picture, finite_part, read_column, read_picture
 from holdfast.report._format import finite, number, plural, steps_of
@@ -107,7 +107,7 @@ def objective_charts(record: Mapping[str, Any]) -> list[Chart]:
     ]
 
 
-def histograms(record: Mapping[str, Any], folder: Path) -> list[Chart]:
+def histograms(record: Mapping[str, Any], folder: RunFiles) -> list[Chart]:
     """Return one chart per measure with a headline column; a table that cannot be read is named in its notes."""
     charts = []
     for i, (key, title) in enumerate(titles(record).items()):
@@ -140,7 +140,7 @@ def histograms(record: Mapping[str, Any], folder: Path) -> list[Chart]:
     return charts
 
 
-def tightness_charts(record: Mapping[str, Any], folder: Path) -> list[Chart]:
+def tightness_charts(record: Mapping[str, Any], folder: RunFiles) -> list[Chart]:
     """Return one chart per measure of tightness: the bound of a margin against what an attack found of it."""
 
     def draw(i: int, title: str, encoders: list[tuple[int, list[np.ndarray]]]) -> tuple[str, str]:
@@ -154,7 +154,7 @@ def tightness_charts(record: Mapping[str, Any], folder: Path) -> list[Chart]:
     return _charts_of("tightness", lambda measure: ("found", "lower"), draw, record, folder)
 
 
-def margin_charts(record: Mapping[str, Any], folder: Path) -> list[Chart]:
+def margin_charts(record: Mapping[str, Any], folder: RunFiles) -> list[Chart]:
     """Return one chart per measure of margin distributions: Ψ against the distance to the original."""
 
     def columns(measure: Mapping[str, Any]) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ def _charts_of(
     columns: Callable[[Mapping[str, Any]], tuple[str, ...]],
     draw: Callable[[int, str, list[tuple[int, list[np.ndarray]]]], tuple[str, str]],
     record: Mapping[str, Any],
-    folder: Path,
+    folder: RunFiles,
 ) -> list[Chart]:
     """Return one chart per measure of a name, drawn from columns of its tables where all of them are finite.
 
@@ -207,7 +207,7 @@ def _charts_of(
     return charts
 
 
-def extremes(encoder: Mapping[str, Any], folder: Path) -> dict[str, list[Shot]]:
+def extremes(encoder: Mapping[str, Any], folder: RunFiles) -> dict[str, list[Shot]]:
     """Return pictures of the least and of the most robust images of one encoder, with their radii."""
     found = encoder.get("extremes") or {}
     return {
@@ -224,13 +224,13 @@ def extremes(encoder: Mapping[str, Any], folder: Path) -> dict[str, list[Shot]]:
     }
 
 
-def impersonations(encoder: Mapping[str, Any], folder: Path) -> list[Impersonations]:
+def impersonations(encoder: Mapping[str, Any], folder: RunFiles) -> list[Impersonations]:
     """Return the attacks of one encoder that impersonate, with pictures of some pairs, where there are any."""
     found = encoder.get("impersonations") or []
     return [_impersonations(entry, folder) for entry in found if any(entry["sides"])]
 
 
-def _impersonations(entry: Mapping[str, Any], folder: Path) -> Impersonations:
+def _impersonations(entry: Mapping[str, Any], folder: RunFiles) -> Impersonations:
     rows, taken, shown = {}, 0, 0
     classes, sides = entry["classes"], entry["sides"]
     for own, other, side in zip(classes, classes[::-1], sides, strict=True):
@@ -248,12 +248,12 @@ def _short(radius: Any) -> str:
     return f"{radius:.2g}" if finite(radius) else "–"
 
 
-def gallery(encoder: Mapping[str, Any], folder: Path) -> list[Worst]:
+def gallery(encoder: Mapping[str, Any], folder: RunFiles) -> list[Worst]:
     """Return the worst images of one encoder with their pictures embedded."""
     return [_worst(entry, folder) for entry in encoder.get("gallery") or []]
 
 
-def _worst(entry: Mapping[str, Any], folder: Path) -> Worst:
+def _worst(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
     name = entry["id"]
     shots = [
         _shot(folder, entry[kind], caption, f"{name}: {alt}")
@@ -276,7 +276,7 @@ def _worst(entry: Mapping[str, Any], folder: Path) -> Worst:
     return Worst(name, text, shots, *sides)
 
 
-def _shot(folder: Path, relative: str, caption: str, alt: str) -> Shot:
+def _shot(folder: RunFiles, relative: str, caption: str, alt: str) -> Shot:
     try:
         return Shot(caption, alt, read_picture(folder, relative))
     except HoldfastError as error:

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError
+from holdfast.record_file import RunFiles
 from holdfast.report import plots, synbench_plots
 from holdfast.report._folder import read_column
 from holdfast.report._format import BEST_BUDGET, choice, finite, interval, number, plural
@@ -91,7 +91,7 @@ class _Found:
         return budget if value > 0 else None
 
 
-def synbench(record: Mapping[str, Any], folder: Path) -> list[Block]:
+def synbench(record: Mapping[str, Any], folder: RunFiles) -> list[Block]:
     """Return one block for each measure of the kind that any encoder has scores of."""
     blocks = []
     for key, title in titles(record).items():
@@ -106,7 +106,7 @@ def synbench(record: Mapping[str, Any], folder: Path) -> list[Block]:
     return blocks
 
 
-def _block(key: str, title: str, found: Sequence[_Found], folder: Path) -> Block:
+def _block(key: str, title: str, found: Sequence[_Found], folder: RunFiles) -> Block:
     names = [match for f in found for name in f.measure["scores"] if (match := _SCORE.match(name))]
     starts, budgets = (sorted({match[kind] for match in names}, key=float) for kind in ("start", "budget"))
     headline = _SCORE.match(found[0].measure.get("headline") or "")
@@ -159,7 +159,7 @@ def _row(found: _Found, start: str, budgets: Sequence[str]) -> list[Cell]:
     return cells
 
 
-def _bounds(key: str, found: _Found, folder: Path, budgets: Sequence[str], start: str) -> tuple[Chart, bool]:
+def _bounds(key: str, found: _Found, folder: RunFiles, budgets: Sequence[str], start: str) -> tuple[Chart, bool]:
     """Return the expected bounds of one encoder, and whether images have a curve of their own for each ε."""
     points = _points()
     try:
@@ -188,7 +188,7 @@ def _points() -> np.ndarray:
     return 1 - STEP * np.arange(int((1 - LOWEST) / STEP), -1, -1)
 
 
-def _expected(folder: Path, table: str, accuracy: str, bound: str, points: np.ndarray) -> np.ndarray:
+def _expected(folder: RunFiles, table: str, accuracy: str, bound: str, points: np.ndarray) -> np.ndarray:
     """Return E(a_t), the mean over rows of their bounds, 0 where a row's accuracy is not above a_t.
 
     Raises:

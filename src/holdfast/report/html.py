@@ -1,89 +1,95 @@
 """The report: one HTML file that opens offline, made from a run folder and nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import HoldfastError, os_reason
-from holdfast.folders import Folder
+from holdfast.folders import Folder, write_file
+from holdfast.record_file import RunFiles, read_record, run_files
 from holdfast.report import _attention, _chances, _corruptions, _noises, _radii, _sections, _series, _synbench
-from holdfast.report._folder import read_record
-from holdfast.report._page import page, write_page
+from holdfast.report._apart import Apart
+from holdfast.report._page import page
 from holdfast.report._scorecard import cards
 from holdfast.report._verdict import threats, verdict
+
+REPORT = "report.html"
 
 
 def write_report(folder: Path) -> Path:
     """Write `folder/report.html` from the record, tables and pictures in `folder`, and return its path.
+
+    Raises:
+        HoldfastError: as `publish`.
+    """
+    return Path(publish(folder))
+
+
+def publish(place: Path | str) -> str:
+    """Write the report of a run folder wherever it is, see `Folder`, and return where the report is.
 
     The file holds its style, script, charts (SVG) and pictures (data URIs); it loads nothing.
 
     Raises:
         HoldfastError: no record that can be read, or a folder that cannot be written.
     """
-    text = render(read_record(folder), folder)
-    path = folder / "report.html"
-    write_page(text, path)
-    return path
-
-
-def publish(place: Path | str) -> str:
-    """Write the report of a run folder wherever it is, see `Folder`, and return where the report is.
-
-    Raises:
-        HoldfastError: as `write_report`.
-    """
     folder = Folder(place)
-    try:
-        if folder.local is None and not folder.exists("record.json"):  # else the error would name the copy
-            raise HoldfastError(
-                f"expected a run folder with a record.json, got {place}; give what `holdfast audit` wrote"
-            )
-        with folder.mirrored("record.json", "tables", "pictures") as path:
-            written = write_report(path)
-            if folder.local is None:
-                folder.write(written.name, lambda copy: copy.write_bytes(written.read_bytes()))
-    except OSError as error:
-        raise HoldfastError(
-            f"expected a run folder that can be read and written, got {place}: {os_reason(error)}"
-        ) from error
-    return folder.named(written.name)
+    record = read_record(folder)
+    text = render(record, run_files(folder, record))
+    where = folder.named(REPORT)
+    write_file(where, lambda part: part.write_text(text, encoding="utf-8"))
+    return where
 
 
-def render(record: Mapping[str, Any], folder: Path) -> str:
+def render(record: Mapping[str, Any], folder: RunFiles) -> str:
     """Return the report as HTML; every text of the record is escaped.
 
+    Each section is made apart, and each encoder's in it: one that cannot be made is named at the head of the page.
+
     Args:
-        record: a record of schema 1.
-        folder: where its tables and pictures lie.
+        record: a record, see `holdfast.record_file.read_record`.
+        folder: its tables and pictures.
     """
     encoders = list(enumerate(record["encoders"]))  # the number picks colour and marker everywhere
+    apart = Apart()
+
+    def each(section: str, make: Any) -> list[Any]:
+        """Return (number, name, what is shown) of the encoders that have something to show."""
+        shown = [
+            (i, e["name"], apart(f"{section} of {e['name']}", lambda e=e: make(e, folder), None)) for i, e in encoders
+        ]
+        return [(i, name, parts) for i, name, parts in shown if parts]
+
+    charts: dict[str, tuple[str, Callable[[], list[Any]]]] = {
+        "chance_charts": ("worst and average cases", lambda: _chances.chance_charts(record)),
+        "score_charts": ("scores against attack steps", lambda: _sections.score_charts(record)),
+        "objective_charts": ("what the attacks maximised", lambda: _sections.objective_charts(record)),
+        "histograms": ("values per image", lambda: _sections.histograms(record, folder)),
+        "tightness_charts": ("tightness of certificates", lambda: _sections.tightness_charts(record, folder)),
+        "corruption_grids": ("corruptions", lambda: _corruptions.corruption_grids(record)),
+        "corruption_charts": ("corruptions", lambda: _corruptions.relation_charts(record, "corruptions")),
+        "corruption_relations": ("corruptions", lambda: _corruptions.relation_rows(record, "corruptions")),
+        "encoder_charts": ("measures beside each other", lambda: _corruptions.relation_charts(record, "encoders")),
+        "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
+        "radius_charts": ("certified radii", lambda: _radii.radius_charts(record, folder)),
+        "margin_charts": ("margins", lambda: _sections.margin_charts(record, folder)),
+        "cards": ("the scorecard", lambda: cards(record)),
+        "verdict": ("the verdict", lambda: verdict(record)),
+        "threats": ("threats", lambda: threats(record)),
+        "noises": ("learned noises", lambda: _noises.learned_noises(record, folder)),
+        "attention": ("attention maps", lambda: _attention.attention_maps(record, folder)),
+        "synbench": ("synthetic images", lambda: _synbench.synbench(record, folder)),
+    }  # fmt: skip
+    parts: dict[str, Any] = {name: apart(section, make, []) for name, (section, make) in charts.items()}
     return page(
         "report.html",
         record=record,
         encoders=encoders,
         audited=[(series, encoder) for series, encoder in encoders if not encoder.get("error")],
-        verdict=verdict(record),
-        threats=threats(record),
-        cards=cards(record),
-        chance_charts=_chances.chance_charts(record),
-        score_charts=_sections.score_charts(record),
-        objective_charts=_sections.objective_charts(record),
-        histograms=_sections.histograms(record, folder),
-        tightness_charts=_sections.tightness_charts(record, folder),
-        corruption_grids=_corruptions.corruption_grids(record),
-        corruption_charts=_corruptions.relation_charts(record, "corruptions"),
-        corruption_relations=_corruptions.relation_rows(record, "corruptions"),
-        encoder_charts=_corruptions.relation_charts(record, "encoders"),
-        encoder_relations=_corruptions.relation_rows(record, "encoders"),
-        radius_charts=_radii.radius_charts(record, folder),
-        margin_charts=_sections.margin_charts(record, folder),
-        extremes=[(i, e["name"], sides) for i, e in encoders if any((sides := _sections.extremes(e, folder)).values())],
-        galleries=[(i, e["name"], worst) for i, e in encoders if (worst := _sections.gallery(e, folder))],
-        impersonations=[(i, e["name"], rows) for i, e in encoders if (rows := _sections.impersonations(e, folder))],
-        noises=_noises.learned_noises(record, folder),
-        attention=_attention.attention_maps(record, folder),
-        synbench=_synbench.synbench(record, folder),
-        trainings=_series.trainings(record),
+        extremes=[found for found in each("pictures", _sections.extremes) if any(found[2].values())],
+        galleries=each("pictures of attacks", _sections.gallery),
+        impersonations=each("pictures of impersonations", _sections.impersonations),
+        trainings=apart("checkpoints", lambda: _series.trainings(record), None),
         checks={key: c["title"] for _, e in encoders for key, c in (e.get("checks") or {}).items()},
+        **parts,
+        undrawn=apart.problems,
     )

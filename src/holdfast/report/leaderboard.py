@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.report._apart import Apart
 from holdfast.report._format import BETTER, finite, interval, listing, number, score
 from holdfast.report._page import page, write_page
 from holdfast.report._scorecard import axis, place
@@ -47,8 +48,12 @@ def write_leaderboard(data: Mapping[str, Any], path: Path, title: str = "Leaderb
 
 def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
     """Return the page as HTML; every name is escaped."""
-    groups = [_group(number, comparison) for number, comparison in enumerate(data["groups"], 1)]
-    values = {"title": title, "groups": groups, "unreadable": data["unreadable"]}
+    apart, groups = Apart(), []
+    for number_, comparison in enumerate(data["groups"], 1):
+        who = ", ".join(encoder["name"] for encoder in comparison["encoders"])
+        groups.append(apart(who, lambda n=number_, c=comparison: _group(n, c), None))
+    lost = [{"place": who, "reason": f"could not be drawn: {why}"} for who, why in apart.problems]
+    values = {"title": title, "groups": [g for g in groups if g], "unreadable": [*data["unreadable"], *lost]}
     return page("leaderboard.html", ("script.js", "sort.js"), **values)
 
 

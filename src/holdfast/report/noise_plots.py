@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from holdfast.report._apart import drawn
 from holdfast.report.plots import _GRID, _INK, _STYLE, COLOURS, MARKERS, _axes, _colour, _finish, _svg
 
 BELOW, ABOVE = (46, 134, 193), (217, 105, 26)
@@ -32,6 +33,7 @@ _GLYPHS = {  # relative paths in the order of plots.MARKERS; 5 wide
 }
 
 
+@drawn
 def epochs(key: str, curves: Sequence[tuple[int, Sequence[float]]], *, label: str, unit: str) -> str:
     """Return values in [0, 1] against epochs as SVG.
 
@@ -70,6 +72,7 @@ class Row:
     points: Sequence[tuple[int, float, float, float]]
 
 
+@drawn
 def forest(key: str, rows: Sequence[Row]) -> str:
     """Return shares with intervals as SVG, a row for each measure from the top down, from 0 to 100 %.
 
@@ -105,6 +108,7 @@ def forest(key: str, rows: Sequence[Row]) -> str:
         return _svg(figure, key)
 
 
+@drawn
 def dots(
     points: Sequence[tuple[int | None, np.ndarray]], *, x: str, y: str, origin: tuple[float, float] | None = None
 ) -> str:
@@ -145,6 +149,7 @@ def dots(
     )
 
 
+@drawn
 def bars(key: str, names: Sequence[str], values: np.ndarray) -> str:
     """Return mixture weights as SVG: for each name a bar of every component.
 
@@ -170,6 +175,7 @@ def bars(key: str, names: Sequence[str], values: np.ndarray) -> str:
         return _svg(figure, key)
 
 
+@drawn
 def component_bars(key: str, means: np.ndarray, weights: np.ndarray) -> str:
     """Return the means of the heaviest components as SVG, one strip of bars for each.
 
@@ -194,6 +200,7 @@ def component_bars(key: str, means: np.ndarray, weights: np.ndarray) -> str:
         return _svg(figure, key)
 
 
+@drawn
 def heat(key: str, values: np.ndarray, bands: Sequence[tuple[str, int]] = (), *, x: str, y: str = "") -> str:
     """Return a matrix as colours in an SVG: orange above 0, blue below, full at the largest absolute value.
 

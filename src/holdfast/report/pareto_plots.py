@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import matplotlib as mpl
 from matplotlib.ticker import MaxNLocator
 
+from holdfast.report._apart import drawn
 from holdfast.report.plots import _INK, _PERCENT, _STYLE, MARKERS, _axes, _colour, _finish, _svg
 
 
@@ -19,6 +20,7 @@ class Point:
     front: bool
 
 
+@drawn
 def front(key: str, points: Sequence[Point], *, x: str, y: str, units: tuple[str, str], better: tuple[str, str]) -> str:
     """Return encoders on two measures as SVG; filled are those that no other dominates by its verdicts.
 

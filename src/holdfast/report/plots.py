@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from holdfast.report._apart import drawn
+
 COLOURS = 8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Eight colours and seven markers: coprime, so the first 56 encoders all look different."""
@@ -37,6 +39,7 @@ class Curve:
     high: Sequence[int | float]
 
 
+@drawn
 def lines(
     key: str,
     curves: Sequence[Curve],
@@ -76,6 +79,7 @@ def lines(
         return _svg(figure, key)
 
 
+@drawn
 def histogram(key: str, values: Sequence[tuple[int, np.ndarray]], *, label: str, bins: int = 32) -> str:
     """Return overlaid histograms with shared bins as SVG; a marker stands at each median.
 
@@ -124,6 +128,7 @@ class Margins:
     distance: np.ndarray
 
 
+@drawn
 def margin_distribution(key: str, encoders: Sequence[Margins]) -> str:
     """Return Ψ against 1 - ρ as SVG: a line for the median image, dashed ones for the least and the most robust.
 
@@ -155,6 +160,7 @@ def margin_distribution(key: str, encoders: Sequence[Margins]) -> str:
         return _svg(figure, key)
 
 
+@drawn
 def scatter(
     key: str,
     points: Sequence[tuple[int, np.ndarray, np.ndarray]],

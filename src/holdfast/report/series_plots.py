@@ -8,6 +8,7 @@ from itertools import pairwise
 import matplotlib as mpl
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
+from holdfast.report._apart import drawn
 from holdfast.report.plots import _STYLE, MARKERS, Curve, _axes, _colour, _finish, _svg
 
 WIDEST = 10
@@ -48,6 +49,7 @@ def places(names: Sequence[str]) -> Places:
     return Places(list(range(1, len(names) + 1)), "checkpoint", short)
 
 
+@drawn
 def over_checkpoints(key: str, curves: Sequence[Curve], *, where: Places | None, axis: str, unit: str) -> str:
     """Return lines with bands over checkpoints as SVG.
 

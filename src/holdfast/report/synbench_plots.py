@@ -7,6 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from holdfast.report._apart import drawn
 from holdfast.report.plots import _INK, _STYLE, MARKERS, Curve, _axes, _colour, _finish, _svg
 
 _DASHED = (0, (4, 2))
@@ -18,6 +19,7 @@ def shade(index: int, total: int) -> str:
     return _mixed(round(255 * index / max(1, total - 1)))
 
 
+@drawn
 def bounds(
     key: str, points: np.ndarray, curves: np.ndarray, references: np.ndarray, *, start: float, label: str
 ) -> str:
@@ -52,6 +54,7 @@ def bounds(
         return _themed(_svg(figure, key))
 
 
+@drawn
 def over_budgets(key: str, curves: Sequence[Curve], best: Sequence[tuple[int, float, float]], *, across: str) -> str:
     """Return scores with intervals against ε as SVG; a ring stands around the best.
 

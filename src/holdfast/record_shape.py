@@ -1,0 +1,339 @@
+"""The shape of a record: what is in `record.json`, declared once, for the one reader of records.
+
+Entries that are not named here are let through: a later version may add to a record. What is named and there must fit.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DEEPEST = 24
+"""Levels to which entries of any shape may nest; parts of Holdfast need five."""
+
+
+class Shape(ABC):
+    """What JSON data must be like."""
+
+    @abstractmethod
+    def wrong(self, value: Any, where: str = "") -> Iterator[str]:
+        """Yield a sentence for each entry that does not fit, "scores.value is no number"."""
+
+
+@dataclass(frozen=True)
+class Plain(Shape):
+    """A value without entries of its own.
+
+    Attributes:
+        name: what it is, as in "is no number".
+        fits: whether a value is one.
+    """
+
+    name: str
+    fits: Callable[[Any], bool]
+
+    def wrong(self, value: Any, where: str = "") -> Iterator[str]:
+        """Yield a sentence where the value is something else."""
+        if not self.fits(value):
+            yield f"{where or 'it'} is {self.name}"
+
+
+def _number(value: Any) -> bool:
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def _tame(value: Any, left: int = DEEPEST) -> bool:
+    """Whether JSON data nests no deeper than so many levels, and all numbers in it can be computed with."""
+    if isinstance(value, (dict, list)):
+        return left > 0 and all(
+            _tame(inner, left - 1) for inner in (value.values() if isinstance(value, dict) else value)
+        )
+    return isinstance(value, str) or value is None or isinstance(value, bool) or _number(value)
+
+
+TEXT = Plain("no text", lambda value: isinstance(value, str))
+NUMBER = Plain("no number", _number)
+COUNT = Plain("no count", lambda value: type(value) is int and 0 <= value < 2**63)
+FLAG = Plain("neither true nor false", lambda value: isinstance(value, bool))
+ANY = Plain("nested too deeply, or holds a number that no computer can compute with", _tame)
+
+
+def one_of(*values: str) -> Shape:
+    """Return the shape of a choice."""
+    return Plain(f"none of {', '.join(values)}", lambda value: isinstance(value, str) and value in values)
+
+
+@dataclass(frozen=True)
+class Maybe(Shape):
+    """Something, or null."""
+
+    inner: Shape
+
+    def wrong(self, value: Any, where: str = "") -> Iterator[str]:
+        """Yield what is wrong unless it is null."""
+        if value is not None:
+            yield from self.inner.wrong(value, where)
+
+
+@dataclass(frozen=True)
+class Items(Shape):
+    """A list of things of one shape; of `length` of them, where that is given."""
+
+    inner: Shape
+    length: int | None = None
+
+    def wrong(self, value: Any, where: str = "") -> Iterator[str]:
+        """Yield what is wrong with each item."""
+        if not isinstance(value, list):
+            yield f"{where} is no list"
+        elif self.length is not None and len(value) != self.length:
+            yield f"{where} has {len(value)} items where {self.length} belong"
+        else:
+            for number, item in enumerate(value):
+                yield from self.inner.wrong(item, f"{where}[{number}]")
+
+
+@dataclass(frozen=True)
+class Named(Shape):
+    """An object whose entries have names of their own and one shape."""
+
+    inner: Shape
+
+    def wrong(self, value: Any, where: str = "") -> Iterator[str]:
+        """Yield what is wrong with each entry."""
+        if not isinstance(value, dict):
+            yield f"{where} is no object"
+            return
+        for name, item in value.items():
+            yield from self.inner.wrong(item, f"{where}.{name[:60]}" if where else name[:60])
+
+
+@dataclass(frozen=True)
+class Object(Shape):
+    """An object with entries of given names.
+
+    Attributes:
+        needed: entries that must be there.
+        optional: entries that may be left out.
+        also: says what is wrong between entries, each of which fits.
+    """
+
+    needed: Mapping[str, Shape]
+    optional: Mapping[str, Shape] = field(default_factory=dict)
+    also: Callable[[Mapping[str, Any]], Iterator[str]] = lambda value: iter(())
+
+    def wrong(self, value: Any, where: str = "") -> Iterator[str]:
+        """Yield what is missing, and what is wrong with each entry."""
+        if not isinstance(value, dict):
+            yield f"{where or 'it'} is no object"
+            return
+        fits = True
+        for name, shape in {**self.needed, **self.optional}.items():
+            inside = f"{where}.{name}" if where else name
+            if name in value:
+                for sentence in shape.wrong(value[name], inside):
+                    fits = False
+                    yield sentence
+            elif name in self.needed:
+                fits = False
+                yield f"{inside} is missing"
+        if fits:
+            yield from (f"{where}: {sentence}" if where else sentence for sentence in self.also(value))
+
+
+# --- the parts of a record ------------------------------------------------------------------------
+
+PASSES = Object({"forward": COUNT, "backward": COUNT}, {"bounds": COUNT})
+SPENT = Object(
+    {"forward": COUNT, "backward": COUNT, "alone": PASSES, "shared_fraction": NUMBER},
+    {"bounds": COUNT, "predicted": PASSES, "measures": PASSES},
+)
+SCORE = Object(
+    {"value": Maybe(NUMBER), "low": Maybe(NUMBER), "high": Maybe(NUMBER), "n": COUNT, "interval": TEXT},
+    {"confidence": NUMBER, "note": TEXT, "unit": TEXT},
+)
+BALL = Object({"name": TEXT, "radius": NUMBER})
+PART = Plain(
+    "no part: an object with a name",
+    lambda value: (
+        isinstance(value, dict) and isinstance(value.get("name"), str) and _tame(value)
+        and all(not isinstance(value.get(key), dict) or isinstance(value[key].get("name"), str) for key in value)
+    ),
+)  # fmt: skip
+
+
+def _headline(measure: Mapping[str, Any]) -> Iterator[str]:
+    headline, failed = measure["headline"], measure.get("error") or measure.get("not_certified")
+    if headline is not None and headline not in measure["scores"] and not failed:
+        yield f"the headline {headline!r} is none of its scores"
+    if headline is None and not failed:
+        yield "it has neither a headline nor a reason why not"
+
+
+MEASURE = Object(
+    {"title": TEXT, "better": one_of("lower", "higher"), "unit": TEXT, "scores": Named(SCORE),
+     "headline": Maybe(TEXT), "part": PART},
+    {"question": TEXT, "how_to_read": TEXT, "formula": TEXT, "reference": TEXT, "needs_labels": FLAG,
+     "corruptions": Items(TEXT), "passes_alone": Maybe(PASSES), "column": Maybe(TEXT), "table": Maybe(TEXT),
+     "seconds": Maybe(NUMBER), "error": Maybe(TEXT), "not_certified": Maybe(TEXT)},
+    also=_headline,
+)  # fmt: skip
+CHECK = Object(
+    {"title": TEXT, "status": one_of("pass", "warn", "fail", "skip"), "finding": TEXT, "meaning": TEXT},
+    {"details": Named(ANY), "passes": PASSES},
+)
+OBSERVATION = Object(
+    {"title": TEXT, "part": PART, "passes": PASSES, "predicted": PASSES, "serves": Items(TEXT)},
+    {"seconds": Maybe(NUMBER)},
+)
+
+
+def _as_long(*names: str) -> Callable[[Mapping[str, Any]], Iterator[str]]:
+    def also(value: Mapping[str, Any]) -> Iterator[str]:
+        if len({len(value[name]) for name in names}) > 1 or not value[names[0]]:
+            yield f"{', '.join(names)} are not equally long, or empty"
+
+    return also
+
+
+CURVE = Object(
+    {"title": TEXT, "steps": Items(NUMBER), **dict.fromkeys(("low", "median", "high"), Items(Maybe(NUMBER)))},
+    also=_as_long("steps", "low", "median", "high"),
+)
+NEIGHBOUR = Object({"id": TEXT, "picture": TEXT})
+GALLERY = Object(
+    {"id": TEXT, "clean": TEXT, "attacked": TEXT, "difference": TEXT,
+     "before": Items(NEIGHBOUR), "after": Items(NEIGHBOUR)},
+    {"drift": Maybe(NUMBER), "quantile": Maybe(NUMBER)},
+)  # fmt: skip
+EXTREME = Object({"id": TEXT, "picture": TEXT, "certificate": Maybe(NUMBER), "attack": Maybe(NUMBER)})
+IMPERSONATION = Object(
+    {"title": TEXT, "classes": Items(ANY, 2),
+     "sides": Items(Items(Object({"id": TEXT, "said": ANY, "clean": TEXT, "attacked": TEXT})), 2)}
+)  # fmt: skip
+ATTENTION = Object(
+    {},
+    {"problem": Maybe(TEXT), "images": Items(TEXT), "left_out": Items(TEXT), "passes": PASSES, "layer": TEXT,
+     "readings": Items(TEXT), "probe": Maybe(PART),
+     "strips": Items(Object({"title": TEXT, "picture": TEXT, "agreement": Named(Items(Maybe(NUMBER)))}))},
+    also=lambda value: iter(
+        f"{name} is missing" for name in ("images", "left_out", "passes", "layer", "readings", "probe", "strips")
+        if value and not value.get("problem") and name not in value
+    ),
+)  # fmt: skip
+DRAW = Object({"disturbed": TEXT, "difference": TEXT})
+_DRAWN: dict[str, Shape] = {
+    "images": COUNT, "grouped": TEXT, "groups": Items(TEXT), "table": TEXT, "cells": COUNT,
+    "origin": Items(Maybe(NUMBER), 2), "explained": Items(Maybe(NUMBER)), "amplified": Maybe(NUMBER),
+    "weights": Object({"mean": Items(Maybe(NUMBER)), "groups": Items(Items(Maybe(NUMBER)))}),
+    "means": Object({"table": TEXT, "size": COUNT}),
+    "covariance": Object({"table": TEXT, "size": COUNT, "block": COUNT}),
+    "pictures": Items(Object({"id": TEXT, "group": COUNT, "clean": TEXT, "draws": Items(DRAW)})),
+}  # fmt: skip
+NOISE = Object(
+    {"structure": TEXT, "failure": TEXT, "ball": BALL, "measures": Items(TEXT), "file": Maybe(TEXT),
+     "training": Object(dict.fromkeys(("chance", "entropy"), Items(Maybe(NUMBER))))},
+    {"title": TEXT, "problem": Maybe(TEXT), "learned_on": COUNT, **_DRAWN},
+    also=lambda value: iter(
+        f"{name} is missing" for name in _DRAWN if not value.get("problem") and name not in value
+    ),
+)  # fmt: skip
+_MAYBE: dict[str, Shape] = {
+    "slug": TEXT, "curves": Items(CURVE), "gallery": Items(GALLERY), "impersonations": Items(IMPERSONATION),
+    "extremes": Object({}, {"measure": TEXT, "least": Items(EXTREME), "most": Items(EXTREME)}),
+    "noises": Items(NOISE), "attention": ATTENTION, "geometry": Maybe(ANY), "batch_size": COUNT, "identity": TEXT,
+}  # fmt: skip
+AUDITED = Object(
+    {"name": TEXT, "fingerprint": TEXT, "origin": Named(ANY), "parameters": COUNT, "mean": ANY, "std": ANY,
+     "geometry": Maybe(ANY), "input": Items(COUNT), "dim": COUNT, "measures": Named(MEASURE), "checks": Named(CHECK),
+     "observations": Items(OBSERVATION), "passes": SPENT},
+    {"error": Maybe(TEXT), **{name: Maybe(shape) for name, shape in _MAYBE.items()}},
+)  # fmt: skip
+LOST = Object(
+    {"name": TEXT, "error": TEXT},
+    {"measures": Named(MEASURE), "checks": Named(CHECK), "observations": Items(OBSERVATION), "origin": Named(ANY)},
+)
+
+
+@dataclass(frozen=True)
+class _Encoder(Shape):
+    """An encoder that was audited, or one that could not be."""
+
+    def wrong(self, value: Any, where: str = "") -> Iterator[str]:
+        """Yield what is wrong with it."""
+        lost = isinstance(value, dict) and isinstance(value.get("error"), str) and value["error"]
+        yield from (LOST if lost else AUDITED).wrong(value, where)
+
+
+PAIR = Object(
+    {"first": TEXT, "second": TEXT,
+     "difference": Object({"value": Maybe(NUMBER), "low": Maybe(NUMBER), "high": Maybe(NUMBER)}, {"unit": TEXT})}
+)  # fmt: skip
+RELATION = Object(
+    {"over": one_of("encoders", "corruptions"), "encoder": Maybe(TEXT), "first": TEXT, "second": TEXT,
+     "points": COUNT, "pearson": SCORE, "spearman": SCORE}
+)  # fmt: skip
+FLUCTUATION = Object(
+    {},
+    {"problem": TEXT, "mean": SCORE, "noise": Maybe(NUMBER), "classes": Named(Maybe(NUMBER))},
+    also=lambda value: iter(
+        f"{name} is missing" for name in ("mean", "noise", "classes") if "problem" not in value and name not in value
+    ),
+)
+
+
+def _whole(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong between the entries of a record: names that nothing has."""
+    names = [encoder["name"] for encoder in record["encoders"]]
+    titles = {key for encoder in record["encoders"] for key in encoder.get("measures", {})}
+    if not names:
+        yield "encoders is empty"
+    if len(set(names)) < len(names):
+        yield "encoders: two have one name"
+    for relation in record.get("relations") or []:
+        if not {relation["first"], relation["second"]} <= titles:
+            yield "relations: one is of a measure that no encoder has"
+    for series in record.get("series") or []:
+        if not set(series["encoders"]) <= set(names) or not set(series.get("fluctuation") or {}) <= titles:
+            yield "series: one is of an encoder or a measure that is not there"
+
+
+RECORD_SHAPE = Object(
+    {
+        "holdfast": Object({"version": TEXT}, {"git": Maybe(TEXT)}),
+        "plan": Object(
+            {"seed": COUNT, "measures": Items(PART), "command": TEXT},
+            {"profile": Maybe(TEXT), "precision": Maybe(TEXT), "device": TEXT, "batch_size": Maybe(COUNT)},
+            also=lambda plan: (
+                f"measures[{i}].ball has no name and radius"
+                for i, part in enumerate(plan["measures"])
+                if "ball" in part and any(BALL.wrong(part["ball"]))
+            ),
+        ),
+        "data": Object(
+            {"fingerprint": TEXT, "images": COUNT, "attacked": COUNT, "spec": TEXT, "description": TEXT},
+            {"synthetic": FLAG, "labels": Maybe(TEXT), "skipped": Items(Items(TEXT, 2)), "available": COUNT,
+             "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
+        ),
+        "encoders": Items(_Encoder()),
+        "comparison": Named(Object({"best": Maybe(TEXT), "pairs": Items(PAIR)})),
+        "environment": Object({"python": TEXT, "torch": TEXT, "platform": TEXT, "packages": Named(TEXT)}),
+        "failures": Items(TEXT),
+        "run": Object(
+            {"started": TEXT, "finished": TEXT, "seconds": NUMBER, "resumed_shards": COUNT},
+            {"remade_shards": COUNT, "engine": TEXT, "workers_lost": COUNT},
+        ),
+    },
+    {
+        "relations": Maybe(Items(RELATION)),
+        "series": Maybe(Items(Object({"name": TEXT, "encoders": Items(TEXT)}, {"fluctuation": Named(FLUCTUATION)}))),
+        "files": Named(TEXT),
+        "seal": TEXT,
+    },
+    also=_whole,
+)  # fmt: skip
+"""A record of schema 1."""
