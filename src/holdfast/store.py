@@ -23,6 +23,10 @@ SEAL = "seal"
 """The fact of a file of tensors that says what else is in it."""
 
 
+SHARD = ".safetensors"
+"""Ends the names of files of tensors."""
+
+
 class StoreError(HoldfastError):
     """The run folder cannot be written or read; ends an audit, keeping what is already stored."""
 
@@ -189,7 +193,7 @@ class Store:
         Raises:
             StoreError: a folder that cannot be read or written.
         """
-        names = [name for name in self.names(under) if name.endswith(".safetensors")]
+        names = [name for name in self.names(under) if name.endswith(SHARD)]
         damaged = [name for name in names if self.read_tensors(name) is None and self.exists(name)]
         for name in damaged:
             self.delete(name)

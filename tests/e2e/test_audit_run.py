@@ -61,7 +61,7 @@ def holdfast(*arguments: str, before: str = "", **options) -> subprocess.Popen[s
 def timeless(record: dict) -> dict:
     """A record without what must differ between two runs: when, and for how long."""
     record = copy.deepcopy(record)
-    del record["run"]
+    del record["run"], record["seal"]
     del record["plan"]["command"]
     for encoder in record["encoders"]:
         for part in (*encoder["observations"], *encoder["measures"].values()):
@@ -126,7 +126,12 @@ def test_edited_code_with_the_same_weights_is_run_again(tmp_path: Path) -> None:
 
     first = run_audit(plan("it"), tmp_path, encoders={"it": Encoder(Power(), mean=0, std=1)})
     Power.exponent = 2.0
+    with pytest.raises(HoldfastError, match="other code; choose another --out, or add --overwrite"):
+        run_audit(plan("it"), tmp_path, encoders={"it": Encoder(Power(), mean=0, std=1)})
+    assert json.loads((tmp_path / "record.json").read_text()) == first
+    (tmp_path / "record.json").unlink()  # killed before there was one: nothing is lost by going on
     again = run_audit(plan("it"), tmp_path, encoders={"it": Encoder(Power(), mean=0, std=1)})
+    assert again["run"]["remade_shards"] > 0
     fresh = run_audit(plan("it"), tmp_path / "fresh", encoders={"it": Encoder(Power(), mean=0, std=1)})
     assert again["run"]["resumed_shards"] == 0
     assert timeless(again)["encoders"] == timeless(fresh)["encoders"] != timeless(first)["encoders"]
@@ -242,7 +247,7 @@ def test_a_full_disk_ends_the_audit_with_one_line(tmp_path: Path, monkeypatch: p
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(StoreError, match="choose another --out"):
+    with pytest.raises(StoreError, match="choose another place"):
         run_audit(plan("zoo:digits-simclr"), tmp_path / "taken")
 
 

@@ -18,7 +18,7 @@ from holdfast.errors import UnreadableRecord, os_reason
 from holdfast.folders import Folder
 from holdfast.listener import Listener, Silent
 from holdfast.record_file import unbroken
-from holdfast.store import Store, StoreError
+from holdfast.store import SHARD, Store, StoreError
 
 
 def merge_parts(
@@ -114,7 +114,7 @@ def _copy(store: Store, other: Folder, theirs: bytes, files: Sequence[str]) -> N
             with other.fetched(name) as path:
                 held = path.read_bytes()
             store.write(name, lambda path, held=held: path.write_bytes(held))
-            if name.endswith(".safetensors") and store.read_tensors(name) is None:
+            if name.endswith(SHARD) and store.read_tensors(name) is None:
                 store.delete(name)  # damaged where it came from
 
 

@@ -24,7 +24,7 @@ from holdfast.errors import NothingAudited, UnreadableRecord, first_line, no_lab
 from holdfast.listener import Listener, Silent
 from holdfast.record_file import RECORD, SCHEMA, digest_of, files_of, read_record, sealed, unbroken
 from holdfast.spec_string import parse
-from holdfast.store import Store
+from holdfast.store import SHARD, Store
 
 
 def run_audit(
@@ -58,7 +58,7 @@ def run_audit(
         HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
             that cannot be written, or one that holds the record of another audit, or of other weights behind the same
             name; workers that cannot be started.
-        NothingAudited: no encoder gave a number, or a reason why there is none; no record is written.
+        NothingAudited: no encoder could be audited; no record is written, and the folder stays free.
     """
     heard = listener or Silent()
     heard.stage("reading the images")
@@ -88,7 +88,7 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
         for measure, pair in result.scored.items():
             found.setdefault(measure, {})[name] = pair
     rows = [result.row for result in results]
-    if failures and not any(m["scores"] or m["not_certified"] for row in rows for m in row["measures"].values()):
+    if all(row["error"] for row in rows):
         raise _nothing(ready, failures)
     measures, unfit = named(plan.measures), {row["name"] for row in rows if faults(row)}
     record: dict[str, Any] = {
@@ -201,14 +201,19 @@ def _claim(
 ) -> None:
     """Refuse a folder that holds another audit; leave the plan there, so that this one can resume.
 
-    A plan of which nothing was made, or that is damaged, claims nothing; a record claims its folder without one.
+    A plan of which nothing was made, or that is damaged, claims nothing, nor does a record without any answer; one with
+    answers claims its folder without a plan.
     """
+    answers = [m for row in record["encoders"] for m in row.get("measures", {}).values()] if record else []
+    answered = any(m["scores"] or m.get("not_certified") for m in answers)
     mine = sealed(json.loads(json.dumps({"plan": asked, "data": fingerprint})))
     held = store.read_json(PLAN)
     if unbroken(held):
-        another = held != mine and held["plan"] is not None and (record is not None or bool(store.names(CACHE)))
+        killed = record is None and any(name.endswith(SHARD) for name in store.names(CACHE))
+        another = held != mine and held["plan"] is not None and (answered or killed)
     else:
         another = record is not None and any(record["plan"].get(key) != mine["plan"][key] for key in mine["plan"])
+        another = another and answered
     if another and not overwrite:
         raise HoldfastError(
             f"the folder {str(store.files)!r} holds another audit; choose another --out, or add --overwrite "
