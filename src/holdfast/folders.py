@@ -20,7 +20,7 @@ EXTRAS = {"s3": "s3", "s3a": "s3"}
 STALE = 3600.0
 """Seconds after which a half file that nobody has written to belongs to nobody."""
 
-_PART = re.compile(r"\.[0-9a-f]{16}\.part$")
+_PART = re.compile(r"\.[0-9a-f]{8,16}\.part$")
 
 
 class Folder:
