@@ -1,5 +1,6 @@
 """Three lines of Python: `import holdfast`, `record = holdfast.audit(model, images)`, `print(record)`."""
 
+import inspect
 import json
 import os
 import shutil
@@ -20,12 +21,13 @@ from holdfast.audit.changes import Change
 from holdfast.audit.plan import Plan
 from holdfast.audit.plan_file import make_plan
 from holdfast.audit.run import run_audit
+from holdfast.checked import checked, plain, shown
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure
 from holdfast.data.arrays import Arrays
 from holdfast.data.torch_dataset import TorchDataset
 from holdfast.engines.processes import Processes
-from holdfast.errors import NothingAudited
+from holdfast.errors import NothingAudited, unknown
 from holdfast.listener import Listener
 from holdfast.monitoring.look import frozen_copy, undisturbed
 from holdfast.progress import LIFE, Bars
@@ -38,10 +40,14 @@ Model = nn.Module | str
 Numbers = float | Sequence[float] | Tensor | np.ndarray
 """One number, or one per channel."""
 
+RUN = ("batch_size", "precision", "compiled", "skip_corrupt", "train_images")
+"""Fields of `Plan` that `audit` passes on."""
+
 Images = Any
 """A tensor [N, C, H, W], an array [N, H, W, C], a folder, a data spec, a torch Dataset, or an `ImageSource`."""
 
 
+@checked
 def audit(
     model: Model | Sequence[Model] | Mapping[str, Model],
     images: Images,
@@ -52,7 +58,7 @@ def audit(
     measures: Change | Sequence[Change] = (),
     eps: float | None = None,
     norm: str | None = None,
-    settings: Mapping[str, Any] | Sequence[str] = (),
+    settings: Mapping[str, Any] | Sequence[str] | str = (),
     labels: Tensor | np.ndarray | Sequence[int] | None = None,
     train: Images = None,
     train_labels: Tensor | np.ndarray | Sequence[int] | None = None,
@@ -100,11 +106,15 @@ def audit(
         HoldfastError: a request that cannot be answered, or no encoder that could be audited. Measures that fail are in
             `record.failures`, and the audit goes on.
     """
+    for key in run:
+        if key not in RUN:
+            raise unknown("parameter of audit", key, (*inspect.signature(audit).parameters, *RUN))
     opened = _encoders(model, mean, std)
     networks = [one for one in opened.values() if isinstance(one, Encoder)]
     tested, told = _source("images", images, labels)
     training, taught = _source("train", train, train_labels)
-    where = device or (networks[0].get_buffer("_mean").device if networks else "cpu")
+    usual = networks[0].get_buffer("_mean").device if networks else "cpu"
+    where = usual if device is None else device
     asked: dict[str, Any] = {"profile_name": profile, "eps": eps, "norm": norm, "images": size, "attacked": attacked}
     asked |= {"train": taught, "device": str(where), "seed": seed, **run}
     names = [one if isinstance(one, str) else name for name, one in opened.items()]
@@ -133,6 +143,7 @@ def audit(
     return record
 
 
+@checked
 def compare(
     *records: Record | str | os.PathLike[str] | Mapping[str, Record | str | os.PathLike[str]],
     measures: Sequence[str] = (),
@@ -152,6 +163,8 @@ def compare(
     for record in records:
         named = record.items() if isinstance(record, Mapping) else [(None, record)]
         for name, one in named:
+            if not isinstance(one, (Record, str, os.PathLike)):
+                raise HoldfastError(f"compare: expected records or their folders, got {shown(one)}")
             found = one.run if isinstance(one, Record) else open_run(os.fspath(one))
             place = found.place if name is None else str(name)
             if place in runs:
@@ -160,6 +173,7 @@ def compare(
     return compared(list(runs.values()), measures, correction)
 
 
+@checked
 def open(folder: str | os.PathLike[str]) -> Record:
     """Return the record in a run folder, or at its URL.
 
@@ -267,13 +281,20 @@ def _plan(
 
 def _settings(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
     if isinstance(settings, Mapping):
-        return [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+        return [f"{key}={json.dumps(value, default=_number)}" for key, value in settings.items()]
     return [settings] if isinstance(settings, str) else list(settings)
 
 
-def _processes(workers: int | None, device: str) -> Processes:
+def _number(value: Any) -> Any:
+    """Return a number of NumPy or torch as JSON has it."""
+    if (number := plain(value)) is value:
+        raise HoldfastError(f"settings: expected numbers, text, lists and tables, got {shown(value)}")
+    return number
+
+
+def _processes(workers: int, device: str) -> Processes:
     on_gpus = device.partition(":")[0] == "cuda"
-    return Processes(workers or 1, gpus=torch.cuda.device_count() if on_gpus and ":" not in device else 0)
+    return Processes(workers, gpus=torch.cuda.device_count() if on_gpus and ":" not in device else 0)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import reprlib
 import types
 import typing
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 OrInfinity = Annotated[float, math.inf]
 """A number that may be infinite; all others are finite."""
+
+Positive, Count = Annotated[float, "above 0"], Annotated[int, "above 0"]
+"""A number above 0, and a whole one."""
 
 LARGEST = 2**63 - 1
 """The largest whole number: that of torch, NumPy and Parquet."""
@@ -103,7 +106,7 @@ def fitting(value: Any, kind: Any, where: str) -> Any:
         HoldfastError: a value of another type, a number that is not finite, or text that UTF-8 cannot write.
     """
     try:
-        return _fit(_plain(value), kind)
+        return _fit(plain(value), kind)
     except _Misfit as misfit:
         raise HoldfastError(f"{where}: expected {misfit}, got {shown(value)}") from None
 
@@ -114,7 +117,7 @@ def shown(value: Any) -> str:
         return f"the class {value.__name__}; write {value.__name__}()"
     if value is None or isinstance(value, (str, int, float, list, tuple, dict)):
         return reprlib.repr(value).encode("utf-8", "backslashreplace").decode()
-    if (single := _plain(value)) is not value:
+    if (single := plain(value)) is not value:
         return repr(single)
     if dataclasses.is_dataclass(value):
         return called(type(value))
@@ -131,6 +134,7 @@ def _bound(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call as their annotations want them."""
     signature, kinds = _signature(target)
+    own = isinstance(target, type) and target.__module__.startswith("holdfast.")  # no part of ours knows such numbers
     takes = [one.name for one in signature.parameters.values() if one.kind is not one.VAR_POSITIONAL]
     several = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
     for key in kwargs:
@@ -143,7 +147,9 @@ def _bound(
     for key, value in bound.arguments.items():
         if signature.parameters[key].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             continue
-        bound.arguments[key] = fitting(value, kinds.get(key, Any), f"{name}.{key}")
+        bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
+        if own and any(one < 0 for one in _numbers(fit)):
+            raise HoldfastError(f"{name}.{key}: expected 0 or more, got {shown(value)}")
     return bound.args, bound.kwargs
 
 
@@ -163,8 +169,8 @@ def _without_self(cls: type) -> inspect.Signature:
     return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
-def _plain(value: Any) -> Any:
-    """Return a single number or text of NumPy or torch as Python's."""
+def plain(value: Any) -> Any:
+    """Return a single number or text of NumPy or torch as Python's; anything else as it is."""
     if type(value) in (int, float, bool, str, type(None)):
         return value
     single = getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None))
@@ -179,13 +185,19 @@ def _fit(value: Any, kind: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _one_of(value, inner)
     if origin is Annotated:
-        return float(value) if math.inf in inner[1:] and value in (math.inf, -math.inf) else _fit(value, inner[0])
+        infinite = math.inf in inner[1:] and isinstance(value, float) and math.isinf(value)
+        fit = value if infinite else _fit(value, inner[0])
+        if "above 0" in inner[1:] and fit <= 0:
+            raise _Misfit(_words(kind))
+        return fit
     if origin is Literal:
         if not any(type(value) is type(choice) and value == choice for choice in inner):
             raise _Misfit(_words(kind))
         return value
     if origin is tuple:
         return _tuple(value, inner)
+    if origin is Sequence and isinstance(value, (list, tuple)):
+        return type(value)(_tuple(value, (*inner, Ellipsis))) if type(value) in (list, tuple) else value
     if kind in (int, float, bool, str):
         return _simple(value, kind)
     if kind is None or kind is type(None):
@@ -203,6 +215,8 @@ def _is(value: Any, kind: Any) -> bool:
     """Return whether a value is of a class; a text is no sequence, and what cannot be tested fits."""
     if kind in (Sequence, Iterable) and isinstance(value, (str, bytes, Mapping)):
         return False
+    if getattr(kind, "__name__", "") == "ndarray" and hasattr(value, "__array__"):
+        return True
     try:
         return isinstance(value, kind)
     except TypeError:  # protocols that are not for run time, and the like
@@ -228,7 +242,7 @@ def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
     if len(each) != len(value):
         raise _Misfit(wanted)
     try:
-        return tuple(_fit(_plain(one), kind) for one, kind in zip(value, each, strict=True))
+        return tuple(_fit(plain(one), kind) for one, kind in zip(value, each, strict=True))
     except _Misfit as misfit:
         raise _Misfit(f"{wanted} (one member is not {misfit})") from None
 
@@ -254,6 +268,15 @@ def _simple(value: Any, kind: type) -> Any:
     return number
 
 
+def _numbers(value: Any) -> Iterator[float]:
+    """Yield the numbers of a value, those in lists too."""
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _numbers(one)
+    elif isinstance(value, (int, float)):
+        yield value
+
+
 def _surrogates(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
 
@@ -264,7 +287,7 @@ def _words(kind: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(_words, inner)))
     if origin is Annotated:
-        return "a number"
+        return "a number" if math.inf in inner[1:] else f"{_words(inner[0])} above 0"
     if origin is Literal:
         return " or ".join(map(repr, inner))
     if origin is tuple and inner:

@@ -15,6 +15,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from holdfast.api import Images, Model, Numbers, _encoders, _listener, _source
+from holdfast.checked import checked
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
 from holdfast.harden.audits import Opened
@@ -48,6 +49,7 @@ class HardenedModel:
         return text.getvalue()
 
 
+@checked
 def harden(
     model: Model,
     images: Images,

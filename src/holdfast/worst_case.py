@@ -4,8 +4,8 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Literal
+from functools import cache, wraps
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -232,10 +232,36 @@ class Trajectory:
         return replace(self, reps=reps, values=values)
 
 
+def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory"]:
+    """Return a search that refuses images outside [0, 1]: radii are in pixels of a [0, 1] image."""
+
+    @wraps(search)
+    def call(self: "Attack", goal: Goal, x: Tensor, *how: Any, **named: Any) -> "Trajectory":
+        low, high = (float(end) for end in x.aminmax()) if x.numel() else (0.0, 1.0)
+        if not -ROUNDING <= low <= high <= 1 + ROUNDING:  # NaN is neither
+            raise HoldfastError(
+                f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
+                "leave normalisation to the encoder"
+            )
+        return search(self, goal, x, *how, **named)
+
+    return call
+
+
+ROUNDING = 1e-6
+"""How far outside [0, 1] pixels may lie that were computed."""
+
+
 class Attack(metaclass=Checked):
     """A search for the image in a ball that maximises a goal: the worst case from below; a frozen dataclass."""
 
     steps: int
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Let every attack refuse images that are none."""
+        super().__init_subclass__(**named)
+        if "__call__" in vars(cls):
+            cls.__call__ = _of_pixels(cls.__call__)  # pyright: ignore[reportAttributeAccessIssue]
 
     @abstractmethod
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.attacks.pgd import Pgd
+from holdfast.checked import Positive
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 
 
@@ -18,8 +19,8 @@ class Bim(Attack):
     Source: Kurakin et al. (2017); "Robustness of unsupervised representation learning without labels", section 4.2.
     """
 
-    steps: int = 10
-    step_size: float | None = None
+    steps: Count = 10
+    step_size: Positive | None = None
 
     @property
     def _pgd(self) -> Pgd:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import torch
 
+from holdfast.attacks._gradient import climb
 from holdfast.audit.rehearsal import Clock, Pace, rehearse
 from holdfast.audit.stand_in import StandIn
 from holdfast.audit.subject import on_device
 from holdfast.certify._trace import trace
-from holdfast.core import Encoder, Images, Measure, Observation, Passes, Reps
+from holdfast.core import Encoder, HoldfastError, Images, Measure, Observation, Passes, PerImage, Reps
 from holdfast.data import ImageSet
 from holdfast.encoder import BOUND
 from holdfast.errors import NotCertified
@@ -94,11 +95,15 @@ class Calibration:
         self._batch_size = min(batch_size, len(images))
         self.began = clock()  # set anew when the network is traced
 
-    def unit_times(self, seconds: float) -> tuple[UnitTimes, Reps]:
+    def unit_times(self, seconds: float, backward: bool = True) -> tuple[UnitTimes, Reps]:
         """Return the times of single passes, and representations of one batch.
 
         Args:
             seconds: of the whole calibration; a share of it is taken, and more only for two rounds of each kind.
+            backward: whether passes back to the pixels are timed too; else they count as forward ones.
+
+        Raises:
+            HoldfastError: representations that are not finite, or no gradient where one is needed.
         """
         encoder, size = self._encoder, self._batch_size
         before, budget = encoder.passes, seconds * FIRST_SHARE / 3
@@ -113,8 +118,13 @@ class Calibration:
         x = on_device(self._images.pick(range(size)), self._device)
         with torch.no_grad():
             real = encoder(x).float().cpu()
+            if not real.isfinite().all():
+                raise HoldfastError(
+                    f"encoder {encoder.name!r}: expected finite representations, got NaN or infinity; check its "
+                    "weights and its normalisation"
+                )
             forward = self._rounds(lambda turn: encoder(x), budget)
-        both = self._rounds(lambda turn: _gradient(encoder, x), budget)
+        both = self._rounds(lambda turn: _gradient(encoder, x), budget) if backward else forward
         encoder.passes = before
         return UnitTimes(*(tuple(t / size for t in times) for times in (forward, both, read, again))), real
 
@@ -235,9 +245,11 @@ def peak_memory(device: str) -> tuple[int, int | None]:
 
 
 def _gradient(encoder: Encoder, x: Images) -> None:
-    x = x.clone().requires_grad_()
-    reps = encoder(x)
-    torch.autograd.grad(reps.square().sum(), x)
+    def goal(images: Images) -> tuple[PerImage, Reps]:
+        reps = encoder(images)
+        return reps.square().sum(1), reps
+
+    climb(goal, x)
 
 
 def _mean(times: Sequence[float]) -> float:

@@ -134,6 +134,8 @@ class Forecast:
 
 def as_data(found: Forecast) -> dict[str, Any]:
     """Return a forecast as JSON data."""
+    known = any(one.error is None for one in found.encoders)  # else a sum of nothing would look like an estimate
+    seconds = dict(zip(("expected", "low", "high"), found.seconds, strict=True))
     return {
         "images": found.images,
         "attacked": found.attacked,
@@ -143,8 +145,8 @@ def as_data(found: Forecast) -> dict[str, Any]:
         "calibration_seconds": found.calibration,
         "bound": BOUND,
         "passes": _passes(found.passes),
-        "seconds": dict(zip(("expected", "low", "high"), found.seconds, strict=True)),
-        "memory_bytes": found.memory,
+        "seconds": seconds if known else None,
+        "memory_bytes": found.memory if known else None,
         "encoders": [_encoder_data(one, found.workers) for one in found.encoders],
     }
 

@@ -111,7 +111,7 @@ class _Job:
         clock = _synchronised(self.clock, plan.device)
         calibration = Calibration(encoder, images, batch_size, plan.device, clock)
         traced = calibration.trace() if any(one.passes.bounds for one in plan.observations()) else None
-        units, real = calibration.unit_times(self.seconds)
+        units, real = calibration.unit_times(self.seconds, any(one.passes.backward for one in plan.observations()))
         stand_in = StandIn(
             encoder, images, attacked=attacked, seed=plan.seed, device=plan.device, real=real, train=train
         )

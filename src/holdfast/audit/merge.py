@@ -14,7 +14,7 @@ from holdfast.audit.shards import Unit
 from holdfast.audit.units import CACHE, PLAN, Task, Worker, dependencies
 from holdfast.core import HoldfastError
 from holdfast.engines._pool import Engine
-from holdfast.errors import UnreadableRecord, os_reason
+from holdfast.errors import UnreadableRecord, first_line, os_reason
 from holdfast.folders import Folder
 from holdfast.listener import Listener, Silent
 from holdfast.record_file import unbroken
@@ -59,7 +59,13 @@ def merge_parts(
         raise UnreadableRecord(
             f"expected parts of an audit (made with --shard), found none or a damaged {PLAN} in {str(store.files)!r}"
         )
-    plan = plan_of(kept["plan"])
+    try:
+        plan = plan_of(kept["plan"])
+    except (HoldfastError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UnreadableRecord(
+            f"expected the plan of an audit in {PLAN} of {str(store.files)!r}, it is damaged ({first_line(error)}); "
+            "make its parts again"
+        ) from error
     heard.stage("reading the images")
     ready = prepare(plan, store.files.place, overwrite=overwrite, here=engine is None)
     if not complete and (missing := _missing(ready)):

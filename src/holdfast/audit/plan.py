@@ -28,7 +28,7 @@ class Plan(metaclass=Checked):
         measures: the questions.
         checks: the validity panel.
         images: size of the population, the images that are compared with each other; None: all.
-        attacked: how many of them, the first ones, are attacked; None: all. Rounded down to whole pairs.
+        attacked: how many of them, the first ones, are attacked; an even number; None: all, rounded down.
         seed: the one seed of the run.
         batch_size: images per encoder pass, and the unit in which a killed audit resumes; None: by the image's size,
             see `batch_size_for`.
@@ -63,6 +63,16 @@ class Plan(metaclass=Checked):
             value = getattr(self, name)
             if value is not None and value < 2:
                 raise HoldfastError(f"{name}: expected at least 2 (images are compared in pairs), got {value}")
+        if self.attacked is not None and self.attacked % 2:
+            raise HoldfastError(
+                f"attacked: expected an even number, for images are attacked in pairs, got {self.attacked}; take "
+                f"{self.attacked - 1} or {self.attacked + 1}"
+            )
+        if self.attacked is not None and self.images is not None and self.attacked > self.images:
+            raise HoldfastError(
+                f"attacked: expected at most the {self.images} images of the audit, got {self.attacked}; add --images "
+                f"{self.attacked}, or attack fewer"
+            )
         if self.batch_size is not None and self.batch_size < 1:
             raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
         check_precision(self.precision, self.device)

@@ -89,7 +89,7 @@ def make_plan(
         asked,
         validity_panel(asked, chosen.examined, chosen.queries, run.get("precision", "float32")),
         images=most,
-        attacked=min(chosen.attacked, most) if attacked is None else attacked,
+        attacked=min(chosen.attacked, most) // 2 * 2 if attacked is None else attacked,
         profile=profile_name,
         spare=learns and attacked is None and run.get("train") is None,
         series=series,

@@ -16,6 +16,7 @@ from holdfast.certify._optimise import Ascent, Problem, Relaxation
 from holdfast.certify._propagate import Region, in_precision, standard_lines
 from holdfast.certify._ranges import ranges_inside
 from holdfast.certify.alpha_crown import best_bound, joined
+from holdfast.checked import Positive
 from holdfast.core import HoldfastError, Margin
 
 AT_ONCE = 64
@@ -52,7 +53,7 @@ class BetaCrown(Propagation):
     inside: int = 20
     steps: int = 60
     leaf_steps: int | None = None
-    seconds: float | None = None
+    seconds: Positive | None = None
 
     def __post_init__(self) -> None:
         if min(self.splits, self.inside, self.steps, self.leaf_steps or 0) < 0 or self.until not in (

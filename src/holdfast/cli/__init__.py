@@ -1,9 +1,11 @@
 """The command line: a thin skin over the library, one command per file."""
 
+import itertools
 import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 
 import typer
 
@@ -22,7 +24,7 @@ from holdfast.cli.reproduce import reproduce
 from holdfast.cli.show import show
 from holdfast.cli.study import study
 from holdfast.cli.train import train
-from holdfast.errors import HoldfastError, Status, first_line
+from holdfast.errors import HoldfastError, Status, first_line, os_reason
 
 app = typer.Typer(
     help="Audit how well an image encoder's representations hold when the image is disturbed, without labels.",
@@ -59,6 +61,7 @@ def main() -> None:
 def _status() -> int:
     """Run the command that the arguments ask for, and return its status: the one place where errors become one."""
     try:
+        _not_empty(sys.argv[1:])
         status = app(prog_name="holdfast", standalone_mode=False) or Status.DONE
         if status == Status.INTERRUPTED:  # typer makes it of Ctrl-C, without a word
             warned("interrupted:", "what is done is stored; the same command continues")
@@ -72,11 +75,26 @@ def _status() -> int:
         if isinstance(ended.__context__, BrokenPipeError):  # rich and typer end with 1, as if something were not met
             return Status.PIPE
         raise
+    except MemoryError:
+        _say("not enough memory; take fewer images (--images) or smaller batches (--batch-size), and see --dry-run")
+        return Status.NOTHING
+    except OSError as error:
+        _say(f"{error.filename or 'a file'}: {os_reason(error)}")
+        return Status.NOTHING
     except Exception as error:
         _say(
             f"a fault of Holdfast, not yours: {type(error).__name__}: {first_line(error)}; {_kept()}; please report it"
         )
         return Status.FAULT
+
+
+def _not_empty(arguments: Sequence[str]) -> None:
+    """Refuse empty arguments, before an empty path becomes the folder one is in, and an empty name the usual one."""
+    for before, argument in itertools.pairwise(["", *arguments]):
+        name, equals, value = argument.partition("=")
+        if not (value if equals and name.startswith("--") else argument).strip():
+            whose = f" for {name if equals else before}" if name.startswith("--") or before.startswith("--") else ""
+            raise HoldfastError(f"expected a value{whose}, got an empty one; leave it out, or say what you mean")
 
 
 def _wrong_usage(error: Exception) -> int:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from holdfast.checked import fitting
 from holdfast.core import HoldfastError, ImageSource, Rng
 from holdfast.data._geometry import standard
 from holdfast.data._range import check_range
@@ -21,6 +22,11 @@ _CHUNK = 64
 
 SLICE = 8
 """Images that a thread reads before it is given more: handing over one takes as long as reading a small one."""
+
+
+def _written(name: str, source: ImageSource) -> str:
+    """Return the name of an image or a class, if UTF-8 can write it; records, tables and digests must."""
+    return fitting(name, str, f"{source}: name of an image or class")
 
 
 @dataclass(frozen=True)
@@ -54,12 +60,12 @@ class Choice:
         self._pool = pool
         self._noting, self._noted = False, {}  # digests of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
-        self.classes = tuple(source.classes)
+        self.classes = tuple(_written(name, source) for name in source.classes)
         self._order = self._permutation(Rng(seed).child("images"))
 
     def _permutation(self, rng: Rng) -> Int[np.ndarray, "images"]:
         """Return all rows by their numbers drawn from (seed, id); 16 bytes an image, for there may be millions."""
-        names = map(self.source.id, range(len(self.source)))
+        names = (_written(self.source.id(row), self.source) for row in range(len(self.source)))
         numbers = np.fromiter((rng.number(name) for name in names), np.uint64, len(self.source))
         order = np.argsort(numbers)
         ranked = numbers[order]

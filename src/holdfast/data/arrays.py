@@ -1,7 +1,7 @@
 """Images in one array: .npz and .npy files, NumPy arrays and tensors in memory."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import ImageSource
+from holdfast.data._array_file import ArrayFile, map_array
 from holdfast.data._range import check_range
 from holdfast.errors import HoldfastError, unknown
 
@@ -44,7 +45,7 @@ class Arrays(ImageSource):
         name: str = "array",
         classes: np.ndarray | Sequence[str] = (),
     ):
-        self.name, self.classes = name, tuple(map(str, classes))
+        self.name, self.classes = name, tuple(map(str, np.atleast_1d(np.asarray(classes))))
         self._images = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
         if self._images.dtype.name not in _SCALE:
             raise HoldfastError(
@@ -73,23 +74,14 @@ class Arrays(ImageSource):
             HoldfastError: a file that is not there, not NumPy's, holds pickles, or has no such key.
         """
         file = Path(path)
-        try:
-            held = np.load(file, mmap_mode="r" if file.suffix == ".npy" else None, allow_pickle=False)
-        except FileNotFoundError as error:
-            raise HoldfastError(f"expected an array file, found none at {str(path)!r}; check the path") from error
-        except Exception as error:  # zip, header and pickle errors of many types
-            raise HoldfastError(f"cannot read the array file {str(path)!r} ({error}); save it again") from error
-        if isinstance(held, np.ndarray):
-            if key is not None:
-                raise HoldfastError(f"{file.name} holds one array without a name; leave out key={key}")
-            return cls(held, layout=layout, name=file.name)
-        with held:
-            try:
-                images = held[_key(held, key, file.name)]
-                extra: dict[str, Any] = {name: held[name] for name in ("labels", "ids", "classes") if name in held}
-            except ValueError as error:
-                raise HoldfastError(f"cannot read the array file {file.name!r} ({error}); save it again") from error
-        return cls(images, **extra, layout=layout, name=file.name)
+        if file.suffix == ".npz":
+            with ArrayFile(file) as held:
+                images = held.read(_key(held, key, file.name))
+                extra: dict[str, Any] = {name: held.read(name) for name in ("labels", "ids", "classes") if name in held}
+            return cls(images, **extra, layout=layout, name=file.name)
+        if key is not None:
+            raise HoldfastError(f"{file.name} holds one array without a name; leave out key={key}")
+        return cls(map_array(file), layout=layout, name=file.name)
 
     def __len__(self) -> int:
         return len(self._images)
@@ -121,14 +113,14 @@ class Arrays(ImageSource):
         return column
 
 
-def _key(held: Mapping[str, Any], key: str | None, name: str) -> str:
+def _key(held: ArrayFile, key: str | None, name: str) -> str:
     if key is not None:
         if key not in held:
             raise unknown(f"key of {name}", key, held)
         return key
     if "images" in held:
         return "images"
-    candidates = [name for name in held if held[name].ndim in (3, 4)]
+    candidates = [name for name in held if len(held.shape(name)) in (3, 4)]
     if len(candidates) != 1:
         raise HoldfastError(
             f"{name}: expected an array called 'images', found {', '.join(held)}; choose with ?key=NAME"

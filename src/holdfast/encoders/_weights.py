@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from holdfast.errors import HoldfastError, first_line
+from holdfast.errors import HoldfastError, first_line, os_reason
 
 
 @contextmanager
@@ -28,8 +28,17 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
     Raises:
         HoldfastError: no such file, or a file of another format.
     """
-    if not Path(path).is_file():
-        raise HoldfastError(f"weights file {str(path)!r} does not exist; give the path of a .safetensors file")
+    try:
+        with open(path, "rb"):  # safetensors says of every file that it cannot open that there is none
+            pass
+    except FileNotFoundError as error:
+        raise HoldfastError(
+            f"weights file {str(path)!r} does not exist; give the path of a .safetensors file"
+        ) from error
+    except OSError as error:
+        raise HoldfastError(
+            f"cannot read the weights {str(path)!r}: {os_reason(error)}; give the path of a .safetensors file"
+        ) from error
     try:
         with safe_open(path, "pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
@@ -41,7 +50,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
 
 
 def misfits(network: nn.Module, state: Mapping[str, Tensor]) -> list[str]:
-    """Return why a state dict does not fit a network, one phrase per tensor: missing, extra, or of another shape."""
+    """Return why a state dict does not fit a network, one phrase per tensor: missing, extra, another shape or kind."""
     own = network.state_dict()
     missing = [f"{key} is missing" for key in own if key not in state and not key.endswith("num_batches_tracked")]
     extra = [f"{key} is extra" for key in state if key not in own]
@@ -50,7 +59,12 @@ def misfits(network: nn.Module, state: Mapping[str, Tensor]) -> list[str]:
         for key in own
         if key in state and own[key].shape != state[key].shape
     ]
-    return missing + shape + extra
+    kind = [
+        f"{key} holds {str(state[key].dtype)[6:]} where {str(own[key].dtype)[6:]} is expected"
+        for key in own
+        if key in state and own[key].is_floating_point() != state[key].is_floating_point()
+    ]
+    return missing + shape + kind + extra
 
 
 def fill(network: nn.Module, state: Mapping[str, Tensor], what: str) -> None:

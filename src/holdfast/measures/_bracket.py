@@ -11,6 +11,7 @@ from torch import Tensor
 from holdfast import statistics
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
+from holdfast.checked import Count
 from holdfast.core import Ball, HoldfastError, Measure, Score, Subject, Table
 from holdfast.errors import unknown
 from holdfast.margins import DIVERGENCES
@@ -37,7 +38,7 @@ class Bracket(Measure):
 
     certifier: Propagation = Crown()
     ball: Ball = Linf(0.05)
-    first: int | None = field(default=None, kw_only=True)
+    first: Count | None = field(default=None, kw_only=True)
 
     statistic: ClassVar[Literal["mean", "share", "median"]] = "mean"
     given: ClassVar[str] = ""

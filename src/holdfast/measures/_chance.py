@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast import statistics
+from holdfast.checked import Count
 from holdfast.core import Failure, HoldfastError, Measure, Score, Subject, Table
 from holdfast.estimators.counting import Counting
 from holdfast.estimators.precise import Precise
@@ -32,7 +33,7 @@ class ChanceMeasure(Measure):
 
     failure: Failure = Nearest()
     among: str = "right"
-    first: int | None = None
+    first: Count | None = None
 
     given: ClassVar[str] = ""
     better = "higher"

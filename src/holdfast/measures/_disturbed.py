@@ -7,6 +7,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import Count
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table, Threat
 from holdfast.observations._noisy import title_of
 from holdfast.observations.clean import Clean
@@ -59,7 +60,7 @@ class DisturbedMeasure(Measure):
     """
 
     threats: tuple[Threat, ...] = SIX
-    first: int | None = None
+    first: Count | None = None
 
     per_image: ClassVar[str]
 

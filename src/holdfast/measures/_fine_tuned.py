@@ -7,6 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast import statistics
+from holdfast.checked import Count
 from holdfast.core import Head, HoldfastError, Measure, Observation, Score, Subject, Table, Threat
 from holdfast.measures._disturbed import AVERAGE, titled
 from holdfast.measures._probe import labels_of
@@ -33,7 +34,7 @@ class FineTunedMeasure(Measure):
     fine_tuned: FineTuned = FineTuned()
     threats: tuple[Threat, ...] = ()
     consistent: bool = False
-    first: int | None = None
+    first: Count | None = None
 
     needs_labels = True
 

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast import statistics
+from holdfast.checked import Count
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
 from holdfast.observations.clean import Clean
 from holdfast.observations.smoothed import Smoothed, results
@@ -25,7 +26,7 @@ class SmoothedMeasure(Measure):
 
     sigma: float = 0.25
     certificate: Certificate = PairProbability()
-    first: int | None = None
+    first: Count | None = None
 
     def __post_init__(self) -> None:
         kind = type(type(self).__dataclass_fields__["certificate"].default)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Int
 from torch import Tensor
 
+from holdfast.checked import Count
 from holdfast.core import Classifier, Measure, Observation, Probe, Reps, Score, Subject, Table, Threat
 from holdfast.measures._probe import labels_of
 from holdfast.observations.clean import Clean
@@ -26,7 +27,7 @@ class TestedMeasure(Measure):
 
     probe: Probe = Knn()
     consistent: bool = False
-    first: int | None = None
+    first: Count | None = None
 
     __test__ = False  # for pytest, which takes it for a test by its name
     needs_labels = True

@@ -5,12 +5,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.attacks.ensemble import Ensemble
+from holdfast.checked import Count
 from holdfast.core import Attack, Ball, Objective, Subject
 from holdfast.observations.attacked import Attacked
 
 
 def trajectories(
-    attack: Attack, ball: Ball, objective: Objective, steps: tuple[int, ...], first: int | None = None
+    attack: Attack, ball: Ball, objective: Objective, steps: tuple[int, ...], first: Count | None = None
 ) -> tuple[Attacked, ...]:
     """Return the trajectories of an attack: one, read out at `steps`, or one for each member of an ensemble."""
     if isinstance(attack, Ensemble):

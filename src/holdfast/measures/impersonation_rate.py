@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast import statistics
 from holdfast.attacks.apgd import Apgd
+from holdfast.checked import Count
 from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.measures._probe import labels_of
 from holdfast.objectives.targeted import Targeted
@@ -46,7 +47,7 @@ class ImpersonationRate(Measure):
     objective: Objective = Targeted()
     probe: LinearProbe = Linear()
     readouts: tuple[int, ...] = ()
-    first: int | None = None
+    first: Count | None = None
 
     needs_labels = True
     better = "lower"

@@ -9,6 +9,7 @@ from holdfast import statistics
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.minimum_norm import MinimumNorm
 from holdfast.attacks.square import Square
+from holdfast.checked import Count
 from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.objectives.class_margin import ClassMargin
 from holdfast.objectives.cross_entropy import CrossEntropy
@@ -42,7 +43,7 @@ class RobustAccuracy(Measure):
     ball: Ball = Linf(0.05)
     attacks: tuple[Attack, ...] = (Apgd(100), Apgd(100), MinimumNorm(100), Square(1000))
     objectives: tuple[Objective, ...] = (CrossEntropy(), Dlr(), ClassMargin(), ClassMargin())
-    first: int | None = None
+    first: Count | None = None
 
     needs_labels = True
     better = "higher"

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast import statistics
 from holdfast.attacks.pgd import Pgd
+from holdfast.checked import Count
 from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table, Threat
 from holdfast.measures._disturbed import SIX, titled
 from holdfast.measures._probe import head_observation, head_of, labels_of
@@ -51,7 +52,7 @@ class RobustProbe(Measure):
     ball: Ball = L2(0.25)
     attacks: tuple[Attack, ...] = (Pgd(20),)
     objectives: tuple[Objective, ...] = (CrossEntropy(),)
-    first: int | None = None
+    first: Count | None = None
 
     needs_labels = True
     better = "higher"

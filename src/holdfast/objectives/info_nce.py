@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast.checked import Positive
 from holdfast.core import Objective, PerImage, Reps
 from holdfast.divergences import unit
 
@@ -24,7 +25,7 @@ class InfoNce(Objective):
         without labels", appendix C.1.
     """
 
-    temperature: float = 0.2
+    temperature: Positive = 0.2
     batchwise = True
 
     def __call__(self, reps: Reps, clean: Reps, target: Tensor | None = None) -> PerImage:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import Positive
 from holdfast.core import Objective, PerImage, Reps
 from holdfast.divergences import unit
 
@@ -22,7 +23,7 @@ class InstanceContrastive(Objective):
     Source: Kim et al. (2020); "Robustness of unsupervised representation learning without labels", appendix A.1.
     """
 
-    temperature: float = 0.5
+    temperature: Positive = 0.5
     needs_target = True
 
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast.checked import Positive
 from holdfast.core import Objective, PerImage, Reps
 from holdfast.divergences import unit
 
@@ -25,7 +26,7 @@ class NtXent(Objective):
     Source: Chen et al. (2020); "Robustness of unsupervised representation learning without labels", appendix A.2.
     """
 
-    temperature: float = 0.5
+    temperature: Positive = 0.5
     batchwise = True
 
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:

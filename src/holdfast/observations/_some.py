@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.checked import Count
 from holdfast.core import (
     Encoder,
     Goal,
@@ -46,7 +47,7 @@ class Some(Observation):
         first: how many images; None: all that the audit attacks.
     """
 
-    first: int | None = None
+    first: Count | None = None
 
     def __post_init__(self) -> None:
         if self.first is not None and self.first < 1:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from holdfast.attacks.pgd import Pgd
+from holdfast.checked import Count
 from holdfast.core import Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Shard
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.threats.linf import Linf
@@ -50,7 +51,7 @@ class Attacked(Observation):
     ball: Ball = Linf()
     objective: Objective = Untargeted()
     readouts: tuple[int, ...] = ()
-    first: int | None = None
+    first: Count | None = None
 
     def __post_init__(self) -> None:
         if self.objective.batchwise:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from holdfast.checked import Count
 from holdfast.core import (
     Encoder,
     Head,
@@ -40,7 +41,7 @@ class Smoothed(Observation):
 
     sigma: float = 0.25
     certificates: tuple[Certificate, ...] = (PairProbability(),)
-    first: int | None = None
+    first: Count | None = None
 
     def __post_init__(self) -> None:
         Gaussian(self.sigma)

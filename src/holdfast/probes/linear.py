@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from holdfast.checked import Count
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.probes._training import check_finite, classes_of, standardised
 
@@ -26,7 +27,7 @@ class Linear(LinearProbe):
     """
 
     penalty: float = 1.0
-    iterations: int = 5000
+    iterations: Count = 5000
 
     def __post_init__(self) -> None:
         if not self.penalty > 0:

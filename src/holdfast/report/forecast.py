@@ -27,6 +27,9 @@ def print_forecast(found: Mapping[str, Any], console: Console) -> None:
             continue
         console.print(Text.assemble((encoder["name"], "bold"), f": {_sentence(encoder)}"))
         console.print(_parts(encoder))
+    if found["seconds"] is None:
+        console.print(Text("No estimate: none of the encoders could be run. Nothing was written.", style="bold"))
+        return
     console.print(Text(_sum(found), style="bold"))
     console.print(Text(_small_print(found), style="dim"))
 
@@ -76,8 +79,11 @@ def _sum(found: Mapping[str, Any]) -> str:
     encoders = [one for one in found["encoders"] if not one["error"]]
     workers = "" if found["workers"] == 1 else f" on {found['workers']} workers"
     at_most = any(one["at_most"] for one in encoders)
+    broken = len(found["encoders"]) - len(encoders)
+    without = f", without {plural(broken, 'encoder')} that cannot be run" if broken else ""
+    images = f"{plural(found['images'], 'image')}, {found['attacked']:,} attacked"
     return (
-        f"{plural(len(encoders), 'encoder')}, {plural(found['images'], 'image')}, {found['attacked']:,} attacked: "
+        f"{plural(len(encoders), 'encoder')}{without}, {images}: "
         f"{_passes(found['passes'], at_most)}; {_time(found['seconds'])}{workers}; {memory(found['memory_bytes'])}"
     )
 
