@@ -13,10 +13,10 @@ ROOT = Path(holdfast.__file__).parent
 
 LAYERS: list[set[str]] = [
     {"philox"},
-    {"errors", "rng", "torchvision_guard", "listener"},
+    {"errors", "rng", "torchvision_guard", "listener", "privacy"},
     {"checked", "documents"},
     {"compiled", "spec_string", "folders", "gate", "foreign", "record_shape"},
-    {"precision", "screen", "record_file"},
+    {"precision", "screen", "trust", "record_file"},
     {"encoder"},
     {"worst_case"},
     {"labels"},

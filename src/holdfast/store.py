@@ -18,6 +18,7 @@ from holdfast.core import HoldfastError, Table
 from holdfast.documents import parse_json
 from holdfast.errors import Status, os_reason
 from holdfast.folders import Folder
+from holdfast.privacy import public
 
 SEAL = "seal"
 """The fact of a file of tensors that says what else is in it."""
@@ -153,8 +154,8 @@ class Store:
             raise StoreError(f"cannot list {self.files.named(under)!r}: {os_reason(error)}") from error
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write JSON; not-a-number is refused."""
-        text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+        """Write JSON, without credentials and places, see `public`; not-a-number is refused."""
+        text = json.dumps(public(value), indent=1, allow_nan=False, ensure_ascii=False)
         self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
 
     def read_json(self, name: str) -> Any:

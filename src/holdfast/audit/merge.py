@@ -8,7 +8,7 @@ from holdfast import registry
 from holdfast.audit.one_encoder import describe
 from holdfast.audit.partition import mark_of
 from holdfast.audit.plan import Plan
-from holdfast.audit.run import Ready, prepare, run_ready
+from holdfast.audit.run import PLACES, Ready, prepare, run_ready
 from holdfast.audit.series import Series
 from holdfast.audit.shards import Unit
 from holdfast.audit.units import CACHE, PLAN, Task, Worker, dependencies
@@ -17,8 +17,10 @@ from holdfast.engines._pool import Engine
 from holdfast.errors import UnreadableRecord, first_line, os_reason
 from holdfast.folders import Folder
 from holdfast.listener import Listener, Silent
+from holdfast.privacy import placed
 from holdfast.record_file import unbroken
 from holdfast.store import SHARD, Store, StoreError
+from holdfast.trust import demand_trust
 
 
 def merge_parts(
@@ -27,6 +29,7 @@ def merge_parts(
     *,
     complete: bool = False,
     overwrite: bool = False,
+    trust: bool = False,
     engine: Engine | None = None,
     listener: Listener | None = None,
     command: str = "",
@@ -38,12 +41,14 @@ def merge_parts(
         others: further folders with parts of the same audit; their shards are copied.
         complete: make what is missing, instead of refusing.
         overwrite: replace the record of other weights behind the same names.
+        trust: run code that the plan in the folder names, see `holdfast.trust`.
         engine: see `run_audit`.
         listener: told about progress.
         command: how to do it again, for the record.
 
     Raises:
-        HoldfastError: folders that hold no part of an audit, or parts of different ones; shards that are missing.
+        HoldfastError: folders that hold no part of an audit, or parts of different ones; shards that are missing; a
+            plan that names code, without `trust`.
     """
     heard = listener or Silent()
     if not others:
@@ -60,12 +65,14 @@ def merge_parts(
             f"expected parts of an audit (made with --shard), found none or a damaged {PLAN} in {str(store.files)!r}"
         )
     try:
-        plan = plan_of(kept["plan"])
+        plan = plan_of(placed(kept["plan"], store.read_json(PLACES) or {}))
     except (HoldfastError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnreadableRecord(
             f"expected the plan of an audit in {PLAN} of {str(store.files)!r}, it is damaged ({first_line(error)}); "
             "make its parts again"
         ) from error
+    if not trust:
+        demand_trust(filter(None, [*plan.encoders, plan.data, plan.train]), f"the plan in {str(store.files)!r}")
     heard.stage("reading the images")
     ready = prepare(plan, store.files.place, overwrite=overwrite, here=engine is None)
     if not complete and (missing := _missing(ready)):

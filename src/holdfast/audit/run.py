@@ -1,8 +1,9 @@
 """Run a plan: observe (encoder passes), score (none), record. Everything stored on the way is used again."""
 
+import itertools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +23,13 @@ from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
 from holdfast.engines._pool import Engine
 from holdfast.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.listener import Listener, Silent
+from holdfast.privacy import places, public
 from holdfast.record_file import RECORD, SCHEMA, digest_of, files_of, read_record, sealed, unbroken
 from holdfast.spec_string import parse
 from holdfast.store import SHARD, Store
+
+PLACES = "cache/places.json"
+"""Where files and folders of the plan are on this machine; the plan itself, like the record, does not say it."""
 
 
 def run_audit(
@@ -80,7 +85,7 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
         heard.stage("putting the record together")
     failures = [failure for result in results for failure in result.failures]
     if log := "".join(result.log for result in results):
-        ready.store.write(LOG, lambda path: path.write_text(log, encoding="utf-8"))
+        ready.store.write(LOG, lambda path: path.write_text(public(log), encoding="utf-8"))
     else:
         ready.store.delete(LOG)  # of an earlier run in this folder
     found: dict[str, dict[str, tuple[Table, Score]]] = {}
@@ -112,7 +117,7 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
             "workers_lost": deaths,
         },
     }
-    record = entries.finite(json.loads(json.dumps(record)))
+    record = public(entries.finite(json.loads(json.dumps(record))))
     record["files"] = {name: digest_of(ready.store.files.read(name)) for name in sorted(set(files_of(record)))}
     record = sealed(record)
     ready.store.write_json(RECORD, record)
@@ -176,9 +181,7 @@ def prepare(
         HoldfastError: as `run_audit`.
     """
     started, began, opened = datetime.now(UTC), time.perf_counter(), encoders or {}
-    names = [spec if spec in opened else label(spec) for spec in plan.encoders]
-    if len(set(names)) != len(names):
-        raise HoldfastError("two encoders have one name; give one of them another with ?label=")
+    names = _names(plan.encoders, opened)
     if here:
         _check_device(plan.device)
     images, store = open_all(plan, source, training), Store(folder)
@@ -196,6 +199,22 @@ def prepare(
     return Ready(job, images, store, asked, labels, facts, started, began, damaged)
 
 
+def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:
+    """Return how encoders are called in the record: without the places that they come from.
+
+    Raises:
+        HoldfastError: two with one name.
+    """
+    whole = [spec if spec in opened else label(spec) for spec in specs]
+    if len(set(whole)) != len(whole):
+        raise HoldfastError("two encoders have one name; give one of them another with ?label=")
+    names: list[str] = []
+    for name in map(public, whole):
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        names.append(next(one for one in itertools.chain([name], numbered) if one not in names))
+    return names
+
+
 def _claim(
     store: Store, asked: dict[str, Any], fingerprint: str, record: Mapping[str, Any] | None, overwrite: bool
 ) -> None:
@@ -206,7 +225,7 @@ def _claim(
     """
     answers = [m for row in record["encoders"] for m in row.get("measures", {}).values()] if record else []
     answered = any(m["scores"] or m.get("not_certified") for m in answers)
-    mine = sealed(json.loads(json.dumps({"plan": asked, "data": fingerprint})))
+    mine = sealed(json.loads(json.dumps(public({"plan": asked, "data": fingerprint}))))
     held = store.read_json(PLAN)
     if unbroken(held):
         killed = record is None and any(name.endswith(SHARD) for name in store.names(CACHE))
@@ -220,6 +239,8 @@ def _claim(
             "(what both have in common is used again)"
         )
     store.write_json(PLAN, mine)
+    private = json.dumps(places(asked))
+    store.write(PLACES, lambda path: path.write_text(private, encoding="utf-8"))
 
 
 def _recorded(store: Store) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 from holdfast.checked import number as read_number
 from holdfast.errors import HoldfastError, Status, first_line
 from holdfast.foreign import foreign
+from holdfast.privacy import brief, concealed, public
 from holdfast.screen import Screen
 
 out, err = Screen(), Screen(stderr=True)
@@ -69,12 +70,13 @@ def answering() -> Iterator[None]:
 
 def answer(data: Any) -> None:
     """Print an answer as JSON on stdout."""
-    out.file.write(json.dumps(data, allow_nan=False) + "\n")
+    out.file.write(concealed(json.dumps(data, allow_nan=False)) + "\n")
 
 
 def warned(strong: str, text: str = "") -> None:
     """Print a line on stderr, whose beginning stands out."""
-    err.print(Text.assemble((strong, "bold red"), f" {text}" if text else ""), soft_wrap=True, highlight=False)
+    said = Text.assemble((brief(strong), "bold red"), f" {brief(text)}" if text else "")
+    err.print(said, soft_wrap=True, highlight=False)
 
 
 def number(text: str) -> float:
@@ -117,7 +119,7 @@ def tell(record: Any, report: str | None, json_output: bool, folder: str = "") -
         answer(record)
     else:
         try:
-            print_record(record, out, report)
+            print_record(record, out, None if report is None else brief(report))
         except BrokenPipeError:
             raise
         except Exception as error:
@@ -167,4 +169,4 @@ def listening(quiet: bool) -> Iterator[Any]:
 
 def command_line() -> str:
     """Return the command that is being run, for records."""
-    return shlex.join(["holdfast", *sys.argv[1:]])
+    return public(shlex.join(["holdfast", *sys.argv[1:]]))

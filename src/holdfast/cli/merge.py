@@ -13,6 +13,9 @@ def merge(
     others: Annotated[list[str] | None, typer.Argument(help="Further folders with parts of the same audit.")] = None,
     complete: Annotated[bool, typer.Option("--complete", help="Make shards that are missing.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the record of other weights.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run code that the plan in the folder names (py:, trust_remote_code).")
+    ] = False,
     workers: Annotated[int | None, typer.Option(help="Worker processes that share the scoring.")] = None,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
@@ -27,6 +30,7 @@ def merge(
             others or (),
             complete=complete,
             overwrite=overwrite,
+            trust=trust,
             engine=engine,
             listener=bars,
             command=command_line(),

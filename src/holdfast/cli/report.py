@@ -6,6 +6,7 @@ import typer
 
 from holdfast.cli._common import JsonOption, answer, out
 from holdfast.folders import Folder
+from holdfast.privacy import brief
 
 
 def report(
@@ -20,4 +21,4 @@ def report(
     if json_output:
         answer(record)
     else:
-        print_record(record, out, written)
+        print_record(record, out, brief(written))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from holdfast.encoder import Encoder
 from holdfast.encoders._weights import fill
 from holdfast.errors import HoldfastError
+from holdfast.privacy import public
 from holdfast.spec_string import parse
 
 PREFIX = "network."
@@ -75,7 +76,7 @@ def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:
     state = {name: value for name, value in root.state_dict().items() if isinstance(value, Tensor)}
     state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     mean, std = (",".join(map(repr, values)) for values in (encoder.mean, encoder.std))
-    save_file(state, path, {"mean": mean, "std": std, **about})
+    save_file(state, path, public({"mean": mean, "std": std, **about}))
 
 
 def with_weights(spec: str, path: str | Path) -> str:

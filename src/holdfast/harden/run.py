@@ -18,6 +18,7 @@ from holdfast.harden.audits import Audits, Opened
 from holdfast.harden.outcome import changes, drift
 from holdfast.harden.plan import RECORD, Hardening
 from holdfast.listener import Listener, Silent
+from holdfast.privacy import public
 from holdfast.report.html import write_report
 from holdfast.store import Store
 from holdfast.training._images import TrainingImages
@@ -128,7 +129,7 @@ def _identity(asked: Hardening, start: Encoder, held: ImageSet, learned: Trainin
     """Return all that decides the weights, but for how long the training is."""
     said = {key: value for key, value in asdict(asked).items() if key not in ("steps", "budget", "pace")}
     images = {"learned": learned.images.fingerprint, "held_out": held.fingerprint}
-    return {**said, **images, "weights": start.refresh_fingerprint()}
+    return public({**said, **images, "weights": start.refresh_fingerprint()})
 
 
 def _pace(asked: Hardening, store: Store, whose: dict[str, Any]) -> Pace:

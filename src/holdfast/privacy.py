@@ -1,0 +1,104 @@
+"""What leaves a machine: no credentials, and no place on it; for records, reports, logs and what is printed."""
+
+import os
+import re
+from typing import Any
+
+KEEP = "HOLDFAST_KEEP_PATHS"
+"""Environment variable that keeps whole paths in records, where somebody needs them; credentials go all the same."""
+
+_SECRETS = (
+    (re.compile(r"(?<=://)[^/\s'\"@]+@"), "***@"),  # user:password@host
+    (
+        re.compile(
+            r"([?&;]|--|\b)([\w.-]*(?:token|secret|passw(?:or)?d|signature|credential|api_?key|access_?key)[\w.-]*=)"
+            r"[^&\s'\"]+",
+            re.IGNORECASE,
+        ),
+        r"\1\2***",
+    ),
+    (re.compile(r"(--address[= ])[^\s'\"]+"), r"\1***"),  # of a cluster
+    (
+        re.compile(
+            r"\b(?:hf_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[\w-]{20,}|"
+            r"A(?:KIA|SIA)[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,})"
+        ),
+        "***",
+    ),
+)
+"""What is a credential, and what stands in its place."""
+
+_STEP = r"[^\s/'\"<>|;,:?*&=()\[\]{}\\]+"
+_WHOLE = re.compile(r"((?:[A-Za-z][\w-]+:)?)/(?!/)(?:(?!: )[^\n?'])*?((?:(?!: )[^/\n?'])+)/?(\?.*)?")
+_QUOTED = re.compile(r"(['\"])/(?!/)[^'\"\n]*?([^/'\"\n]+)/?\1")
+_WORD = r"(?:(?!: )[^/\n?&'\"])+"
+_OPTION = re.compile(rf"([?&]\w+=|\b[A-Za-z][\w-]+:)/(?!/)(?:{_WORD}/)*({_WORD})/?(?=[?&'\"]|: |$)")  # spaces and all
+_SPACED = _STEP.replace("]+", ".]+")  # a file has an ending, and words that follow it are not of its folder
+_INSIDE = re.compile(rf"(?<![\w.~…/<*-])/(?!/)(?:(?:{_STEP}|{_SPACED}(?: {_SPACED}){{1,3}})/)*({_STEP})/?")
+_WINDOWS = re.compile(rf"\b[A-Za-z]:[\\/](?:{_STEP}[\\/])*({_STEP})")
+
+
+def concealed(text: str) -> str:
+    """Return text without passwords, keys and tokens: in URLs, in options, and by themselves."""
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def brief(text: str) -> str:
+    """Return `concealed` text in which the current folder is left out and the home folder is "~": paths that open."""
+    text = concealed(text).replace("file:///", "/")
+    homes = ((os.path.expanduser("~"), "~"),)
+    for folder, name in (*((here, ".") for here in _here()), *homes):
+        if len(folder) > 1:
+            start = rf"(?<![\w./~-]){re.escape(folder)}"
+            text = re.sub(rf"{start}/(?=[^\s/])", "" if name == "." else f"{name}/", text)
+            text = re.sub(rf"{start}(?![\w./-])", name, text)
+    return text
+
+
+def public(value: Any) -> Any:
+    """Return JSON data, or a text, without credentials, and with the last name alone of places outside this folder.
+
+    "/mnt/alice/photos" is "…/photos"; what lies in the current folder is relative to it, in the home folder to "~".
+    What is public stays as it is, so it may be done twice. With `HOLDFAST_KEEP_PATHS` set, paths stay.
+    """
+    if isinstance(value, dict):
+        return {public(key): public(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [public(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    if os.environ.get(KEEP):
+        return concealed(value)
+    text = brief(value)
+    if match := _WHOLE.fullmatch(text):
+        return f"{match[1]}…/{match[2]}{match[3] or ''}"
+    text = _QUOTED.sub(r"\1…/\2\1", _OPTION.sub(r"\1…/\2", text))
+    return _WINDOWS.sub(r"…/\1", _INSIDE.sub(r"…/\1", text))
+
+
+def places(value: Any) -> dict[str, str]:
+    """Return the texts in JSON data that `public` shortens, by what it makes of them; without credentials."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return {key: text for inner in value for key, text in places(inner).items()}
+    return {public(value): concealed(value)} if isinstance(value, str) and public(value) != value else {}
+
+
+def placed(value: Any, known: dict[str, str]) -> Any:
+    """Return what `public` was given, as far as `places` tell."""
+    if isinstance(value, dict):
+        return {key: placed(inner, known) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [placed(inner, known) for inner in value]
+    return known.get(value, value) if isinstance(value, str) else value
+
+
+def _here() -> list[str]:
+    """Return the current folder, under the name that the shell has for it too."""
+    try:
+        return list(dict.fromkeys(filter(None, [os.getcwd(), os.environ.get("PWD", "")])))
+    except OSError:  # it was deleted
+        return []
