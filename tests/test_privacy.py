@@ -32,7 +32,7 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("file:/mnt/al ice/w.onnx: not 4/255", "file:…/w.onnx: not 4/255"),
         ("x 'zoo:x?weights=/mnt/al ice/w.onnx' y", "x 'zoo:x?weights=…/w.onnx' y"),
         ("metadata of /mnt/alice/secret project/w.onnx", "metadata of …/w.onnx"),
-        ("/mnt/alice/a.png and 4/255", "…/a.png and 4/255"),
+        ("of /mnt/alice/a.png and 4/255", "of …/a.png and 4/255"),
         ("cannot read the shard '/mnt/al ice/a.tar' (no)", "cannot read the shard '…/a.tar' (no)"),
         ("holdfast audit x --data /mnt/a/b --out=/srv/c", "holdfast audit x --data …/b --out=…/c"),
         ("--address 10.1.2.3:6379 --eps .1", "--address *** --eps .1"),

@@ -35,7 +35,11 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     images = np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8)
     np.savez(folder / "images.npz", images=images, labels=np.arange(12) % 3)
     encoder = open_encoder("zoo:digits-simclr")
-    save(encoder, folder / "w.safetensors", {"net": "digits-small", "recipe": json.dumps({"data": str(folder)})})
+    save(
+        encoder,
+        folder / "w.safetensors",
+        {"net": "digits-small", "recipe": json.dumps({"data": str(folder / "images")})},
+    )
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     return folder
