@@ -34,7 +34,7 @@ _QUOTED = re.compile(r"(['\"])/(?!/)[^'\"\n]*?([^/'\"\n]+)/?\1")
 _WORD = r"(?:(?!: )[^/\n?&'\"])+"
 _OPTION = re.compile(rf"([?&]\w+=|\b[A-Za-z][\w-]+:)/(?!/)(?:{_WORD}/)*({_WORD})/?(?=[?&'\"]|: |$)")  # spaces and all
 _SPACED = _STEP.replace("]+", ".]+")  # a file has an ending, and words that follow it are not of its folder
-_INSIDE = re.compile(rf"(?<![\w.~…/<*-])/(?!/)(?:(?:{_STEP}|{_SPACED}(?: {_SPACED}){{1,3}})/)*({_STEP})/?")
+_INSIDE = re.compile(rf"(?<![\w.~…/<*)\]}}-])/(?!/)(?:(?:{_STEP}|{_SPACED}(?: {_SPACED}){{1,3}})/)*({_STEP})/?")
 _WINDOWS = re.compile(rf"\b[A-Za-z]:[\\/](?:{_STEP}[\\/])*({_STEP})")
 
 
