@@ -24,11 +24,11 @@ def check_readouts(readouts: Sequence[int], steps: int) -> tuple[int, ...]:
 class Readout:
     """Collects iterates; keeps the best (or the current) one of each image, over steps and restarts."""
 
-    def __init__(self, wanted: Sequence[int], steps: int, keep_best: bool = True):
+    def __init__(self, wanted: Sequence[int], keep_best: bool = True):
         self._wanted, self._keep_best = set(wanted), keep_best
         self._images: dict[int, Tensor] = {}
         self._reps: dict[int, Tensor] = {}
-        self._values: list[Tensor | None] = [None] * (steps + 1)
+        self._values: dict[int, Tensor] = {}
         self._now: tuple[Tensor, Tensor, Tensor] | None = None
 
     def restart(self) -> None:
@@ -41,7 +41,7 @@ class Readout:
         if self._keep_best and self._now is not None:
             now = _best(self._now, now)
         self._now = now
-        before = self._values[step]
+        before = self._values.get(step)
         self._values[step] = now[0] if before is None else torch.maximum(before, now[0])
         if step in self._wanted:
             if before is not None:
@@ -50,7 +50,7 @@ class Readout:
 
     def trajectory(self) -> Trajectory:
         """Return everything that was found."""
-        values = torch.stack([v for v in self._values if v is not None])
+        values = torch.stack([self._values[step] for step in sorted(self._values)])
         return Trajectory(self._images, self._reps, values)
 
 

@@ -43,7 +43,7 @@ class Apgd(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        found = Readout(check_readouts(readouts, self.steps), self.steps)
+        found = Readout(check_readouts(readouts, self.steps))
         for restart in range(self.restarts):
             found.restart()
             self._search(goal, x, ball, rng.child("apgd", restart), found)

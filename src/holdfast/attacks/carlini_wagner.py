@@ -71,7 +71,7 @@ class CarliniWagner(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        found = Readout(check_readouts(readouts, self.steps), self.steps, keep_best=self.keep == "best")
+        found = Readout(check_readouts(readouts, self.steps), keep_best=self.keep == "best")
         for restart in range(self.restarts):
             found.restart()
             u = self.start * rng.child("carlini_wagner", restart).normal(*x.shape[1:]).to(x)

@@ -33,7 +33,7 @@ class Fgsm(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`; read-out 0 is the nudged image."""
-        found = Readout(check_readouts(readouts, 1), 1, keep_best=False)
+        found = Readout(check_readouts(readouts, 1), keep_best=False)
         nudged = self._nudged(x, ball, rng)
         values, reps, gradient = climb(goal, nudged)
         found.see(0, nudged, values, reps)

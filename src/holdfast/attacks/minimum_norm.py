@@ -49,7 +49,7 @@ class MinimumNorm(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        found, looks = Readout(check_readouts(readouts, self.steps), self.steps), 0
+        found, looks = Readout(check_readouts(readouts, self.steps)), 0
 
         def watched(at: Images) -> tuple[PerImage, Tensor]:
             nonlocal looks

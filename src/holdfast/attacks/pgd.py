@@ -61,7 +61,7 @@ class Pgd(Attack):
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
         wanted = check_readouts(readouts, self.steps)
-        found = Readout(wanted, self.steps, keep_best=self.keep == "best")
+        found = Readout(wanted, keep_best=self.keep == "best")
         for restart in range(self.restarts):
             at, evaluate_at = self._begin(x, ball, rng.child("pgd", restart))
             found.restart()

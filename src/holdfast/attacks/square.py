@@ -10,6 +10,9 @@ from holdfast.attacks._gradient import look, pick
 from holdfast.attacks._readout import Readout, check_readouts
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
 
+TOGETHER = 10_000
+"""Proposals that are drawn at a time."""
+
 
 @dataclass(frozen=True)
 class Square(Attack):
@@ -45,17 +48,20 @@ class Square(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        found = Readout(check_readouts(readouts, self.steps), self.steps)
+        found = Readout(check_readouts(readouts, self.steps))
         rng = rng.child("square")
         channels, height, width = x.shape[1:]
         signs = _signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x).clone()
         best = _extreme(x, ball, signs)
         value, reps = look(goal, best)
         found.see(0, best, value, reps)
-        draws = rng.child("patches").uniform(self.steps, 2 + channels).to(x)
+        draws = x.new_empty(0)
         for count in range(self.steps):
+            if count % TOGETHER == 0:  # all at once would be memory for steps that are never made
+                stream = rng.child("patches", count // TOGETHER) if count else rng.child("patches")
+                draws = stream.uniform(min(TOGETHER, self.steps - count), 2 + channels).to(x)
             side = _side(self.share, count, self.steps, height, width)
-            proposal = _patched(signs, side, draws[:, count])
+            proposal = _patched(signs, side, draws[:, count % TOGETHER])
             candidate = _extreme(x, ball, proposal)
             new, new_reps = look(goal, candidate)
             found.see(count + 1, candidate, new, new_reps)

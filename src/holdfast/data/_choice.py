@@ -16,9 +16,11 @@ from torch import Tensor
 from holdfast.checked import fitting
 from holdfast.core import HoldfastError, ImageSource, Rng
 from holdfast.data._geometry import standard
+from holdfast.data._pictures import one_large_at_a_time
 from holdfast.data._range import check_range
 
 _CHUNK = 64
+_STRIP = 256
 
 SLICE = 8
 """Images that a thread reads before it is given more: handing over one takes as long as reading a small one."""
@@ -212,14 +214,15 @@ class Choice:
         """Return the digest of one image, or why it cannot be read where such images may be skipped."""
         if row in self._noted:
             return self._noted[row]
-        if not self._skip_corrupt:
-            return _digest(self.read(row))
-        try:
-            image, ends = self._load(row)
-        except HoldfastError as error:
-            return error
-        self._check_range(row, ends)
-        return _digest(image)
+        with one_large_at_a_time():
+            if not self._skip_corrupt:
+                return _digest(self.read(row))
+            try:
+                image, ends = self._load(row)
+            except HoldfastError as error:
+                return error
+            self._check_range(row, ends)
+            return _digest(image)
 
     def read(self, row: int) -> PIL.Image.Image | Tensor:
         """Return one image as a `standard` picture or as pixels in [0, 1].
@@ -275,7 +278,10 @@ def _floats(image: PIL.Image.Image | Tensor) -> Tensor | None:
 
 def _digest(image: PIL.Image.Image | Tensor) -> str:
     if isinstance(image, Tensor):
-        head, body = f"pixels {tuple(image.shape)}", image.contiguous().numpy().tobytes()
-    else:
-        head, body = f"{image.mode} {image.size}", image.tobytes()
-    return hashlib.sha256(head.encode() + body).hexdigest()
+        digest = hashlib.sha256(f"pixels {tuple(image.shape)}".encode())
+        digest.update(image.contiguous().numpy().data)
+        return digest.hexdigest()
+    digest = hashlib.sha256(f"{image.mode} {image.size}".encode())
+    for top in range(0, image.height, _STRIP):  # a copy of the whole picture may be large
+        digest.update(image.crop((0, top, image.width, min(top + _STRIP, image.height))).tobytes())
+    return digest.hexdigest()

@@ -63,7 +63,8 @@ def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
         if picture.has_transparency_data:
             picture = picture.convert("RGBA")
             picture = PIL.Image.alpha_composite(PIL.Image.new("RGBA", picture.size, "white"), picture)
-        return picture.convert("L" if grey else "RGB")
+        wanted = "L" if grey else "RGB"
+        return picture if picture.mode == wanted else picture.convert(wanted)  # which would copy
     except ValueError as error:
         raise HoldfastError(f"mode {picture.mode} has no conversion to RGB; convert the file to RGB") from error
 

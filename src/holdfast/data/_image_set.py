@@ -13,6 +13,7 @@ from holdfast.core import Geometry, HoldfastError, Images, ImageSource
 from holdfast.data._choice import SLICE, Choice, Known
 from holdfast.data._geometry import Conversion, Pixels, convert, fit
 from holdfast.data._kept import LIMIT, Kept
+from holdfast.data._pictures import one_large_at_a_time
 
 THREADS = 16
 """Threads that read and decode, at most: Pillow lets others run while it does so."""
@@ -221,6 +222,10 @@ class ImageSet:
         row = self._choice.rows[place]
         if (found := self._kept.get(self.geometry, row)) is not None:
             return found
+        with one_large_at_a_time():
+            return self._rendered(place, row)
+
+    def _rendered(self, place: int, row: int) -> Pixels:
         image = self._choice.read(row)
         if not self._choice.source.sized and self.geometry is None and self.asked.size is None:
             raise HoldfastError(

@@ -78,6 +78,7 @@ class WebDataset(ImageSource):
 
     def _index(self, number: int, shard: Path, column: str | None) -> None:
         try:
+            size = shard.stat().st_size
             with tarfile.open(shard, "r:") as archive:
                 for member in archive:
                     folder, _, file = member.name.removeprefix("./").rpartition("/")
@@ -85,6 +86,8 @@ class WebDataset(ImageSource):
                     if not member.isfile() or not stem:
                         continue
                     key = f"{folder}/{stem}" if folder else stem
+                    if member.offset_data + member.size > size:  # what says that it is larger than its archive
+                        raise tarfile.TarError(f"the header of {member.name!r} asks for {member.size:,} bytes")
                     place = _Member(number, member.offset_data, member.size)
                     extension = extension.lower()
                     if extension == "cls":
@@ -116,6 +119,7 @@ def _expand(pattern: str) -> list[Path]:
         shards = [shard for n in numbers for shard in _expand(pattern[: match.start()] + n + pattern[match.end() :])]
     else:
         shards = [Path(pattern)] if Path(pattern).is_file() else [Path(found) for found in sorted(glob.glob(pattern))]
+        shards = [shard for shard in shards if shard.is_file()]  # no pipes
     if not shards:
         raise HoldfastError(f"expected .tar shards, found none at {pattern!r}; check the path")
     return shards

@@ -18,6 +18,9 @@ from holdfast.errors import HoldfastError
 from holdfast.foreign import Ended, foreign
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+EACH, AT_LEAST = 4, 16
+"""Workers for each core, at most; and how many there may be however few cores there are."""
+
 PATIENCE = 5.0
 """Seconds in which a worker must end when it is told to."""
 
@@ -41,6 +44,12 @@ class Processes(Engine):
             raise HoldfastError(
                 f"processes: expected at least 1 worker, and threads and gpus not below 0, got workers={self.workers}, "
                 f"threads={self.threads}, gpus={self.gpus}"
+            )
+
+        if self.workers > (most := max(AT_LEAST, EACH * cores())):
+            raise HoldfastError(
+                f"processes: expected at most {most} workers on {cores()} cores, got {self.workers}; more only wait "
+                f"for each other: --workers {cores()}"
             )
 
     @property
