@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_places_and_credentials_go(text: str, becomes: str) -> None:
 )  # fmt: skip
 def test_everything_else_stays(text: str) -> None:
     assert public(text) == text
+
+
+def test_what_is_public_stays(at_home: Path) -> None:
+    """Whatever the text: records carry a seal, and are made public once more where they are written."""
+    signs, draws = ["/", "a", " ", "'", ":", "?", "=", "&", ".", "~", "…", "//", "b.c", str(at_home), "x"], Random(0)
+    for _ in range(3000):
+        once = public("".join(draws.choices(signs, k=draws.randint(1, 9))))
+        assert public(once) == once
 
 
 def test_home_and_current_folder(at_home: Path) -> None:

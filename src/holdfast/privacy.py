@@ -71,7 +71,13 @@ def public(value: Any) -> Any:
         return value
     if os.environ.get(KEEP):
         return concealed(value)
-    text = brief(value)
+    while (text := _shortened(value)) != value:
+        value = text
+    return value
+
+
+def _shortened(text: str) -> str:
+    text = brief(text)
     if match := _WHOLE.fullmatch(text):
         return f"{match[1]}…/{match[2]}{match[3] or ''}"
     text = _QUOTED.sub(r"\1…/\2\1", _OPTION.sub(r"\1…/\2", text))

@@ -13,6 +13,7 @@ from holdfast.audit.merge import merge_parts
 from holdfast.encoders import open_encoder
 from holdfast.encoders._copy import save
 from holdfast.errors import HoldfastError
+from holdfast.record_file import sealed
 from holdfast.trust import executes
 
 SMALL = ["--profile", "quick", "--images", "12", "--attacked", "4", "--set", "*.attack.steps=2"]
@@ -65,6 +66,13 @@ def test_a_run_folder_says_nothing_of_the_machine_and_resumes_and_merges(secret:
     for text in (spoken(run), said.out, json.dumps(record), (secret / "w.safetensors").read_bytes().decode("latin-1")):
         assert "alice" not in text
         assert "secret project" not in text
+    with pytest.MonkeyPatch.context() as patch:  # the same places, seen from elsewhere
+        patch.chdir(secret.parent)
+        plan = str(tmp_path / "work" / "plan.toml")
+        assert status_of("audit", plan, *asked[2:], str(run)) == 0
+        (secret.parent / "images.npz").write_bytes((secret / "images.npz").read_bytes())
+        other = [str(secret.parent / "images.npz") if one.endswith("images.npz") else one for one in asked[2:]]
+        assert status_of("audit", plan, *other, str(run)) == 2  # others of that name
     for part in ("1/2", "2/2"):
         assert status_of(*asked, "parts", "--shard", part) == 0
     assert status_of("merge", "parts") == 0
@@ -97,7 +105,8 @@ def planted(secret: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     plan = ["audit", "zoo:digits-simclr", "--data", "digits", *SMALL, "--out", str(folder), "--shard", "1/20"]
     assert status_of(*plan) == 0
     text = (folder / "plan.json").read_text(encoding="utf-8")
-    (folder / "plan.json").write_text(text.replace("zoo:digits-simclr", "py:planted:build?mean=0&std=1"))
+    theirs = sealed(json.loads(text.replace("zoo:digits-simclr", "py:planted:build?mean=0&std=1")))
+    (folder / "plan.json").write_text(json.dumps(theirs))
     Path("planted.py").write_text("import pathlib\npathlib.Path('mark').touch()\n")
     monkeypatch.syspath_prepend(str(Path.cwd()))
     return folder

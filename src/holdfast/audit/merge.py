@@ -64,8 +64,9 @@ def merge_parts(
         raise UnreadableRecord(
             f"expected parts of an audit (made with --shard), found none or a damaged {PLAN} in {str(store.files)!r}"
         )
+    there = store.read_json(PLACES)
     try:
-        plan = plan_of(placed(kept["plan"], store.read_json(PLACES) or {}))
+        plan = plan_of(placed(kept["plan"], there if isinstance(there, dict) else {}))
     except (HoldfastError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnreadableRecord(
             f"expected the plan of an audit in {PLAN} of {str(store.files)!r}, it is damaged ({first_line(error)}); "

@@ -23,7 +23,7 @@ from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
 from holdfast.engines._pool import Engine
 from holdfast.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.listener import Listener, Silent
-from holdfast.privacy import places, public
+from holdfast.privacy import placed, places, public
 from holdfast.record_file import RECORD, SCHEMA, digest_of, files_of, read_record, sealed, unbroken
 from holdfast.spec_string import parse
 from holdfast.store import SHARD, Store
@@ -226,10 +226,10 @@ def _claim(
     answers = [m for row in record["encoders"] for m in row.get("measures", {}).values()] if record else []
     answered = any(m["scores"] or m.get("not_certified") for m in answers)
     mine = sealed(json.loads(json.dumps(public({"plan": asked, "data": fingerprint}))))
-    held = store.read_json(PLAN)
+    held, here = store.read_json(PLAN), places(asked)
     if unbroken(held):
         killed = record is None and any(name.endswith(SHARD) for name in store.names(CACHE))
-        another = held != mine and held["plan"] is not None and (answered or killed)
+        another = not _same(store, held, mine, here) and held["plan"] is not None and (answered or killed)
     else:
         another = record is not None and any(record["plan"].get(key) != mine["plan"][key] for key in mine["plan"])
         another = another and answered
@@ -239,8 +239,17 @@ def _claim(
             "(what both have in common is used again)"
         )
     store.write_json(PLAN, mine)
-    private = json.dumps(places(asked))
+    private = json.dumps(here)
     store.write(PLACES, lambda path: path.write_text(private, encoding="utf-8"))
+
+
+def _same(store: Store, held: Mapping[str, Any], mine: Mapping[str, Any], here: dict[str, str]) -> bool:
+    """Whether two plans are one: of the same places, under whatever names, where the folder still knows them."""
+    there = store.read_json(PLACES)
+    if held == mine and not isinstance(there, dict):
+        return True
+    known = there if isinstance(there, dict) else {}
+    return held["data"] == mine["data"] and placed(held["plan"], known) == placed(mine["plan"], here)
 
 
 def _recorded(store: Store) -> dict[str, Any] | None:

@@ -282,6 +282,9 @@ def _digest(image: PIL.Image.Image | Tensor) -> str:
         digest.update(image.contiguous().numpy().data)
         return digest.hexdigest()
     digest = hashlib.sha256(f"{image.mode} {image.size}".encode())
+    if image.height <= _STRIP:
+        digest.update(image.tobytes())
+        return digest.hexdigest()
     for top in range(0, image.height, _STRIP):  # a copy of the whole picture may be large
         digest.update(image.crop((0, top, image.width, min(top + _STRIP, image.height))).tobytes())
     return digest.hexdigest()
