@@ -1,11 +1,13 @@
 """Forecasts against what is known: the record's passes, sleeps of known length, memory that grows as it must."""
 
+import io
 import signal
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from holdfast.attacks.pgd import Pgd
@@ -18,9 +20,14 @@ from holdfast.audit.plan_file import make_plan
 from holdfast.audit.rehearsal import rehearse
 from holdfast.audit.run import run_audit
 from holdfast.audit.stand_in import StandIn, made_up
-from holdfast.core import Encoder, HoldfastError, Passes
+from holdfast.certify import _effort
+from holdfast.certify.alpha_crown import AlphaCrown
+from holdfast.certify.crown import Crown
+from holdfast.certify.crown_ibp import CrownIbp
+from holdfast.core import Encoder, HoldfastError, Margin, Passes
 from holdfast.data import ImageSet, open_images
 from holdfast.encoder import BOUND
+from holdfast.errors import NotCertified
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.universal_quantile import UniversalQuantile
 from holdfast.observations.attacked import Attacked
@@ -28,6 +35,8 @@ from holdfast.observations.certified import Certified
 from holdfast.observations.clean import Clean
 from holdfast.observations.sampled import Sampled
 from holdfast.observations.worst_noise import WorstNoise
+from holdfast.report.forecast import print_forecast
+from holdfast.threats.l2 import L2
 from holdfast.threats.linf import Linf
 
 PER_IMAGE = 0.01
@@ -163,16 +172,85 @@ def test_a_rehearsal_leaves_no_trace(tiny: Encoder) -> None:
     assert (tiny.passes, tiny.watch) == (before, None)
 
 
-def test_certificates_are_stopped_though_they_make_no_pass(tiny: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("share", [None, 0.25])
+def test_what_ends_in_the_middle_of_its_first_propagation_takes_at_least_so_long(
+    tiny: Encoder, monkeypatch: pytest.MonkeyPatch, share: float | None
+) -> None:
+    """It makes no pass, so nothing says how far it came but a propagation that tells its own progress."""
+
     def forever(*given: object) -> None:
+        if share is not None:
+            listener = _effort._listener.get()
+            assert listener is not None
+            listener(share)
         while True:
             pass
 
     monkeypatch.setattr(Certified, "run", forever)
     handler = signal.getsignal(signal.SIGVTALRM)
-    assert rehearse(stand_in(tiny), Certified(), 32, 8, 0.1, time.perf_counter) is None
+    monkeypatch.setattr(rehearsal, "BEGINNING", 2)
+    pace = rehearse(stand_in(tiny), Certified(), 32, 8, 0.1, time.perf_counter)
+    assert pace is not None
+    assert pace.at_least
+    assert pace.seconds >= 0.1 * rehearsal.PATIENCE * 32 / (share or 1.0)  # one image at a time
+    assert ("0.25 of the first bound propagation" in pace.how) == (share is not None)
     assert signal.getsignal(signal.SIGVTALRM) == handler
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+
+
+def test_a_propagation_counts_when_it_is_done(tiny: Encoder, edges: torch.Tensor) -> None:
+    class Stops(Crown):
+        def lower(self, *given, **more):
+            raise KeyboardInterrupt
+
+    margin, before = Margin(torch.ones(8, 1, 12), torch.zeros(8, 1)), tiny.passes
+    with pytest.raises(KeyboardInterrupt):
+        Stops()(tiny, margin, edges, Linf(0.1))
+    assert tiny.passes == before
+    Crown()(tiny, margin, edges, Linf(0.1))
+    assert (tiny.passes - before).bounds == 8
+
+
+@pytest.mark.parametrize("certifier", [Crown(), AlphaCrown(2, 2)])
+def test_a_propagation_tells_its_progress_and_what_is_too_much_is_refused(
+    certifier: Crown | AlphaCrown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = [nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Conv2d(2, 2, 3, padding=1), nn.ReLU(), nn.Flatten()]
+    encoder = Encoder(nn.Sequential(*layers, nn.Linear(128, 16), nn.ReLU(), nn.Linear(16, 4)), mean=0, std=1)
+    x, margin = torch.full((1, 1, 8, 8), 0.5), Margin(torch.ones(1, 1, 4), torch.zeros(1, 1))
+    shares: list[float] = []
+    with _effort.listening(shares.append):
+        certifier(encoder, margin, x, L2(0.5))
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert 0 < shares[1] < shares[-1] <= 1
+    assert shares[-1] == 1 or isinstance(certifier, AlphaCrown)
+    monkeypatch.setitem(_effort.MOST, "cpu", 1e3)
+    with pytest.raises(NotCertified, match=r"not certified: \d+ values .* take crown_ibp or interval"):
+        certifier(encoder, margin, x, L2(0.5))
+    CrownIbp()(encoder, margin, x, L2(0.5))
+
+
+def test_margins_of_the_rehearsed_images_are_their_own(tiny: Encoder) -> None:
+    """With the representation of another image a margin is lost from the start, and its radius needs no search."""
+    real, source = torch.randn(16, 12), open_images("digits", size=64)
+    clean = StandIn(tiny, source, attacked=32, seed=0, device="cpu", real=real).clean
+    assert torch.equal(clean[:16], real)
+    assert len(clean.unique(dim=0)) == 64
+
+
+def test_lower_bounds_of_times_are_printed_as_such() -> None:
+    shown, data = io.StringIO(), as_data(foretold(Clock(), PLAN))
+    (encoder,) = data["encoders"]
+    encoder["parts"][0] |= {"at_least": True, "title": "margins"}
+    encoder["parts"][1] |= {"how": "not certified: too large", "title": "radii"}
+    data["at_least"] = encoder["at_least"] = True
+    print_forecast(data, Console(file=shown, width=150))
+    text = " ".join(shown.getvalue().split())
+    assert "≥ " in text
+    assert text.count("; at least ") == 2
+    assert "about" not in text
+    assert "radii: not certified: too large" in text
 
 
 def test_what_was_not_rehearsed_is_taken_from_single_passes() -> None:

@@ -6,7 +6,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -192,7 +192,9 @@ class Calibration:
         except NotCertified as error:
             return Pace(0.0, 0.0, 0.0, None, str(error))
         except Exception as error:
-            return units.pace(passes, f"not rehearsed: {str(error).partition(';')[0] or type(error).__name__}")
+            least = Passes(passes.forward + passes.bounds, passes.backward)  # a propagation takes longer than a pass
+            why = f"not rehearsed: {str(error).partition(';')[0] or type(error).__name__}"
+            return replace(units.pace(least, why), at_least=bool(passes.bounds))
         finally:
             self._encoder.passes = before
         return pace or units.pace(passes, "no step of it ended in time")

@@ -22,6 +22,7 @@ class Cost:
         how: what the time is taken from.
         serves: measures and checks that read it.
         at_most: whether it may end before it has made all passes.
+        at_least: whether the times are lower bounds: its rehearsal was stopped before anything of it was done.
     """
 
     title: str
@@ -33,6 +34,7 @@ class Cost:
     how: str
     serves: tuple[str, ...] = ()
     at_most: bool = False
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ class EncoderForecast:
         """Whether some observations may end earlier."""
         return any(cost.at_most for cost in self.observations)
 
+    @property
+    def at_least(self) -> bool:
+        """Whether the expected time is a lower bound, because that of some observations is."""
+        return any(cost.at_least for cost in self.observations)
+
     def seconds(self, workers: int = 1) -> tuple[float, float, float]:
         """Return the expected time and its range; of a sum, the sums of its parts. Observations alone are divided."""
         alone = (*self.once, *self.scores)
@@ -127,6 +134,11 @@ class Forecast:
         return tuple(map(sum, zip(*each, strict=True))) if each else (0.0, 0.0, 0.0)  # pyright: ignore[reportReturnType]
 
     @property
+    def at_least(self) -> bool:
+        """Whether the expected time is a lower bound."""
+        return any(one.at_least for one in self.encoders)
+
+    @property
     def memory(self) -> int:
         """Bytes at the peak, of all workers together."""
         return self.workers * max((one.memory for one in self.encoders), default=0)
@@ -146,6 +158,7 @@ def as_data(found: Forecast) -> dict[str, Any]:
         "bound": BOUND,
         "passes": _passes(found.passes),
         "seconds": seconds if known else None,
+        "at_least": found.at_least,
         "memory_bytes": found.memory if known else None,
         "encoders": [_encoder_data(one, found.workers) for one in found.encoders],
     }
@@ -164,6 +177,7 @@ def _encoder_data(one: EncoderForecast, workers: int) -> dict[str, Any]:
         "stored": one.stored,
         "passes": _passes(one.passes),
         "at_most": one.at_most,
+        "at_least": one.at_least,
         "seconds": dict(zip(("expected", "low", "high"), one.seconds(workers), strict=True)),
         "kept_bytes": one.kept,
         "memory_bytes": one.memory,

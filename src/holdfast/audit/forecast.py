@@ -210,6 +210,7 @@ def _cost(observation: Observation, images: int, pace: Pace, readers: tuple[str,
         pace.how,
         readers,
         at_most(observation),
+        pace.at_least,
     )
 
 

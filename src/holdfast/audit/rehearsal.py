@@ -12,6 +12,7 @@ from types import FrameType
 from torch import Tensor
 
 from holdfast.audit.stand_in import StandIn
+from holdfast.certify._effort import listening
 from holdfast.core import Observation, Passes
 from holdfast.estimators.counting import Counting
 from holdfast.observations.logit_radii import LogitRadii
@@ -32,6 +33,9 @@ ONE_BY_ONE = (RareFailures, Smoothed)
 PATIENCE = 3
 """How many times longer than its share of the time a rehearsal may take that makes no encoder pass in between."""
 
+BEGINNING = 10
+"""How many times longer still where a bound propagation has not yet said how much there is to do."""
+
 CHUNKS = 4
 """Stretches of a rehearsal whose pace is compared."""
 
@@ -50,6 +54,7 @@ class Pace:
         high: two above.
         row_bytes: what is kept of each image; None where the rehearsal did not get so far.
         how: what was rehearsed, in a few words.
+        at_least: whether nothing was done to its end in the rehearsal, so that the times are lower bounds.
     """
 
     seconds: float
@@ -57,14 +62,25 @@ class Pace:
     high: float
     row_bytes: float | None
     how: str
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
 class _Course:
-    """One stretch of an observation: images, moments (seconds since the beginning, work done by then), its result."""
+    """One stretch of an observation.
+
+    Attributes:
+        images: how many it was run on.
+        moments: (seconds since the beginning, work done by then).
+        took: seconds, what came after the last moment included.
+        share: of the first bound propagation that was done by then.
+        seen: its result; None where it was stopped.
+    """
 
     images: int
     moments: tuple[tuple[float, float], ...]
+    took: float
+    share: float
     seen: dict[str, Tensor] | None
 
 
@@ -81,7 +97,8 @@ def rehearse(
     """Return how long an observation of `extent` images takes, from a rehearsal of about so many seconds.
 
     What takes one image after the other is rehearsed on one to the end, then on twice as many while there is time; the
-    others on a whole batch, and stopped. None where nothing could be learned.
+    others on a whole batch, and stopped. What was stopped before its first propagation ended takes at least so long
+    for each image. None where nothing could be learned.
 
     Args:
         stand_in: gives the images.
@@ -122,7 +139,7 @@ def _run(
     encoder, shard = stand_in.encoder, stand_in.shard(observation, *span, extent)
     before, began = encoder.passes, clock()
     moments: list[tuple[float, float]] = [(0.0, 0.0)]
-    forward = before.forward
+    forward, shares = before.forward, list[float]()
 
     def heard(work: int) -> None:
         """Note the time: a forward pass is heard of when it begins, anything else when it is done."""
@@ -134,17 +151,22 @@ def _run(
         if begins and moments[-1][0] > seconds:
             raise Enough
 
+    def deadline() -> float:
+        """Return when to stop: what is refused, or how far it came, is known once a propagation has begun."""
+        waits = bool(observation.passes.bounds) and not shares
+        return began + PATIENCE * max(seconds, 0.1) * (BEGINNING if waits else 1)
+
     seen = None
     try:
         encoder.watch = heard
-        with _alarm(began + PATIENCE * max(seconds, 0.1), clock):
+        with _alarm(deadline, clock), listening(shares.append):
             seen = observation.run(shard)
         moments.append((clock() - began, float((encoder.passes - before).work)))
     except Enough:
         pass
     finally:
         encoder.watch, encoder.passes = None, before
-    return _Course(span[1] - span[0], tuple(moments), seen)
+    return _Course(span[1] - span[0], tuple(moments), clock() - began, max(shares, default=0.0), seen)
 
 
 def _finished(course: _Course, observation: Observation, extent: int, paces: list[float]) -> Pace:
@@ -169,6 +191,8 @@ def _interrupted(course: _Course, observation: Observation, each: Passes, extent
     """
     took, done = course.moments[-1]
     whole = float((each * extent).work)
+    if done <= 0 and each.bounds:
+        return _unfinished(course, extent)
     if done <= 0 or not whole:
         return None
     share = (each * course.images).work
@@ -178,6 +202,16 @@ def _interrupted(course: _Course, observation: Observation, each: Passes, extent
     pace = (took - before) / done * whole
     how = f"{done / share:.1%} of a batch of {course.images:,}"
     return Pace(before * shards + pace, before * shards + pace * fast, before * shards + pace * slow, None, how)
+
+
+def _unfinished(course: _Course, extent: int) -> Pace:
+    """Return the least that an observation takes of which not one bound propagation was done in time.
+
+    Each image takes as long as what was waited for; where the propagation told its progress, longer accordingly.
+    """
+    seconds = course.took / (course.share or 1.0) * extent / course.images
+    done = f"{course.share:.2g} of the first bound propagation" if course.share else "not one bound propagation"
+    return Pace(seconds, seconds, seconds, None, f"{done} was done in {course.took:.1f} s", at_least=True)
 
 
 def _spread(course: _Course) -> tuple[float, float]:
@@ -204,7 +238,7 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def _alarm(deadline: float, clock: Clock) -> Iterator[None]:
+def _alarm(deadline: Callable[[], float], clock: Clock) -> Iterator[None]:
     """Raise `Enough` after the deadline, even where no encoder pass is made; in the main thread, where there is one.
 
     Never while something is imported, of which half would be left. The timer counts processor time, for the one that
@@ -215,7 +249,7 @@ def _alarm(deadline: float, clock: Clock) -> Iterator[None]:
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        if clock() > deadline and not _importing(frame):
+        if clock() > deadline() and not _importing(frame):
             raise Enough
 
     before = signal.signal(signal.SIGVTALRM, ring)

@@ -1,6 +1,7 @@
 """A stand-in for an audit that has not been run: what a rehearsal gives observations and measures to read.
 
-Representations are made up around those of a few real images, so that comparing them takes as long as it will.
+Representations but those of a few real images are made up around these, so that comparing them takes as long as it
+will.
 """
 
 from dataclasses import fields, replace
@@ -70,6 +71,9 @@ class StandIn:
         self.train, self.learned_noise = train, dict[Observation, dict[str, Tensor]]()
         self.population = min(len(images), max(2, VALUES // real.shape[1]))
         self.clean = made_up(real, self.population, seed)
+        self.clean[: len(real)] = real[
+            : self.population
+        ]  # of the images that are rehearsed: margins of others are lost
         labels = images.labels
         self.labels: Int[Tensor, "population"] | None = None
         if labels is not None:

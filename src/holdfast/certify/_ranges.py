@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.certify._curved import Box, Curved, Lines, Relu
+from holdfast.certify._effort import Effort
 from holdfast.certify._forms import Dense, Form, Patches
 from holdfast.certify._network import Network
 from holdfast.certify._optimise import Ascent, Problem, optimise
@@ -15,6 +16,9 @@ from holdfast.threats.linf import Linf
 
 AT_ONCE = {"cpu": 2**20, "cuda": 2**26}
 """Coefficients that one backward pass holds at a time, about: on a CPU what stays in its caches."""
+
+STEP = 3
+"""Propagations that one step of ascent is worth, with its gradient."""
 
 WINDOW = 8
 """How many times smaller than all values a window is, about."""
@@ -34,11 +38,21 @@ def ranges_inside(
         region: where the images may be.
         known: ranges that are known to hold, such as those over a larger region.
         ascent: how to look for slopes; None: the usual ones.
+
+    Raises:
+        NotCertified: a network so large that this would not end, see `Effort`.
     """
     found: dict[int, Box] = {}
     lines: dict[int, Lines] = {}
     intervals = boxes(network, region, known)
     exact = network.boxed if isinstance(region.ball, Linf) else frozenset()
+    sources = {network.nodes[index].inputs[0]: network.nodes[index].operation for index in network.curved}
+    effort = Effort(
+        network,
+        {k: _values(network, k, intervals[k], kind) for k, kind in sources.items() if k not in exact},
+        1 if ascent is None else 1 + STEP * ascent.steps,
+        region.x.device.type,
+    )
     for index in network.curved:
         node = network.nodes[index]
         source, relu = node.inputs[0], isinstance(node.operation, Relu)
@@ -47,11 +61,17 @@ def ranges_inside(
             if source not in exact:
                 for how in (None, ascent) if ascent is not None and lines else (None,):
                     matters = _sign_is_open(found[source]) if relu else None
-                    tighter = _box_of(network, source, matters, region, found, lines, how)
+                    tighter = _box_of(network, source, matters, region, found, lines, how, effort)
                     found[source] = meet(found[source], tighter)
         if isinstance(node.operation, Curved):
             lines[index] = node.operation.lines(found[source])
     return found
+
+
+def _values(network: Network, node: int, box: Box, operation: object) -> int:
+    """Return how many values of a node matter."""
+    whole = torch.Size(network.nodes[node].shape).numel()
+    return int(_sign_is_open(box).sum()) if isinstance(operation, Relu) else whole
 
 
 def _sign_is_open(box: Box) -> Tensor:
@@ -67,6 +87,7 @@ def _box_of(
     ranges: Mapping[int, Box],
     lines: Mapping[int, Lines],
     ascent: Ascent | None,
+    effort: Effort,
 ) -> Box:
     """Return the range of the values of a node that matter, (-inf, inf) elsewhere, in pieces that fit in memory."""
     shape = network.nodes[node].shape
@@ -86,6 +107,7 @@ def _box_of(
             with torch.no_grad():
                 ends = problem.bound(relaxation).unflatten(1, (-1, 2))
             low[(some, *index)], high[(some, *index)] = ends[..., 0], -ends[..., 1]
+            effort.add(node, 2 * len(index[0]) * len(here.region.x) / len(like))
     return low, high
 
 

@@ -74,11 +74,11 @@ def with_fixed_sizes(graph: fx.GraphModule, shape: tuple[int, int, int], batch: 
     if batch:
         return _opened(graph, shape, batch)
     runs = tuple(_Sizes(graph) for _ in SIZES)
-    try:
-        for size, run in zip(SIZES, runs, strict=True):
+    for size, run in zip(SIZES, runs, strict=True):
+        try:
             run(torch.rand(size, *shape, generator=torch.Generator().manual_seed(size)))
-    except Exception as error:  # whatever operations raise
-        raise HoldfastError(f"it does not run on {size} images {list(shape)}: {first_line(error)}") from error
+        except Exception as error:  # whatever operations raise
+            raise HoldfastError(f"it does not run on {size} images {list(shape)}: {first_line(error)}") from error
     return _fixed(graph, runs)
 
 
@@ -133,7 +133,8 @@ def _reshape(graph: fx.GraphModule, node: fx.Node, runs: tuple[_Sizes, ...]) -> 
     if len(first) != len(second):
         return None
     sizes = [a if a == b else -1 for a, b in zip(first, second, strict=True)]
-    before = runs[0].shapes.get(node.args[0], ())  # pyright: ignore[reportArgumentType] always a node
+    source = node.args[0]
+    before = runs[0].shapes.get(source, ()) if isinstance(source, fx.Node) else ()
     if runs[0].batch and sizes[:1] == list(before[:1]) == [runs[0].batch]:
         sizes[0] = -1  # image by image
     return partial(torch.reshape, shape=tuple(sizes)) if sizes.count(-1) <= 1 else None

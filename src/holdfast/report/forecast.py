@@ -27,6 +27,8 @@ def print_forecast(found: Mapping[str, Any], console: Console) -> None:
             continue
         console.print(Text.assemble((encoder["name"], "bold"), f": {_sentence(encoder)}"))
         console.print(_parts(encoder))
+        for why, titles in _refused(encoder).items():
+            console.print(Text.assemble((", ".join(titles), "bold"), f": {why}"))
     if found["seconds"] is None:
         console.print(Text("No estimate: none of the encoders could be run. Nothing was written.", style="bold"))
         return
@@ -40,7 +42,7 @@ def _sentence(encoder: Mapping[str, Any]) -> str:
     stored = f"{encoder['stored']:,} of {plural(encoder['shards'], 'shard')} stored already"
     device = encoder["device_memory_bytes"]
     return (
-        f"{_passes(encoder['passes'], encoder['at_most'])}; {_time(encoder['seconds'])}; "
+        f"{_passes(encoder['passes'], encoder['at_most'])}; {_time(encoder)}; "
         f"{memory(encoder['memory_bytes'])}{'' if device is None else f' and {memory(device)} on the device'}; "
         f"per image {per_image} at batches of {encoder['batch_size']}; {stored}"
     )
@@ -55,7 +57,7 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     table.add_column("for", overflow="fold", ratio=2)
     total = sum(part["seconds"] for part in encoder["parts"]) or 1.0
     ordered = sorted(encoder["parts"], key=lambda part: -part["seconds"])
-    small = [part for part in ordered if part["seconds"] < SHOWN * total]
+    small = [part for part in ordered if part["seconds"] < SHOWN * total and not part["at_least"]]
     for part in [part for part in ordered if part not in small]:
         prefix = "≤ " if part["at_most"] else ""
         work = part["passes"]["work"]
@@ -64,7 +66,7 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
             Text(title),
             count(part["images"] or None),
             f"{prefix}{count(work)}" if work else "-",
-            duration(part["seconds"]),
+            ("≥ " if part["at_least"] else "") + duration(part["seconds"]),
             f"{part['seconds'] / total:.0%}",
             Text(listing(part["serves"], 4), style="dim"),
         )
@@ -73,6 +75,15 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
         work = sum(part["passes"]["work"] for part in small)
         table.add_row(plural(len(small), "more part"), "", count(work), duration(seconds), f"{seconds / total:.0%}", "")
     return table
+
+
+def _refused(encoder: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what cannot be certified, by the reason."""
+    refused: dict[str, list[str]] = {}
+    for part in encoder["parts"]:
+        if part["how"].startswith("not certified"):
+            refused.setdefault(part["how"], []).append(part["title"])
+    return refused
 
 
 def _sum(found: Mapping[str, Any]) -> str:
@@ -84,7 +95,7 @@ def _sum(found: Mapping[str, Any]) -> str:
     images = f"{plural(found['images'], 'image')}, {found['attacked']:,} attacked"
     return (
         f"{plural(len(encoders), 'encoder')}{without}, {images}: "
-        f"{_passes(found['passes'], at_most)}; {_time(found['seconds'])}{workers}; {memory(found['memory_bytes'])}"
+        f"{_passes(found['passes'], at_most)}; {_time(found)}{workers}; {memory(found['memory_bytes'])}"
     )
 
 
@@ -94,7 +105,8 @@ def _small_print(found: Mapping[str, Any]) -> str:
     return (
         f"The progress bar counts {count(found['passes']['work'])} passes{counted}. Times in brackets: two standard "
         f"errors by the rounds of the calibration, which took {duration(found['calibration_seconds'])}; the start of "
-        "the program, checks, pictures and the report come on top. ≤: may end earlier. Nothing was written to "
+        "the program, checks, pictures and the report come on top. ≤: may end earlier. ≥: stopped in the "
+        "rehearsal before any of it was done; it takes at least so long. Nothing was written to "
         f"{found['folder']}."
     )
 
@@ -106,7 +118,10 @@ def _passes(passes: Mapping[str, int], at_most: bool) -> str:
     return ("at most " if at_most else "") + text
 
 
-def _time(seconds: Mapping[str, float]) -> str:
+def _time(of: Mapping[str, Any]) -> str:
+    seconds = of["seconds"]
+    if of["at_least"]:
+        return f"at least {duration(seconds['expected'])}"
     return f"about {duration(seconds['expected'])} [{duration(seconds['low'])}, {duration(seconds['high'])}]"
 
 
