@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,10 @@ from holdfast.audit.profile import Profile
 from holdfast.core import Encoder, HoldfastError
 from holdfast.data import open_images
 from holdfast.encoders import open_encoder
+from holdfast.errors import Status
+from holdfast.harden import doubts
 from holdfast.harden import run as hardening
+from holdfast.harden.audits import Opened
 from holdfast.harden.outcome import changes, drift
 from holdfast.harden.plan import Hardening, read_pace, seconds
 from holdfast.harden.run import harden
@@ -193,6 +197,64 @@ def test_verdicts_follow_the_paired_interval(better: str, low: float, high: floa
     compared = {"m": {"pairs": [{"difference": gap}]}}
     (row,) = changes({"encoders": [{"measures": {"m": measure}}] * 2, "comparison": compared})
     assert row["verdict"] == verdict
+
+
+# --- what it costs ---
+
+
+def test_the_price_stands_beside_the_gain(hardened, capsys) -> None:
+    found, folder, _ = hardened
+    print_hardening(found, Console(width=300))
+    told = capsys.readouterr().out
+    price = re.sub(r"\s+", " ", told[told.index("Price:") :])
+    for words in ("of their length, cosine 0.9", "probe accuracy", "robust accuracy", "40 steps in"):
+        assert words in price
+    assert "Warning" not in told
+    page = (folder / "audit" / "report.html").read_text()
+    best, cost = page.index("is best on"), page.index("The price of that: clean representations moved by")
+    assert 0 < cost - best < 1000  # the sentence that follows
+
+
+def row(name: str, verdict: str, gap: float) -> dict:
+    return {"measure": name, "verdict": verdict, "difference": {"value": gap}}
+
+
+def test_a_ruinous_price_is_warned_of() -> None:
+    def said(cosine: float, *rows: dict) -> str:
+        return " ".join(doubts.after({"price": {"cosine": {"value": cosine}}, "measures": rows}))
+
+    assert said(0.95, row("probe_accuracy", "worse", -0.04), row("probe_accuracy", "open", -0.2)) == ""
+    assert "cosine 0.30 to the old ones, below 0.9" in said(0.3)
+    assert "fell by 16 points" in said(0.95, row("probe_accuracy", "worse", -0.16))
+
+
+def test_batchnorm_that_never_took_statistics_is_warned_of() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten())
+    assert "1 of 1 BatchNorm layers never took statistics" in doubts.before(Encoder(net, mean=0, std=1))[0]
+    net.train()(torch.rand(8, 1, 8, 8))
+    assert doubts.before(Encoder(net, mean=0, std=1)) == []
+
+
+def test_frozen_statistics_stay(unaudited, tmp_path: Path) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(1, 4, 3, 2), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(36, 8))
+        net.train()(torch.rand(32, 1, 8, 8))
+    opened = Opened(Encoder(net, mean=0, std=1))
+    for kind in ("frozen", "shared"):
+        after = harden(replace(FEW, encoder="mine", batchnorm=kind), tmp_path / kind, opened=opened).encoder
+        same_mean = torch.equal(after.module.get_buffer("1.running_mean"), net.get_buffer("1.running_mean"))
+        assert same_mean == (kind == "frozen")
+
+
+def test_what_could_not_be_measured_is_not_recommended(capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audited = {"encoders": [{}, {"error": "it broke"}], "comparison": {}, "failures": ["after: it broke"]}
+    monkeypatch.setattr(hardening, "run_audit", lambda *_, **__: audited)
+    monkeypatch.setattr(hardening, "write_report", lambda folder: folder / "report.html")
+    code, out, _ = run(capsys, *words(FEW, tmp_path))
+    assert code == Status.NOTHING
+    assert "Use it" not in out
+    assert "What came out could not be measured" in out
 
 
 # --- how long it takes ---

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,13 @@ from test_audit_run import holdfast
 from test_command_line import refused, run
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder, HoldfastError, Rng
 from holdfast.encoders import open_encoder
 from holdfast.training import loop
 from holdfast.training.loop import Trained, train
-from holdfast.training.recipe import Recipe
+from holdfast.training.recipe import Recipe, entry
 from holdfast.training.recipe_file import make_recipe, read_recipe
+from holdfast.training.views import Views
 
 DIGITS = {"encoder": "zoo:digits_cnn", "data": "digits?part=train", "images": 256, "epochs": 2, "batch_size": 64}
 WINDOW = {"crop": [0.6, 1], "flip": 0}
@@ -70,6 +72,27 @@ def write(path: Path, *parts: dict, **values) -> Path:
 
     path.write_text("\n".join(f"{key} = {text(value)}" for key, value in data.items()))
     return path
+
+
+@dataclass(frozen=True)
+class Dimmed(Views):
+    """Views of one's own."""
+
+    by: float = 0.5
+
+    def __call__(self, x: torch.Tensor, rng: Rng, *, local: bool = False) -> torch.Tensor:
+        return self.by * super().__call__(x, rng, local=local)
+
+
+def test_views_of_ones_own_are_recorded_as_what_they_are(tmp_path: Path) -> None:
+    asked = replace(recipe(SIMCLR, steps=1), views=Dimmed(flip=0.0))
+    train(asked, tmp_path)
+    views = json.loads((tmp_path / "recipe.json").read_text())["views"]
+    assert views["class"].endswith("Dimmed")
+    assert views["by"] == 0.5
+    assert "class" not in entry(recipe(SIMCLR))["views"]
+    with pytest.raises(HoldfastError, match="another recipe"):  # the same numbers, but plain views
+        train(replace(asked, views=Views(flip=0.0)), tmp_path)
 
 
 # --- the same weights, whatever happens on the way ---

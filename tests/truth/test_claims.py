@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from holdfast.core import HoldfastError, Score
-from holdfast.reproduce.claims import FAILS, HOLDS, NOT_SHOWN, Cell, Claim, judge
+from holdfast.reproduce.claims import FAILS, HOLDS, NOT_SHOWN, Cell, Claim, judge, judged
+from holdfast.reproduce.table import alike
 
 ROWS, COLUMNS = ["a", "b", "c", "d", "e"], ["x", "y"]
 
@@ -168,3 +169,36 @@ def test_of_equal_rows_few_are_called_different() -> None:
 def test_claims_about_what_is_not_there_are_refused(claim: Claim) -> None:
     with pytest.raises(HoldfastError):
         claim.check(ROWS, COLUMNS)
+
+
+def of_networks(rows: Mapping[str, tuple[str, float]]) -> dict[tuple[str, str], Cell]:
+    """Cells of networks by name, as small profiles let one stand for several of a paper's."""
+    return {(row, "x"): Cell(row, "x", score(v, 0.02), of=f"{network}, x") for row, (network, v) in rows.items()}
+
+
+def test_a_network_is_not_compared_with_itself() -> None:
+    cells = of_networks({"a": ("plain", 0.1), "b": ("hard", 0.5), "c": ("hard", 0.5)})
+    claim = Claim("it rises", "rises", ["a", "b", "c"], ("x",))
+    verdict = judge(claim, cells, lambda a, b: 0.0)
+    assert verdict.outcome == NOT_SHOWN
+    assert "b, x and c, x: one network stands for both" in verdict.why
+    assert outcome(Claim("it falls", "falls", ["a", "b", "c"], ("x",)), cells) == FAILS  # the other step does
+    assert outcome(Claim("it rises", "rises", ["a", "b"], ("x",)), cells) == HOLDS
+
+
+def test_one_network_does_not_show_two_claims() -> None:
+    cells = of_networks({"a": ("plain", 0.1), "b": ("hard", 0.5), "c": ("plain", 0.1), "d": ("hard", 0.5)})
+    claims = [Claim(text, "rises", rows, ("x",)) for text, rows in (("Base", ["a", "b"]), ("CNN-A", ["c", "d"]))]
+    first, second = judged(claims, cells, lambda a, b: 0.0)
+    assert (first.outcome, second.outcome) == (HOLDS, NOT_SHOWN)
+    assert "one network stands for those of this claim and of “Base”" in second.why
+    apart = of_networks({"a": ("plain", 0.1), "b": ("hard", 0.5), "c": ("other", 0.1), "d": ("hard", 0.5)})
+    assert [verdict.outcome for verdict in judged(claims, apart, lambda a, b: 0.0)] == [HOLDS, HOLDS]
+    limits = [Claim(text, "at_least", 0.4, ("x",), (row,)) for text, row in (("b", "b"), ("d", "d"), ("b again", "b"))]
+    assert [verdict.outcome for verdict in judged(limits, cells, lambda a, b: 0.0)] == [HOLDS, NOT_SHOWN, NOT_SHOWN]
+
+
+def test_rows_of_one_network_are_named() -> None:
+    cells = of_networks({"a": ("plain", 0.1), "b": ("hard", 0.5), "c": ("hard", 0.5), "d": ("", 0.5)})
+    cells["d", "x"] = Cell("d", "x", score(0.5, 0.02))
+    assert alike(cells) == [["b", "c"]]

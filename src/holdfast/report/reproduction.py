@@ -43,6 +43,8 @@ def print_reproduction(found: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"{name}: {one['says']} instead of {one['about']}", style="dim"))
     if stand_ins:
         console.print(Text(STOOD_IN, style="dim"))
+    for line in _alike(found):
+        console.print(Text(line, style="yellow"))
     if about["notes"]:
         console.print(Text(about["notes"].strip(), style="dim"))
     for claim in found["claims"]:
@@ -70,6 +72,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     stand_ins = _stand_ins(found)
     lines += [f"- `{name}`: {_plain(one['says'])} instead of {_plain(one['about'])}" for name, one in stand_ins.items()]
     lines += ["", STOOD_IN] if stand_ins else []
+    lines += [part for line in _alike(found) for part in ("", _plain(line))]
     lines += ["", "| claim | verdict | by |", "|---|---|---|"] if found["claims"] else []
     lines += [f"| {_plain(c['text'])} | **{c['outcome']}** | {_plain(c['why'])} |" for c in found["claims"]]
     lines += ["", *(f"- failed: {_plain(failure)}" for failure in found["failures"])]
@@ -79,6 +82,12 @@ def markdown(found: Mapping[str, Any]) -> str:
 def _stand_ins(found: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the inputs in whose place something else stood."""
     return {name: one for name, one in found["inputs"].items() if one["says"]}
+
+
+def _alike(found: Mapping[str, Any]) -> list[str]:
+    """Return which rows one network stands for."""
+    groups = ["; ".join(rows) for rows in found.get("alike", [])]
+    return [f"One network, and so one set of numbers, stands for these rows: {rows}." for rows in groups]
 
 
 def _heading(column: Mapping[str, Any]) -> str:

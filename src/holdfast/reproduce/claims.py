@@ -48,6 +48,8 @@ class Cell:
         published: the paper's; None where it has none.
         scale: by what the paper's number is larger than ours.
         why: why ours is missing.
+        of: what ours is of, the network itself and what was asked of it: cells of equal ones hold one and the same
+            number, whatever their rows are called. "" where that is not known.
     """
 
     row: str
@@ -56,6 +58,7 @@ class Cell:
     published: float | None = None
     scale: float = 1.0
     why: str = ""
+    of: str = ""
 
 
 Correlation = Callable[[Cell, Cell], float]
@@ -173,12 +176,59 @@ def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correla
         chains = chains or [[cells[row, name] for name in names] for row in rows for names in claim.chains()]
         lost = _missing([cell for chain in chains for cell in chain])
         pairs = [pair for chain in chains for pair in _pairs(chain, claim.kind) if not _missing(pair)]
+        itself = [pair for pair in pairs if pair[0].of and pair[0].of == pair[1].of]
+        lost = "; ".join(filter(None, [lost, *(f"{_one(pair)}: one network stands for both" for pair in itself)]))
         sign = 1 if claim.kind in ("rises", "above") else -1
-        return _without(lost, _compared(claim, pairs, sign, correlation))
+        return _without(lost, _compared(claim, [one for one in pairs if one not in itself], sign, correlation))
+    return _without(_missing(_named(claim, cells)), _limited(claim, _there(_named(claim, cells))))
+
+
+def judged(claims: Sequence[Claim], cells: dict[tuple[str, str], Cell], correlation: Correlation) -> list[Verdict]:
+    """Return what our table says to each claim; see `judge`.
+
+    What one network shows that stands for two is shown once: a claim about the same numbers as one before is not shown.
+    """
+    verdicts: list[Verdict] = []
+    before: dict[object, str] = {}
+    for claim in claims:
+        verdict, key = judge(claim, cells, correlation), _evidence(claim, cells)
+        if key is not None and key in before and verdict.outcome != NOT_SHOWN:
+            why = f"one network stands for those of this claim and of “{before[key]}”; {verdict.why}"
+            verdict = Verdict(claim.text, NOT_SHOWN, why)
+        elif key is not None:
+            before[key] = claim.text
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _evidence(claim: Claim, cells: dict[tuple[str, str], Cell]) -> object:
+    """Return which numbers decide a claim, whatever their rows are called; None where that is not known."""
+    if claim.kind == "correlates":
+        return None
+    if claim.kind in COMPARED:
+        chains = [[cells[name, column] for name in names] for column in claim.columns for names in claim.chains()]
+        numbers = frozenset(tuple(cell.of for cell in chain) for chain in chains)
+        known = bool(chains) and all(all(chain) for chain in numbers)
+    else:
+        numbers = frozenset(cell.of for cell in _there(_named(claim, cells)))
+        known = bool(numbers) and all(numbers)
+    limits = None if claim.kind in (*COMPARED, "agrees") else claim.limits()
+    return (claim.kind, limits, numbers) if known and claim.kind != "agrees" else None
+
+
+def _named(claim: Claim, cells: dict[tuple[str, str], Cell]) -> list[Cell]:
+    """Return the cells that a claim limits."""
+    rows = claim.rows or tuple(dict.fromkeys(row for row, _ in cells))
     named = [cells[row, column] for column in claim.columns for row in rows]
-    if claim.kind == "agrees":
-        named = [cell for cell in named if cell.published is not None]
-    return _without(_missing(named), _limited(claim, [cell for cell in named if not _missing([cell])]))
+    return [cell for cell in named if claim.kind != "agrees" or cell.published is not None]
+
+
+def _there(named: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in named if not _missing([cell])]
+
+
+def _one(pair: Sequence[Cell]) -> str:
+    return " and ".join(f"{cell.row}, {cell.column}" for cell in pair)
 
 
 def _without(lost: str, verdict: Verdict) -> Verdict:

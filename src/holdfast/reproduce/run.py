@@ -17,9 +17,9 @@ from holdfast.core import HoldfastError
 from holdfast.engines._pool import Engine
 from holdfast.errors import unknown
 from holdfast.listener import Listener, Silent
-from holdfast.reproduce.claims import Cell, judge
+from holdfast.reproduce.claims import Cell, judged
 from holdfast.reproduce.recipe import Reproduction, filled, named
-from holdfast.reproduce.table import correlation, table_of
+from holdfast.reproduce.table import alike, correlation, table_of
 from holdfast.store import Store
 from holdfast.study.file import make_study
 from holdfast.study.run import run_study
@@ -91,7 +91,7 @@ def reproduce(
         except HoldfastError as error:
             studies[name] = str(error)
     cells = table_of(asked, runs, studies, problems)
-    verdicts = [judge(claim, cells, lambda a, b: correlation(asked, a, b, runs)) for claim in asked.claims]
+    verdicts = judged(asked.claims, cells, lambda a, b: correlation(asked, a, b, runs))
     found = {
         "schema": 1,
         "holdfast": software(),
@@ -110,6 +110,7 @@ def reproduce(
             {"name": row.name, "cells": [_told(cells[row.name, column.name]) for column in asked.columns]}
             for row in asked.rows
         ],
+        "alike": alike(cells),
         "claims": [asdict(verdict) for verdict in verdicts],
         "failures": _failures(problems, runs, studies),
     }

@@ -1,5 +1,6 @@
 """Find a table's numbers in the records of what it asked for."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -57,7 +58,31 @@ def _cell(
         found = _study_score(at, studies) if "study" in at else _score(at, runs)
     except HoldfastError as error:
         return replace(cell, why=str(error))
-    return replace(cell, score=found, why=found.note if found.value is None else "")
+    why = found.note if found.value is None else ""
+    return replace(cell, score=found, why=why, of=_of(at, runs))
+
+
+def _of(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> str:
+    """Return what a number is of: the network by its weights, not by its name, and all that was asked of it."""
+    run = runs.get(at.get("audit", ""))
+    if not isinstance(run, Run) or "encoder" not in at or "against" in at:
+        return ""
+    prints = {entry["name"]: entry.get("fingerprint") for entry in run.record["encoders"]}
+    asked = {key: value for key, value in at.items() if key != "encoder"}
+    mine = prints.get(at["encoder"])
+    return json.dumps([mine, asked], sort_keys=True, default=str) if mine else ""
+
+
+def alike(cells: Mapping[tuple[str, str], Cell]) -> list[list[str]]:
+    """Return the rows that one network stands for: those whose every number is one and the same."""
+    rows: dict[str, list[str]] = {}
+    for (row, _), cell in cells.items():
+        rows.setdefault(row, []).append(cell.of)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row, numbers in rows.items():
+        if any(numbers):
+            groups.setdefault(tuple(numbers), []).append(row)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def at_of(row: Line, column: Line) -> dict[str, Any]:

@@ -105,13 +105,15 @@ class Recipe(metaclass=Checked):
 
 
 def entry(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as plain JSON data."""
+    """Return a recipe as plain JSON data; a part of somebody's own that has no name here is called by its class."""
 
     def plain(value: Any) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             with contextlib.suppress(HoldfastError):
                 return registry.spec(value)
-            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            mine = type(value) in (Recipe, Views, Optimiser, Adversary)
+            own = {} if mine else {"class": f"{type(value).__module__}.{type(value).__qualname__}"}
+            return own | {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return registry.spec(value)
 
     return plain(recipe)
