@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.attacks.pgd import Pgd
-from holdfast.checked import Positive
+from holdfast.checked import Count, Positive
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 
 
