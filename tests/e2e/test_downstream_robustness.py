@@ -32,7 +32,7 @@ MEASURES: tuple[Measure, ...] = (
         attacks=(Apgd(30), Apgd(30), MinimumNorm(30), Square(60)),
         objectives=(CrossEntropy(), Dlr(), ClassMargin(), ClassMargin()),
     ),
-    ImpersonationRate(classes=(4, 9), ball=Linf(0.2)),
+    ImpersonationRate(classes=(4, 9), attack=Pgd(50), ball=Linf(0.2)),
 )
 
 
