@@ -17,7 +17,7 @@ BAD = {
     "zoo:cnn_a_mnist?mean=0.5": "expected mean and std together",
     "zoo:cnn_a_mnist?mean=a&std=b": "mean=a is not usable",
     "zoo:cnn_a_mnist?mean=0&std=0": "positive stds",
-    "zoo:cnn_a_mnist?mean=0,0,0&std=1,1,1": "takes 1 channels, given in the spec has 3 means",
+    "zoo:cnn_a_mnist?mean=0,0,0&std=1,1,1": "takes 1 channels, given by the caller has 3 means",
     "zoo:cnn_a_mnist?size=0": "size=0 is not usable",
     "zoo:cnn_a_mnist?size=40": r"fails on images \[1, 40, 40\]",
     "zoo:cnn_a_mnist?pool=sum": "expected one of avg, cls, mean, flatten, none",
@@ -79,7 +79,7 @@ def test_file_says_its_own_normalisation(tmp_path):
     assert (encoder.mean, encoder.std) == ([0.5, 0.4, 0.3], [0.2, 0.2, 0.1])
     assert encoder.origin["normalisation"] == f"metadata of {path}"
     other = open_encoder(f"{path}?mean=0&std=1")
-    assert (other.mean, other.origin["normalisation"]) == ([0.0], "given in the spec")
+    assert (other.mean, other.origin["normalisation"]) == ([0.0], "given by the caller")
     assert other.fingerprint != encoder.fingerprint
 
 

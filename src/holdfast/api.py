@@ -33,6 +33,7 @@ from holdfast.monitoring.look import frozen_copy, undisturbed
 from holdfast.progress import LIFE, Bars
 from holdfast.results import Comparison, Record, compared
 from holdfast.screen import Screen
+from holdfast.standing import allowing
 
 Model = nn.Module | str
 """An `Encoder`, any network that maps normalised images [B, C, H, W] to representations [B, D], or an encoder spec."""
@@ -100,7 +101,7 @@ def audit(
         workers: worker processes that share the audit. A script must then begin under `if __name__ == "__main__":`.
         seed: the one seed that decides everything.
         quiet: show no progress; else bars on a terminal, and elsewhere a line a minute, on stderr.
-        run: batch_size, precision, compiled, skip_corrupt, train_images; see `holdfast.audit.plan.Plan`.
+        run: batch_size, precision, compiled, skip_corrupt, train_images, allow; see `holdfast.audit.plan.Plan`.
 
     Raises:
         HoldfastError: a request that cannot be answered, or no encoder that could be audited. Measures that fail are in
@@ -148,6 +149,7 @@ def compare(
     *records: Record | str | os.PathLike[str] | Mapping[str, Record | str | os.PathLike[str]],
     measures: Sequence[str] = (),
     correction: str = "holm",
+    allow: Sequence[str] = (),
 ) -> Comparison:
     """Compare the encoders of several audits on the same images: paired intervals, corrected verdicts, ranks.
 
@@ -155,6 +157,7 @@ def compare(
         records: records or run folders; or one dict of them, whose keys tell encoders of one name apart.
         measures: which measures; all that they share where none is given.
         correction: for many comparisons at once: "holm", "bh" or "none".
+        allow: checks whose failure is accepted; the numbers that depend on them are then compared as they are.
 
     Raises:
         HoldfastError: audits that cannot be compared, with what differs, or fewer than two encoders.
@@ -169,7 +172,7 @@ def compare(
             place = found.place if name is None else str(name)
             if place in runs:
                 raise HoldfastError(f"expected different records, got {place!r} twice; give each once")
-            runs[place] = replace(found, place=place)
+            runs[place] = replace(found, place=place, record=allowing(found.record, allow))
     return compared(list(runs.values()), measures, correction)
 
 

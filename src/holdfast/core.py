@@ -6,18 +6,19 @@ Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 import PIL.Image
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.checked import Checked
 from holdfast.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.errors import HoldfastError
 from holdfast.labels import Bank, Classifier, Head, LinearProbe, Probe
+from holdfast.observing import Event, Failure, Observation, Positions, Search, Shard
 from holdfast.rng import Rng
 from holdfast.worst_case import (
     Attack,
@@ -40,10 +41,9 @@ __all__ = [
     "Attack", "Ball", "Bank", "Bound", "Certifier", "Check", "Classifier", "Corruption", "Draws", "Encoder", "Event",
     "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images", "LinearProbe", "Margin", "Measure",
     "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows", "Score",
-    "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
+    "Search", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
 ]  # fmt: skip
 
-Positions = Int[Tensor, "batch"]
 Table = dict[str, Tensor]
 """Named columns of equal length, one row per image: what a measure observed."""
 
@@ -81,126 +81,6 @@ class ImageSource(ABC):
 
 
 # --- observing and scoring ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Some images of an audit, as an observation sees them.
-
-    Observations `of_training` are given training images, without what is known of the population; those that are
-    `whole` as well the first image alone, the ids and the labels of all, and the way to the others. Those that are
-    `synthetic` are given the first image of the population and, as positions, which of their rows to make.
-
-    Attributes:
-        encoder: the encoder under audit.
-        x: the images, [B, C, H, W].
-        positions: where they stand in the audit's population, [B].
-        rng: random numbers bound to the ids of these images.
-        clean: clean representations of the *whole* population [N, D], once they are known.
-        others: gives images of the population by their positions; None where they cannot be had.
-        labels: the class of every image of the population, [N]; None where the source does not know them all.
-        head: gives the linear head that a probe learns from training images, disturbed by a threat where one is given;
-            None without labels.
-        read: gives what an earlier observation saw, one row for each of the population's first images.
-    """
-
-    encoder: Encoder
-    x: Images
-    positions: Positions
-    rng: Rng
-    clean: Tensor | None
-    others: Callable[[Positions], Images] | None = None
-    labels: Int[Tensor, "population"] | None = None
-    head: Callable[..., Head] | None = None
-    read: "Callable[[Observation], dict[str, Tensor]] | None" = None
-
-
-Event = Callable[[Float[Tensor, "rows draws dim"], Int[Tensor, "rows"]], Float[Tensor, "rows draws"]]
-"""A failure bound to the images of a shard: (representations of their disturbed versions, which images of the shard)
--> a value in float64 that is above 0 exactly where it fails, the larger the worse, and differentiable."""
-
-
-class Failure(metaclass=Checked):
-    """What counts as a failure of a disturbed image, seen in its representation; a frozen dataclass.
-
-    Attributes:
-        needs_labels: whether it reads labels.
-    """
-
-    needs_labels: bool = False
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """What happens, in a few words, for example "misclassified"."""
-
-    @abstractmethod
-    def bind(self, shard: Shard) -> Event:
-        """Return the event for the images of a shard.
-
-        Raises:
-            HoldfastError: labels or other images that are missing.
-        """
-
-
-class Observation(metaclass=Checked):
-    """What a measure asks of an encoder; the only place where encoder passes happen. A frozen dataclass.
-
-    Observations that `join` are run once and serve every measure that reads them.
-
-    Attributes:
-        needs_labels: whether it reads labels.
-        whole: whether it sees all its images at once, to learn from, and returns no row per image.
-        of_training: whether it sees the images that probes learn from, instead of the population.
-        synthetic: whether it makes images of its own, of the shape of the population's; its rows are then no images.
-    """
-
-    needs_labels: bool = False
-    whole: bool = False
-    of_training: bool = False
-    synthetic: bool = False
-
-    @abstractmethod
-    def key(self) -> "Observation":
-        """Return itself without what does not change the encoder passes; equal keys share one run."""
-
-    @abstractmethod
-    def join(self, other: "Observation") -> "Observation":
-        """Return one observation that serves both; `other` has the same key."""
-
-    @abstractmethod
-    def images(self, population: int, attacked: int) -> int:
-        """Return how many images it covers: the first ones of the population, or (`whole`) the last ones.
-
-        An observation `of_training` is given the number of training images, twice. One that is `synthetic` returns how
-        many rows it makes.
-        """
-
-    @property
-    @abstractmethod
-    def passes(self) -> Passes:
-        """Encoder passes that one image costs."""
-
-    @property
-    def remade(self) -> int:
-        """How often one image that a search found is represented again in float32, where searches run in less."""
-        return 0
-
-    def passes_in(self, precision: str) -> Passes:
-        """Return the encoder passes that one image costs where searches run in a precision, see `Encoder.prepare`."""
-        return self.passes if precision == "float32" else self.passes + Passes(forward=self.remade)
-
-    @property
-    def reads(self) -> "tuple[Observation, ...]":
-        """Other observations that must be made before, beside those among its fields."""
-        return ()
-
-    @abstractmethod
-    def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Observe one shard: named tensors whose first dimension is the image.
-
-        Tensors named "gallery.…" hold only some images, worth a picture, with "gallery.position" saying which.
-        """
 
 
 @runtime_checkable
@@ -245,6 +125,21 @@ class Subject(Protocol):
         """Return what the observation saw, all shards together, one row per image."""
         ...
 
+    def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
+        """Return what the searches of all measures met inside a ball, whatever they pursued; see `Observation.reached`.
+
+        One tensor in float64 for each of them, of the first M_i attacked images.
+        """
+        ...
+
+    def shard(self, count: int) -> Shard:
+        """Return what is known of the first images, without their pixels, to which failures and margins are bound."""
+        ...
+
+    def broke(self, failure: Failure, ball: Ball) -> Bool[Tensor, "attacked"]:
+        """Return which of the attacked images failed anywhere inside a ball, in this run."""
+        ...
+
     @property
     def trained_apart(self) -> bool:
         """Whether probes learn from images of their own; else from those of the population that are not attacked."""
@@ -272,6 +167,10 @@ class Score:
         confidence: its level.
         note: anything a reader must know, such as rows left out.
         unit: of this score, where it is not its measure's.
+        checks: names of the checks that it depends on.
+        standing: "sound"; or, where one of them failed, what the number still is: a bound that the truth is "at least"
+            or "at most", or "void", no number at all.
+        because: names of the checks that say so.
     """
 
     value: float | None
@@ -282,6 +181,9 @@ class Score:
     confidence: float = 0.95
     note: str = ""
     unit: str = ""
+    checks: tuple[str, ...] = ()
+    standing: Literal["sound", "at least", "at most", "void"] = "sound"
+    because: tuple[str, ...] = ()
 
 
 class Measure(metaclass=Checked):
@@ -323,6 +225,25 @@ class Measure(metaclass=Checked):
     def score(self, table: Table) -> dict[str, Score]:
         """Reduce: named scores of a table; the last one is the headline."""
 
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the searches that a score relies on: those of all that is observed, unless the measure knows better.
+
+        Args:
+            score: its name.
+        """
+        return tuple(dict.fromkeys(search for seen in self.observations() for search in seen.searches))
+
+    def if_weak(self, score: str) -> Literal["at least", "at most", "void"]:
+        """Return what a score is where a search that it relies on was too weak: it then looks too good, unless said.
+
+        Args:
+            score: its name.
+
+        Returns:
+            what the truth is, "at least" or "at most" the number; "void" where nothing is known of it.
+        """
+        return "at most" if self.better == "higher" else "at least"
+
     def rows(self, table: Table) -> list[str] | None:
         """Return what the rows of a table are called; None where they are the first images of the population."""
         return None
@@ -346,7 +267,23 @@ class Verdict:
 
 
 class Check(metaclass=Checked):
-    """One way in which an audit could mislead, examined; a frozen dataclass."""
+    """One way in which an audit could mislead, examined; a frozen dataclass.
+
+    Attributes:
+        consequence: what a number that depends on it is where it fails: "void", no number at all; "one side", a bound;
+            "caution", what it was.
+    """
+
+    consequence: Literal["void", "one side", "caution"] = "caution"
+
+    @property
+    def search(self) -> Search | None:
+        """The search that it examines; None where it is about more than one search."""
+        return None
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether a score that relies on some searches depends on this check."""
+        return self.search is None or self.search in searches
 
     @abstractmethod
     def observations(self) -> tuple[Observation, ...]:

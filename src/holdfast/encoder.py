@@ -24,6 +24,10 @@ BOUND = 200
 """Passes that take about as long as one bound propagation does (small convolutional networks, one core)."""
 
 
+BY_CALLER = "given by the caller"
+"""Where a normalisation comes from that no file or package states: a spec, or a Python call."""
+
+
 @dataclass
 class Passes:
     """Encoder passes, counted in images: one forward pass of a batch of 64 counts 64.

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.checked import number
 from holdfast.errors import HoldfastError, unknown
+from holdfast.standing import SOUND, VOID, base, may_meet
 
 FIELDS = ("value", "low", "high", "n")
 """What a score says: the estimate, the ends of its interval, the independent units behind it."""
@@ -32,9 +33,6 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 GUARDED = {"<": "high", "<=": "high", ">": "low", ">=": "low"}
 """Which end of the interval is compared where a requirement names no field: the one that chance would hide behind."""
-
-VOID = ("collapse", "frozen")
-"""Checks without which the numbers of an encoder mean nothing."""
 
 _EXPRESSION = re.compile(r"^(?P<left>.*\S)\s*(?P<operator><=|>=|==|!=|<|>)\s*(?P<right>[^<>=!]*)$")
 _SHAPE = "MEASURE[.SCORE][.value|low|high|n] OP NUMBER[%] with OP among < <= > >= == !=, or checks.NAME == pass"
@@ -123,8 +121,8 @@ def judge(record: Mapping[str, Any], requirements: Iterable[str], encoders: Iter
     """Return for every requirement and every encoder whether it is met.
 
     Nothing is met by what is not there: a measure that failed, was not certified or was not asked of an encoder, a
-    score without a value or without the end of the interval that is compared, an encoder that could not be audited or
-    is constant or not the same function from pass to pass.
+    score without a value or without the end of the interval that is compared, an encoder that could not be audited. Nor
+    by a number whose check failed, where weakness alone could meet it: one that is void, or a bound on the other side.
 
     Args:
         record: the record of a run.
@@ -209,19 +207,20 @@ def _of_measure(
     found = measure.get("scores", {}).get(title, {})
     value, end = found.get(field), {"low": "low end", "high": "high end"}.get(field, field)
     compared = f"{name}, {title}, {end}" + (f" (the default for {one.comparison})" if usual else "")
-    reason = _in_the_way(row) or _nothing(measure, found, field)
-    if not reason and not OPERATORS[one.comparison](value, one.bound):
+    reason = f"not audited: {row['error']}" if row.get("error") else _nothing(measure, found, field)
+    standing = SOUND if field == "n" else found.get("standing", SOUND)
+    if not reason and standing != VOID and not OPERATORS[one.comparison](value, one.bound):
         reason = f"is not {one.comparison} {one.written}"
+    if not reason and not may_meet(standing, one.comparison):
+        reason = _flaw(row, found)
     unit = "" if field == "n" else found.get("unit") or measure.get("unit", "")
     return Finding(one.text, row["name"], not reason, compared, value, one.bound, unit, reason)
 
 
-def _in_the_way(row: Mapping[str, Any]) -> str:
-    """Return why the numbers of an encoder mean nothing; "" where they do."""
-    if row.get("error"):
-        return f"not audited: {row['error']}"
-    failed = [(name, row["checks"].get(name, {})) for name in VOID]
-    return next((f"check {name} failed: {c['finding']}" for name, c in failed if c.get("status") == "fail"), "")
+def _flaw(row: Mapping[str, Any], score: Mapping[str, Any]) -> str:
+    """Return what is wrong with a number whose check failed."""
+    failed = "; ".join(f"check {name} failed: {row['checks'][name]['finding']}" for name in score["because"])
+    return failed if score["standing"] == VOID else f"the truth is {score['standing']} that: {failed}"
 
 
 def _nothing(measure: Mapping[str, Any], score: Mapping[str, Any], field: str) -> str:
@@ -243,9 +242,10 @@ def _check_names(one: Requirement, rows: Iterable[Mapping[str, Any]]) -> list[st
     """Return which checks a requirement is about."""
     name, rows = one.subject.removeprefix("checks."), list(rows)
     known = list(dict.fromkeys(check for row in rows for check in row["checks"]))
-    if name != "*" and name not in known and any(not row.get("error") for row in rows):
+    alike = [check for check in known if name in ("*", check, base(check))]
+    if name != "*" and not alike and any(not row.get("error") for row in rows):
         raise unknown("check", name, known)
-    return known if name == "*" else [name]
+    return alike or [name]
 
 
 def _of_checks(one: Requirement, row: Mapping[str, Any], names: list[str]) -> Finding:

@@ -17,7 +17,7 @@ from holdfast.record_shape import RECORD_SHAPE
 
 RECORD = "record.json"
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the record's layout."""
 
 SEAL = "seal"

@@ -154,8 +154,14 @@ SPENT = Object(
 )
 SCORE = Object(
     {"value": Maybe(NUMBER), "low": Maybe(NUMBER), "high": Maybe(NUMBER), "n": COUNT, "interval": TEXT},
-    {"confidence": NUMBER, "note": TEXT, "unit": TEXT},
+    {"confidence": NUMBER, "note": TEXT, "unit": TEXT, "checks": Items(TEXT), "because": Items(TEXT),
+     "standing": one_of("sound", "at least", "at most", "void"), "if_weak": one_of("at least", "at most", "void")},
+)  # fmt: skip
+HEADED = Object(
+    {**SCORE.needed, **{key: SCORE.optional[key] for key in ("checks", "because", "standing", "if_weak")}},
+    SCORE.optional,
 )
+"""A score of a measure, which names the checks that it depends on."""
 BALL = Object({"name": TEXT, "radius": NUMBER})
 PART = Plain(
     "no part: an object with a name",
@@ -175,7 +181,7 @@ def _headline(measure: Mapping[str, Any]) -> Iterator[str]:
 
 
 MEASURE = Object(
-    {"title": TEXT, "better": one_of("lower", "higher"), "unit": TEXT, "scores": Named(SCORE),
+    {"title": TEXT, "better": one_of("lower", "higher"), "unit": TEXT, "scores": Named(HEADED),
      "headline": Maybe(TEXT), "part": PART},
     {"question": TEXT, "how_to_read": TEXT, "formula": TEXT, "reference": TEXT, "needs_labels": FLAG,
      "corruptions": Items(TEXT), "passes_alone": Maybe(PASSES), "column": Maybe(TEXT), "table": Maybe(TEXT),
@@ -183,7 +189,13 @@ MEASURE = Object(
     also=_headline,
 )  # fmt: skip
 CHECK = Object(
-    {"title": TEXT, "status": one_of("pass", "warn", "fail", "skip"), "finding": TEXT, "meaning": TEXT},
+    {
+        "title": TEXT,
+        "status": one_of("pass", "warn", "fail", "skip"),
+        "finding": TEXT,
+        "meaning": TEXT,
+        "consequence": one_of("void", "one side", "caution"),
+    },
     {"details": Named(ANY), "passes": PASSES},
 )
 OBSERVATION = Object(

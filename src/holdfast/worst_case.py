@@ -109,6 +109,10 @@ class Ball(Threat):
     def size(self, delta: Images) -> PerImage:
         """Return the norm of each perturbation, in pixels."""
 
+    def contains(self, inner: "Ball") -> bool:
+        """Return whether every image of another ball around x lies in this one; only balls of one kind are compared."""
+        return type(inner) is type(self) and inner.radius <= self.radius
+
     def box(self, x: Images, radii: PerImage) -> tuple[Images, Images]:
         """Return the lowest and the highest value of every pixel in the balls of these radii and in [0, 1]."""
         reach = radii.view(-1, 1, 1, 1)

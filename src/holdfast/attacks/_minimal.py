@@ -29,14 +29,15 @@ def minimal_radius(
     steps: int,
     broken: Images | None = None,
     start: Images | None = None,
-) -> tuple[PerImage, Images]:
-    """Return for each image the smallest radius at which a broken image was found, in pixels, and that image.
+) -> tuple[PerImage, Images, Reps]:
+    """Return for each image the smallest radius at which a broken image was found, in pixels, that image and its f.
 
     A gradient search inside a ball that shrinks (by γ) below every broken image and grows while there is none:
     δ ← Π_ε[δ + α ε ascend(∇goal)]; until the first one ε grows to where the goal, were it linear, would reach zero.
     α falls from 1 to 0.01 and γ from 0.1 to 0.001 along a cosine. Searches that have found nothing after a quarter of
     the steps go on from the edge of what is broken between x and `broken`. Then the way back to x is halved. What
-    is returned has been seen to break the encoder; where nothing was found the radius is infinite and the image x.
+    is returned has been seen to break the encoder; where nothing was found the radius is infinite, the image x, and
+    its representation NaN.
 
     Args:
         goal: what to maximise, zero where things break.
@@ -76,7 +77,8 @@ def minimal_radius(
         at = (x + ball.project(moved / reach) * reach).clamp(0, 1)
     best.see(at, look(goal, at)[1])
     best.retreat()
-    return best.radius, best.image
+    assert best.reps is not None  # the last look has been noted
+    return best.radius, best.image, best.reps
 
 
 class _Best:
@@ -85,6 +87,7 @@ class _Best:
     def __init__(self, goal: Goal, breaks: Breaks, x: Images, ball: Ball):
         self._goal, self._breaks, self._x, self._ball = goal, breaks, x, ball
         self.radius, self.image = x.new_full((len(x),), torch.inf), x
+        self.reps: Reps | None = None
         self.largest = float(ball.size(torch.ones_like(x[:1])))
 
     def see(self, at: Images, reps: Reps) -> Bool[Tensor, "batch"]:
@@ -92,6 +95,7 @@ class _Best:
         broken, size = self._breaks(reps), self._ball.size(at - self._x)
         better = broken & (size < self.radius)
         self.radius, self.image = torch.where(better, size, self.radius), pick(better, at, self.image)
+        self.reps = pick(better, reps, torch.full_like(reps, torch.nan) if self.reps is None else self.reps)
         return broken
 
     def retreat(self) -> None:

@@ -60,7 +60,7 @@ class MinimumNorm(Attack):
             return values, values[:, None]  # what decides whether something is broken, in place of representations
 
         start = x + NUDGE * (ball.sample(x, rng.child("minimum_norm")) - x)
-        _, image = minimal_radius(watched, _positive, x, ball, self.steps, start=start)
+        _, image, _ = minimal_radius(watched, _positive, x, ball, self.steps, start=start)
         stretch = ball.radius / ball.size(image - x).clamp_min(1e-30).view(-1, 1, 1, 1)
         look(watched, ball.around(x, x + stretch * (image - x)))
         return found.trajectory()

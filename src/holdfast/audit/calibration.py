@@ -13,7 +13,7 @@ import torch
 from holdfast.attacks._gradient import climb
 from holdfast.audit.rehearsal import Clock, Pace, rehearse
 from holdfast.audit.stand_in import StandIn
-from holdfast.audit.subject import on_device
+from holdfast.audit.stretch import on_device
 from holdfast.certify._trace import trace
 from holdfast.core import Encoder, HoldfastError, Images, Measure, Observation, Passes, PerImage, Reps
 from holdfast.data import ImageSet

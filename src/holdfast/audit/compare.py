@@ -2,8 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from jaxtyping import Float
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from holdfast import statistics
 from holdfast.core import Measure, Score, Table
+from holdfast.standing import SOUND, VOID, may_lose, may_win
 
 Influence = Float[Tensor, "units"]
 
@@ -39,16 +40,41 @@ class Pair:
         return self.first if (low > 0) == (better == "higher") else self.second
 
 
-def paired(found: Mapping[str, tuple[Influence, Score]]) -> Iterator[Pair]:
+def paired(found: Mapping[str, tuple[Influence, Score]], better: str) -> Iterator[Pair]:
     """Yield the paired difference of every two encoders.
+
+    A number whose check failed is a bound on one side. A difference that this bound may have made has no value: what
+    flatters does not win, what is void is compared with nothing.
 
     Args:
         found: for every encoder each unit's influence on its headline score, and that score; all on the same images.
+        better: which direction is better, "lower" or "higher".
     """
     for first, second in itertools.combinations(found, 2):
         (influence_a, score_a), (influence_b, score_b) = found[first], found[second]
         rho = statistics.correlation(influence_a, influence_b)
-        yield Pair(first, second, statistics.difference(score_a, score_b, rho), rho)
+        gap = statistics.difference(score_a, score_b, rho)
+        if gap.value is not None and not _tells(gap.value, score_a, score_b, better):
+            gap = replace(gap, value=None, low=None, high=None, note=_one_sided(first, score_a, second, score_b))
+        yield Pair(first, second, gap, rho)
+
+
+def _tells(gap: float, first: Score, second: Score, better: str) -> bool:
+    """Return whether a difference is none that a failed check may have made."""
+    if SOUND == first.standing == second.standing:
+        return True
+    winner, loser = (first, second) if (gap > 0) == (better == "higher") else (second, first)
+    return may_win(winner.standing, better) and may_lose(loser.standing, better)
+
+
+def _one_sided(first: str, score: Score, second: str, other: Score) -> str:
+    """Say why two numbers are not compared."""
+    flawed = [(name, one) for name, one in ((first, score), (second, other)) if one.standing != SOUND]
+    said = [
+        f"{name} is {'void' if one.standing == VOID else 'known on one side'} ({', '.join(one.because)} failed)"
+        for name, one in flawed
+    ]
+    return f"not compared: {'; '.join(said)}"
 
 
 def beats(names: Iterable[str], wins: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
@@ -59,39 +85,31 @@ def beats(names: Iterable[str], wins: Iterable[tuple[str, str]]) -> dict[str, se
     return beaten
 
 
-def best_of(beaten: Mapping[str, Collection[str]], unfit: Set[str] = frozenset()) -> str | None:
+def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
     """Return the encoder that beats each other one; None where there is none, or no other.
 
     That needs no correction for the number of encoders: every single comparison must succeed.
 
     Args:
         beaten: whom each encoder beats.
-        unfit: encoders that cannot be best.
     """
     rivals = len(beaten) - 1
-    return next((name for name, those in beaten.items() if name not in unfit and 0 < rivals == len(those)), None)
+    return next((name for name, those in beaten.items() if 0 < rivals == len(those)), None)
 
 
-def compare(
-    measure: Measure, found: Mapping[str, tuple[Table, Score]], unfit: Set[str] = frozenset()
-) -> dict[str, Any]:
+def compare(measure: Measure, found: Mapping[str, tuple[Table, Score]]) -> dict[str, Any]:
     """Return the paired differences of a measure between all encoders, and the best encoder or None.
 
     The best is better than *each* other one by a paired 95 % interval that excludes zero; see `best_of`. No correction
-    is made for the number of measures.
+    is made for the number of measures. Encoders whose number is void are left out: they are no rivals.
 
     Args:
         measure: the measure.
         found: for every encoder its table and its headline score; all on the same images.
-        unfit: encoders that cannot be best, because a check found that their numbers mean nothing.
     """
-    pairs = list(paired({name: (measure.influence(table), score) for name, (table, score) in found.items()}))
+    found = {name: pair for name, pair in found.items() if pair[1].standing != VOID}
+    influences = {name: (measure.influence(table), score) for name, (table, score) in found.items()}
+    pairs = list(paired(influences, measure.better))
     wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
     said = [{"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)} for pair in pairs]
-    return {"best": best_of(beats(found, wins), unfit), "pairs": said}
-
-
-def faults(entry: Mapping[str, Any]) -> list[str]:
-    """Return the checks by which an encoder's numbers mean nothing: it is constant, or another function each time."""
-    checks = entry.get("checks", {})
-    return [name for name in ("collapse", "frozen") if checks.get(name, {}).get("status") == "fail"]
+    return {"best": best_of(beats(found, wins)), "pairs": said}

@@ -11,7 +11,6 @@ import torch
 
 from holdfast.audit.calibration import Calibration, UnitTimes, peak_memory
 from holdfast.audit.expected import Cost, EncoderForecast, Forecast
-from holdfast.audit.one_encoder import describe
 from holdfast.audit.plan import Plan, batch_size_for, extent, named
 from holdfast.audit.rehearsal import Clock, Pace, at_most
 from holdfast.audit.run import label
@@ -201,7 +200,7 @@ def _images(plan: Plan, source: ImageSource | None) -> tuple[ImageSet, ImageSet 
 
 def _cost(observation: Observation, images: int, pace: Pace, readers: tuple[str, ...], precision: str) -> Cost:
     return Cost(
-        describe(observation),
+        observation.title,
         images,
         observation.passes_in(precision) * images,
         pace.seconds,

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import registry
-from holdfast.audit.one_encoder import describe
 from holdfast.audit.partition import mark_of
 from holdfast.audit.plan import Plan
 from holdfast.audit.run import PLACES, Ready, prepare, run_ready
@@ -91,6 +90,7 @@ def plan_of(entry: dict[str, Any]) -> Plan:
         entry["data"],
         registry.build(entry["measures"]),
         registry.build(entry["checks"]),
+        allow=tuple(entry["allow"]),
         series=tuple(Series(one["name"], tuple(one["encoders"])) for one in entry["series"]),
         **{name: entry[name] for name in SIMPLE},
     )
@@ -98,7 +98,7 @@ def plan_of(entry: dict[str, Any]) -> Plan:
 
 SIMPLE = (
     "images", "attacked", "seed", "batch_size", "device", "skip_corrupt", "profile", "train", "train_images",
-    "precision", "compiled",
+    "precision", "compiled", "shared_searches",
 )  # fmt: skip
 """Fields of a plan that stand in its entry as they are."""
 
@@ -154,7 +154,7 @@ def _missing(ready: Ready) -> list[str]:
         for i, stored in enumerate(layout.stored):
             if not all(stored) and i not in failed and not needed[i] & failed:
                 lacking = len(stored) - sum(stored)
-                found.append(f"{name}, {describe(order[i])}: {lacking} of {len(stored)} shards are missing")
+                found.append(f"{name}, {order[i].title}: {lacking} of {len(stored)} shards are missing")
     return found
 
 

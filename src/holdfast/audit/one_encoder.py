@@ -4,7 +4,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -27,16 +27,9 @@ from holdfast.measures._corrupted import CorruptedMeasure
 from holdfast.measures._disturbed import DisturbedMeasure
 from holdfast.measures._fine_tuned import FineTunedMeasure
 from holdfast.measures.certified_radius import CertifiedRadius
-from holdfast.observations._some import Some
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.clean import Clean
-from holdfast.observations.fine_tuned import FineTuned
-from holdfast.observations.image_covariance import ImageCovariance
-from holdfast.observations.mixtures import Mixtures
-from holdfast.observations.robust_head import RobustHead
-from holdfast.observations.smoothed import Smoothed
-from holdfast.observations.training import Training
-from holdfast.observations.worst_noise import WorstNoise
+from holdfast.standing import settle
 from holdfast.store import OtherEncoder, Store, StoreError
 
 UNDER_CORRUPTIONS = (DisturbedMeasure, CorruptedMeasure, FineTunedMeasure)
@@ -103,8 +96,11 @@ class EncoderAudit:
         measures = named(self._plan.measures)
         for (name, measure), file in zip(measures.items(), entries.slugs(list(measures)), strict=True):
             entry["measures"][name] = self._measure(name, measure, subject, f"tables/{self._slug}/{file}.parquet")
+        subject.rely_on(self._shared(subject))
         for name, check in named(self._plan.checks).items():
             entry["checks"][name] = self._check(check, subject)
+        entry = settle(entry, self._plan.allow)
+        self.scored = {name: (table, self._settled(entry, name)) for name, (table, _) in self.scored.items()}
         readers = dict(self._readers(subject))
         self._draw("pictures", lambda: self._pictures(subject, entry))
         self._draw(
@@ -177,25 +173,23 @@ class EncoderAudit:
         for observation in self._plan.observations():
             if isinstance(observation, Clean):
                 continue
-            self._listener.stage(describe(observation))
+            self._listener.stage(observation.title)
             if reason := self._missing(observation):
                 self._reasons[observation.key()] = reason
                 continue
             if (why := lost.get(observation.key())) is not None:
-                reason = self._fail(f"{self._name}, {describe(observation)}", HoldfastError(why))
+                reason = self._fail(f"{self._name}, {observation.title}", HoldfastError(why))
                 self._reasons[observation.key()] = {"error": reason}
                 continue
             try:
-                with foreign(describe(observation), "run"):
+                with foreign(observation.title, "run"):
                     subject.observe(observation)
             except StoreError:
                 raise
             except NotCertified as error:
                 self._reasons[observation.key()] = {"not_certified": str(error)}
             except Exception as error:
-                self._reasons[observation.key()] = {
-                    "error": self._fail(f"{self._name}, {describe(observation)}", error)
-                }
+                self._reasons[observation.key()] = {"error": self._fail(f"{self._name}, {observation.title}", error)}
 
     def _missing(self, observation: Observation) -> dict[str, str] | None:
         """Return why an observation that this one reads could not be made; None where all were made."""
@@ -209,7 +203,7 @@ class EncoderAudit:
         cost = subject.costs[observation]
         return {
             "part": registry.spec(observation),
-            "title": describe(observation),
+            "title": observation.title,
             "passes": entries.passes_entry(cost.passes),
             "predicted": entries.passes_entry(cost.predicted),
             "serves": list(readers),
@@ -257,10 +251,11 @@ class EncoderAudit:
         for observation in observations_of(measure):
             if reason := self._reasons.get(observation.key()):
                 return entry | reason
+        subject.rely_on(self._shared(subject) if self._plan.shared_searches else observations_of(measure))
         try:
             with foreign(f"measure {name}", "run"):
                 table = measure.observe(readable_by(measure, subject))
-                scores = measure.score(table)
+                scores = {key: self._checked(measure, key, score) for key, score in measure.score(table).items()}
                 rows = measure.rows(table) or subject.images.ids[: len(next(iter(table.values())))]
             self._store.write_table(path, rows, table)
         except StoreError:
@@ -269,8 +264,28 @@ class EncoderAudit:
             return entry | {"error": self._fail(f"{self._name}, {name}", error)}
         headline = list(scores)[-1]
         self.scored[name] = table, scores[headline]
-        entry |= {"scores": {key: asdict(score) for key, score in scores.items()}, "headline": headline}
+        told = {key: {"if_weak": measure.if_weak(key)} for key in scores}
+        entry |= {"scores": {key: asdict(score) | told[key] for key, score in scores.items()}, "headline": headline}
         return entry | {"column": measure.column, "table": path, "seconds": round(time.perf_counter() - began, 3)}
+
+    def _shared(self, subject: AuditSubject) -> list[Observation]:
+        """Return the observations of all measures: what they met counts for each. Checks look at few images."""
+        if not self._plan.shared_searches:
+            return []
+        measures = set(named(self._plan.measures))
+        return [observation for observation, readers in self._readers(subject) if measures & set(readers)]
+
+    def _checked(self, measure: Measure, name: str, score: Score) -> Score:
+        """Return a score with the checks that it depends on."""
+        searches = measure.relies_on(name)
+        checks = (key for key, check in named(self._plan.checks).items() if check.concerns(searches))
+        return replace(score, checks=tuple(checks))
+
+    def _settled(self, entry: Mapping[str, Any], name: str) -> Score:
+        """Return the headline of a measure with its standing."""
+        m = entry["measures"][name]
+        settled = m["scores"][m["headline"]]
+        return replace(self.scored[name][1], standing=settled["standing"], because=tuple(settled["because"]))
 
     def _extremes(self, subject: AuditSubject) -> dict[str, Any]:
         """Return the least and the most robust images by their certified radius, where it was measured."""
@@ -285,13 +300,14 @@ class EncoderAudit:
         self._listener.stage(f"checking {name}")
         for observation in observations_of(check):
             if reason := self._reasons.get(observation.key()):
-                return {"title": title(name), **_skipped(next(iter(reason.values())))}
+                return {"title": title(name), **_skipped(next(iter(reason.values()))), "consequence": check.consequence}
         before = subject.encoder.passes
         try:
             with foreign(f"check {name}", "run"):
                 verdict = asdict(check.judge(readable_by(check, subject)))
         except Exception as error:
             verdict = _skipped(self._fail(f"{self._name}, check {name}", error))
+        verdict |= {"consequence": check.consequence}
         return {"title": title(name), **verdict, "passes": entries.passes_entry(subject.encoder.passes - before)}
 
     def _fail(self, where: str, error: Exception) -> str:
@@ -333,7 +349,7 @@ def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
     values = subject.read(observation)["values"].double() / (scale or 1.0)
     ends = values.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
     return {
-        "title": describe(observation),
+        "title": observation.title,
         "scale": scale,
         "steps": list(range(values.shape[1])),
         **{name: row.tolist() for name, row in zip(("low", "median", "high"), ends, strict=True)},
@@ -346,20 +362,3 @@ def title(name: str) -> str:
     details = re.sub(r"([\w.]+)=(True|False)", lambda m: ("" if m[2] == "True" else "not ") + m[1], details)
     words = words.replace("nearest neighbour", "nearest-neighbour").capitalize().replace("Synbench", "SynBench")
     return f"{words} ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket else words
-
-
-def describe(observation: Observation) -> str:
-    """Return an observation in a few words."""
-    if isinstance(observation, (Some, Training, WorstNoise, FineTuned, ImageCovariance, Mixtures, RobustHead)):
-        return observation.title
-    if isinstance(observation, Smoothed):
-        readers = " and ".join(dict.fromkeys(map(registry.part_name, observation.certificates))).replace("_", " ")
-        return f"Gaussian noise, σ {observation.sigma:g}, at most {observation.passes.forward:,} draws: {readers}"
-    if not isinstance(observation, Attacked):
-        return "clean representations"
-    objective, attack, ball = observation.objective, observation.attack, observation.ball
-    words = f"{registry.part_name(objective)} {getattr(objective, 'divergence', '')}".strip()
-    some = f", first {observation.first}" if observation.first is not None else ""
-    return (
-        f"{words}: {registry.part_name(attack)}, {attack.steps} steps, {registry.part_name(ball)} {ball.radius:g}{some}"
-    )

@@ -1,13 +1,14 @@
-"""The validity panel: which checks belong to some measures."""
+"""The validity panel: the checks that belong to some measures, each search that these rely on examined once."""
 
-from collections import Counter
 from collections.abc import Iterable
 
+from holdfast import registry
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
-from holdfast.audit.plan import unread
+from holdfast.audit.plan import observations_of, unread
+from holdfast.checks._search import SearchCheck
 from holdfast.checks.batch_independence import BatchIndependence
 from holdfast.checks.collapse import Collapse
 from holdfast.checks.dimension_collapse import DimensionCollapse
@@ -21,16 +22,14 @@ from holdfast.checks.noise_order import NoiseOrder, ball_of
 from holdfast.checks.precision import Precision
 from holdfast.checks.preprocessing import Preprocessing
 from holdfast.checks.radius_order import RadiusOrder
+from holdfast.checks.reach import Reach
 from holdfast.checks.steps_converged import StepsConverged
 from holdfast.checks.stronger_attack import StrongerAttack
-from holdfast.core import Attack, Ball, Check, Failure, Measure
-from holdfast.measures._attack_measure import AttackMeasure
+from holdfast.checks.trained import Trained
+from holdfast.checks.unexamined_search import UnexaminedSearch
+from holdfast.core import Attack, Ball, Check, Failure, Measure, Search
 from holdfast.measures._chance import ChanceMeasure
-from holdfast.measures._population import AgainstPopulation
-from holdfast.measures.adversarial_robustness import AdversarialRobustness
-from holdfast.measures.certified_drift import CertifiedDrift
 from holdfast.measures.certified_radius import CertifiedRadius
-from holdfast.measures.instance_accuracy import InstanceAccuracy
 from holdfast.measures.linear_radius import LinearRadius
 from holdfast.threats.linf import Linf
 
@@ -41,7 +40,7 @@ DEFAULT_BALL = Linf(0.05)
 def validity_panel(
     measures: Iterable[Measure], examined: int, queries: int, precision: str = "float32"
 ) -> tuple[Check, ...]:
-    """Return the checks that belong to some measures: where these attack, they judge the attack that is relied on.
+    """Return the checks that belong to some measures.
 
     Where no measure reads the audit's images, what could be wrong with these is not examined.
 
@@ -53,11 +52,8 @@ def validity_panel(
     """
     measures = tuple(measures)
     if unread(measures):
-        return Preprocessing(), Frozen(), BatchIndependence()
-    pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
-    classes = [measure for measure in measures if isinstance(measure, LinearRadius)]
-    order = (RadiusOrder(pairs[0], classes[0]),) if pairs and classes else ()
-    attacks = any(seen.passes.backward for measure in measures for seen in measure.observations())
+        return Preprocessing(), Frozen(), BatchIndependence(), Trained()
+    searches = searches_of(measures)
     return (
         InputRange(),
         Preprocessing(),
@@ -65,51 +61,84 @@ def validity_panel(
         BatchIndependence(),
         Collapse(),
         DimensionCollapse(),
+        Trained(),
         EnoughImages(),
-        *(_of_attacks(measures, examined, queries) if attacks else ()),
-        *((_of_precision(measures, examined),) if precision != "float32" else ()),
-        *order,
-        *_orders(measures),
+        *((GradientHealth(), LargeRadius(examined=examined)) if searches else ()),
+        *(check for search in searches for check in _of_search(search, searches, examined, queries)),
+        *_unexamined(measures),
+        *((_of_precision(searches, examined),) if precision != "float32" else ()),
+        *_radius_order(measures),
+        *_noise_orders(measures),
     )
 
 
-def _of_attacks(measures: tuple[Measure, ...], examined: int, queries: int) -> tuple[Check, ...]:
-    attack, ball = _relied_on(measures)
+def searches_of(measures: Iterable[Measure]) -> tuple[Search, ...]:
+    """Return the searches that any score of some measures may rely on, each once."""
+    needed = (search for measure in measures for seen in observations_of(measure) for search in seen.searches)
+    return tuple(dict.fromkeys(needed))
+
+
+def _of_search(search: Search, searches: tuple[Search, ...], examined: int, queries: int) -> tuple[Check, ...]:
+    """Return the checks of one search: whether it crosses its ball, had finished, and is beaten by costlier ones.
+
+    Searches for one thing in one ball are compared with the same costlier one, which is run once.
+    """
+    sought = search.objective
+    what = {"failure": sought} if isinstance(sought, Failure) else {"objective": sought}
+    members = _members(search)
+    alike = [one for one in searches if (one.ball, one.objective) == (search.ball, search.objective)]
+    most = max(_steps(member) for one in alike for member in _members(one))
+
+    def check(kind: type[SearchCheck], **fields: Attack) -> SearchCheck:
+        return kind(search.attack, search.ball, **what, examined=examined, **fields)  # pyright: ignore[reportArgumentType]
+
     return (
-        GradientHealth(),
-        StepsConverged(attack, ball),
-        StrongerAttack(attack, Apgd(2 * attack.steps, restarts=2), ball, examined),
-        Masking(attack, Square(queries), ball, examined),
-        LargeRadius(examined=examined),
+        check(Reach),
+        *((check(StepsConverged),) if len(members) == 1 and search.attack.steps > 1 else ()),
+        check(StrongerAttack, stronger=Apgd(2 * most, restarts=2)),
+        *(() if any(isinstance(member, Square) for member in members) else (check(Masking, free=Square(queries)),)),
     )
 
 
-def _of_precision(measures: tuple[Measure, ...], examined: int) -> Precision:
-    """Return the check of reduced precision, on the attack that is relied on where a measure attacks."""
-    searches = any(seen.remade for measure in measures for seen in measure.observations())
-    attack, ball = _relied_on(measures)
-    return Precision(attack if searches else None, ball, examined)
+def _members(search: Search) -> tuple[Attack, ...]:
+    return search.attack.members if isinstance(search.attack, Ensemble) else (search.attack,)
 
 
-def _orders(measures: Iterable[Measure]) -> tuple[NoiseOrder, ...]:
+def _steps(attack: Attack) -> int:
+    """Return how many gradient steps an attack makes, at least ten."""
+    return max(10, attack.passes.backward)
+
+
+def _of_precision(searches: tuple[Search, ...], examined: int) -> Precision:
+    """Return the check of reduced precision, on the first search along gradients where there is one."""
+    gradient = (search for search in searches if search.attack.passes.backward and search.attack.steps > 1)
+    first = next(gradient, None)
+    attack, ball = (first.attack, first.ball) if first else (Pgd() if searches else None, DEFAULT_BALL)
+    return Precision(attack, ball, examined)
+
+
+def _unexamined(measures: tuple[Measure, ...]) -> tuple[UnexaminedSearch, ...]:
+    """Return a check where measures search without saying how."""
+    silent = tuple(
+        registry.part_name(measure)
+        for measure in measures
+        for seen in measure.observations()
+        if seen.passes.backward and not (seen.searches or seen.whole or seen.of_training)
+    )
+    return (UnexaminedSearch(tuple(dict.fromkeys(silent))),) if silent else ()
+
+
+def _radius_order(measures: tuple[Measure, ...]) -> tuple[RadiusOrder, ...]:
+    """Return the order of radii where both kinds are measured."""
+    pairs = [measure for measure in measures if isinstance(measure, CertifiedRadius)]
+    classes = [measure for measure in measures if isinstance(measure, LinearRadius)]
+    return (RadiusOrder(pairs[0], classes[0]),) if pairs and classes else ()
+
+
+def _noise_orders(measures: Iterable[Measure]) -> tuple[NoiseOrder, ...]:
     """Return a check for the measures of each failure in one ball, where there is more than one."""
     groups: dict[tuple[Failure, Ball, str], list[ChanceMeasure]] = {}
     for measure in measures:
         if isinstance(measure, ChanceMeasure) and (ball := ball_of(measure)) is not None:
             groups.setdefault((measure.failure, ball, measure.among), []).append(measure)
     return tuple(NoiseOrder(where[0], where[1], tuple(group)) for where, group in groups.items() if len(group) > 1)
-
-
-def _relied_on(measures: Iterable[Measure]) -> tuple[Attack, Ball]:
-    """Return the gradient attack that most of the measures use (first among equals), and its ball."""
-    uses: Counter[tuple[Attack, Ball]] = Counter()
-    for measure in measures:
-        if isinstance(measure, (AttackMeasure, AgainstPopulation, CertifiedDrift, InstanceAccuracy)):
-            members = measure.attack.members if isinstance(measure.attack, Ensemble) else (measure.attack,)
-            gradient = [member for member in members if member.passes.backward]
-            uses.update([((gradient or members)[0], measure.ball)])
-    if uses:
-        return uses.most_common(1)[0][0]
-    others = (m for m in measures if isinstance(m, AdversarialRobustness) and m.attack.passes.backward)
-    first = next(others, None)  # no measure pursues drift; this is the attack that the others stand by
-    return (first.attack, first.ball) if first else (Pgd(), DEFAULT_BALL)

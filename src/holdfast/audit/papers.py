@@ -61,7 +61,7 @@ def paper(ball: Ball) -> Profile:
         measures.append(CosineToTarget(long, where))
     measures += [
         BreakawayRisk(middle, ball),
-        NearestNeighbourAccuracy(middle, ball),
+        NearestNeighbourAccuracy(middle, ball, pursue="drift"),
         OverlapRisk(short, ball),
         AdversarialMargin(short, ball),
     ]
@@ -72,6 +72,7 @@ def paper(ball: Ball) -> Profile:
         attacked=1000,
         examined=32,
         queries=500,
+        shared_searches=False,
     )
 
 
@@ -91,6 +92,7 @@ def rvcl(ball: Ball) -> Profile:
         attacked=100,
         examined=8,
         queries=200,
+        shared_searches=False,
     )
 
 
@@ -104,6 +106,7 @@ def nppr(ball: Ball) -> Profile:
         attacked=500,
         examined=8,
         queries=200,
+        shared_searches=False,
     )
 
 

@@ -3,7 +3,6 @@
 import itertools
 from dataclasses import dataclass
 
-from holdfast.audit.one_encoder import describe
 from holdfast.audit.units import Job, Layout, Task, Worker, dependencies
 from holdfast.core import HoldfastError
 from holdfast.errors import NotCertified, first_line
@@ -152,7 +151,7 @@ class _Encoder:
         """Make a shard unless it is there; return whether it is there now."""
         if observation in self.broken:
             return False
-        self.listener.stage(describe(self.order[observation]))
+        self.listener.stage(self.order[observation].title)
         file = self.files[observation][shard]
         there = self.store.read_tensors(file) is not None
         try:
@@ -164,7 +163,7 @@ class _Encoder:
             raise
         except Exception as error:
             self.broken.add(observation)
-            why = f"{self.job.names[self.number]}, {describe(self.order[observation])}: {first_line(error)}"
+            why = f"{self.job.names[self.number]}, {self.order[observation].title}: {first_line(error)}"
             self.store.write(mark_of(file), lambda path: path.write_text(why, encoding="utf-8"))
             if not isinstance(error, NotCertified):
                 self.made.failures.append(why)

@@ -13,6 +13,7 @@ from holdfast.measures._probe import heads
 from holdfast.observations.robust_head import RobustHead
 from holdfast.observations.training import Training
 from holdfast.precision import check_precision
+from holdfast.standing import check_allowed
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Plan(metaclass=Checked):
         series: which of the encoders are checkpoints of one training, in order.
         precision: of searches, float32, tf32, bf16 or fp16; what is read out is float32, see `Encoder.prepare`.
         compiled: whether the forward pass runs through torch.compile.
+        shared_searches: whether what any search met in a ball counts for every measure of that ball; else each measure
+            knows its own searches alone, as the papers' tables do.
+        allow: names of checks whose failure is accepted.
     """
 
     encoders: tuple[str, ...]
@@ -57,6 +61,8 @@ class Plan(metaclass=Checked):
     series: tuple[Series, ...] = ()
     precision: str = "float32"
     compiled: bool = False
+    shared_searches: bool = True
+    allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("images", "attacked", "train_images"):
@@ -81,6 +87,7 @@ class Plan(metaclass=Checked):
         for one in self.series:
             if strange := [spec for spec in one.encoders if spec not in self.encoders]:
                 raise HoldfastError(f"series {one.name!r}: expected encoders of the plan, got {', '.join(strange)}")
+        check_allowed(self.allow, registry.names("checks"))
         if not self.measures:
             raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
 

@@ -20,7 +20,7 @@ KEYS: dict[str, tuple[type, ...]] = {
     "encoders": (list, str), "data": (str,), "profile": (str,), "norm": (str,), "eps": (float, int), "set": (list, str),
     "measures": (list, str, dict), "images": (int,), "attacked": (int,), "seed": (int,), "batch_size": (int,),
     "device": (str,), "skip_corrupt": (bool,), "train": (str,), "train_images": (int,),
-    "precision": (str,), "compiled": (bool,),
+    "precision": (str,), "compiled": (bool,), "shared_searches": (bool,), "allow": (list, str),
 }  # fmt: skip
 """Keys of a plan file and their types; (list, x, y) is a list of x and y."""
 
@@ -81,6 +81,7 @@ def make_plan(
                 "synbench needs none"
             )
         data = NO_DATA
+    run = {"shared_searches": chosen.shared_searches} | run | {"allow": _listed(run.get("allow"))}
     most = chosen.images if images is None else images
     learns = any(measure.needs_labels and not isinstance(measure, ShapeMeasure) for measure in asked)
     return Plan(
@@ -95,6 +96,10 @@ def make_plan(
         series=series,
         **run,
     )
+
+
+def _listed(names: Sequence[str] | str | None) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:

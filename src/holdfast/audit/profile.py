@@ -20,6 +20,7 @@ class Profile:
         attacked: how many of them are attacked at most.
         examined: images on which the checks that cost passes are made.
         queries: budget of the gradient-free attack that looks for masked gradients.
+        shared_searches: whether what any search met counts for every measure, see `Plan`.
     """
 
     description: str
@@ -28,3 +29,4 @@ class Profile:
     attacked: int
     examined: int
     queries: int
+    shared_searches: bool = True

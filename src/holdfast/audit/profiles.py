@@ -81,10 +81,10 @@ def _brackets(attack: Attack, ball: Ball, first: int) -> tuple[Measure, ...]:
     )
 
 
-def _chances(learner: WorstMixture, ball: Ball) -> tuple[Measure, ...]:
+def _chances(learner: WorstMixture, attack: Attack, ball: Ball) -> tuple[Measure, ...]:
     """Return AR, NPPR and PR without labels: what the worst point, the worst noise and uniform noise leave standing."""
     return (
-        AdversarialRobustness(ball=ball),
+        AdversarialRobustness(attack=attack, ball=ball),
         WorstNoiseRobustness(learner=learner, ball=ball),
         ProbabilisticRobustness(noise=Uniform(ball)),
     )
@@ -113,7 +113,7 @@ def standard(ball: Ball) -> Profile:
         (
             *_all_measures(attack, strongest, ball),
             *_brackets(strongest, ball, 8),
-            *_chances(WorstMixture(covariance="diagonal", images=250), ball),
+            *_chances(WorstMixture(covariance="diagonal", images=250), strongest, ball),
         ),
         images=2000,
         attacked=500,

@@ -43,6 +43,8 @@ def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
         "series": [asdict(one) for one in plan.series],
         "precision": plan.precision,
         "compiled": plan.compiled,
+        "shared_searches": plan.shared_searches,
+        "allow": list(plan.allow),
     }
 
 

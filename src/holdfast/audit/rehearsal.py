@@ -136,7 +136,7 @@ def _run(
     stand_in: StandIn, observation: Observation, span: tuple[int, int], extent: int, seconds: float, clock: Clock
 ) -> _Course:
     """Run an observation on some images until it is done or the time is over."""
-    encoder, shard = stand_in.encoder, stand_in.shard(observation, *span, extent)
+    encoder, shard = stand_in.encoder, stand_in.shard_of(observation, *span, extent)
     before, began = encoder.passes, clock()
     moments: list[tuple[float, float]] = [(0.0, 0.0)]
     forward, shares = before.forward, list[float]()

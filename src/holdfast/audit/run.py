@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from holdfast.audit import record as entries
-from holdfast.audit.compare import compare, faults
+from holdfast.audit.compare import compare
 from holdfast.audit.distribute import distribute
 from holdfast.audit.images import AuditImages, open_all
 from holdfast.audit.plan import Plan, named
@@ -26,6 +26,7 @@ from holdfast.listener import Listener, Silent
 from holdfast.privacy import placed, places, public
 from holdfast.record_file import RECORD, SCHEMA, digest_of, files_of, read_record, sealed, unbroken
 from holdfast.spec_string import parse
+from holdfast.standing import void_checks
 from holdfast.store import SHARD, Store
 
 PLACES = "cache/places.json"
@@ -95,14 +96,14 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
     rows = [result.row for result in results]
     if all(row["error"] for row in rows):
         raise _nothing(ready, failures)
-    measures, unfit = named(plan.measures), {row["name"] for row in rows if faults(row)}
+    measures, unfit = named(plan.measures), {row["name"] for row in rows if void_checks(row, plan.allow)}
     record: dict[str, Any] = {
         "schema": SCHEMA,
         "holdfast": entries.software(),
         "plan": ready.asked | {"command": command},
         "data": entries.data_entry(plan, images, ready.labels, ready.facts),
         "encoders": rows,
-        "comparison": {name: compare(measures[name], pair, unfit) for name, pair in found.items() if len(pair) > 1},
+        "comparison": {name: compare(measures[name], pair) for name, pair in found.items() if len(pair) > 1},
         "relations": relations(rows, unfit),
         "series": series_entries(plan.series, dict(zip(plan.encoders, job.names, strict=True)), found),
         "environment": entries.environment(),

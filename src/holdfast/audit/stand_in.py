@@ -7,14 +7,16 @@ will.
 from dataclasses import fields, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.audit.subject import memory_format
+from holdfast.audit.stretch import memory_format
 from holdfast.core import (
+    Ball,
     Bank,
     Classifier,
     Encoder,
+    Failure,
     Head,
     HoldfastError,
     Images,
@@ -97,7 +99,7 @@ class StandIn:
         x = images.pick(places)
         return x.to(self._device).contiguous(memory_format=memory_format(self.encoder))
 
-    def shard(self, observation: Observation, start: int, stop: int, extent: int) -> Shard:
+    def shard_of(self, observation: Observation, start: int, stop: int, extent: int) -> Shard:
         """Return images `start` to `stop` (excluded) of those that an observation sees, as it will see them.
 
         Args:
@@ -118,6 +120,22 @@ class StandIn:
         head = None if self.labels is None else self._head
         at = torch.arange(places.start, places.stop)
         return Shard(self.encoder, x, at, rng, self.clean, self._others, self.labels, head, self.read)
+
+    def shard(self, count: int) -> Shard:
+        """Return what is known of the first images, without their pixels."""
+        shard, ids = self.shard_of(Clean(), 0, 1, 1), tuple(self.ids[:count])
+        return replace(shard, x=shard.x[:0].cpu(), positions=torch.arange(count), rng=Rng(self.seed, ids=ids))
+
+    def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
+        """Return made-up representations, as if one search had met them."""
+        rows = min(self.attacked, self.population)
+        return [made_up(self.clean[:rows], rows, self.seed + 1)[:, None].double()]
+
+    def broke(self, failure: Failure, ball: Ball) -> Bool[Tensor, "attacked"]:
+        """Return which of the attacked images fail for made-up representations."""
+        (points,) = self.reached(ball)
+        rows = torch.arange(len(points))
+        return (failure.bind(self.shard(len(points)))(points, rows) > 0).any(1).cpu()
 
     def _of_training(self, observation: Observation, start: int, stop: int) -> Shard:
         images = self.images if self.train is None else self.train
@@ -189,7 +207,7 @@ class StandIn:
     def _learned_in_a_moment(self, observation: WorstNoise) -> dict[str, Tensor]:
         extent = observation.images(len(self.images), self.attacked)
         brief = replace(observation, learner=replace(observation.learner, epochs=1))
-        return brief.run(self.shard(observation, 0, min(extent, 2 * observation.learner.batch), extent))
+        return brief.run(self.shard_of(observation, 0, min(extent, 2 * observation.learner.batch), extent))
 
     def bank(self, threat: Threat | None = None) -> Bank:
         """Return made-up representations of images that are not attacked.

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
-from holdfast.core import Images, Positions
+from holdfast.core import Encoder, Images, Positions
 from holdfast.data import ImageSet
 
 
@@ -38,3 +39,14 @@ class Stretch:
         places = positions.cpu()
         runs = places.tensor_split((places.diff() != 1).nonzero()[:, 0] + 1)
         return torch.cat([self.batch(int(run[0]), int(run[-1]) + 1) for run in runs])
+
+
+def on_device(x: Images, device: str) -> Images:
+    """Return images on a device; to CUDA from pinned memory, so that the copy runs beside the passes before it."""
+    return x.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else x.to(device)
+
+
+def memory_format(encoder: Encoder) -> torch.memory_format:
+    """Return channels_last for convolutional networks (a tenth faster or more), else the usual format."""
+    convolutions = sum(isinstance(module, nn.Conv2d) for module in encoder.modules())
+    return torch.channels_last if convolutions > 1 else torch.contiguous_format  # one: a transformer's patches

@@ -2,23 +2,25 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
 
 import torch
-from jaxtyping import Int
-from torch import Tensor, nn
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from holdfast import registry
 from holdfast.audit.plan import extent
 from holdfast.audit.room import Room
 from holdfast.audit.shards import Columns, Cost, Unit, columns_of, fits, in_files, unlike
-from holdfast.audit.stretch import Stretch
+from holdfast.audit.stretch import Stretch, memory_format, on_device
 from holdfast.core import (
+    Ball,
     Bank,
     Classifier,
     Encoder,
+    Failure,
     HoldfastError,
     Images,
     Observation,
@@ -86,6 +88,7 @@ class AuditSubject:
         self._training = Stretch(images, everyone[attacked:]) if train is None else Stretch(train, range(len(train)))
         self._seen: dict[Observation, dict[str, Tensor]] = {}
         self._files: dict[Observation, list[str]] = {}  # of training images, which may be too many for memory
+        self._relied_on: tuple[Observation, ...] = ()
         self.costs: dict[Observation, Cost] = {}
         self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
         self._units: dict[Observation, list[Unit]] = {}
@@ -269,6 +272,39 @@ class AuditSubject:
         rows = observation.images(len(self.images), self.attacked)
         return {key: value if key.startswith("gallery.") else value[:rows] for key, value in seen.items()}
 
+    def rely_on(self, observations: Iterable[Observation]) -> None:
+        """Say what the measures observe: what searches met there counts for every failure, see `reached`."""
+        self._relied_on = tuple(observations)
+
+    def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
+        """Return what the searches of all measures met inside a ball, in float64; where outside, the clean image."""
+        clean, points = self.read(Clean())["reps"], []
+        for observation in self._relied_on:
+            met = observation.reached(ball, self.read(observation)) if observation.key() in self._seen else None
+            if met is not None:
+                points.append(torch.where(met.isnan(), clean[: len(met), None], met).double())
+        return points
+
+    def broke(self, failure: Failure, ball: Ball) -> Bool[Tensor, "attacked"]:
+        """Return which of the attacked images failed anywhere inside a ball."""
+        broken = torch.zeros(self.attacked, dtype=torch.bool)
+        event = failure.bind(self.shard(self.attacked))
+        for points in self.reached(ball):
+            for point in points.unbind(1):  # all at once would take as much memory as all pairs of images do, each
+                broken[: len(point)] |= (event(point[:, None], torch.arange(len(point))) > 0).squeeze(1).cpu()
+        for observation in self._relied_on:
+            if observation.key() in self._seen:
+                failed = observation.broke(failure, ball, self.read(observation))
+                if failed is not None:
+                    broken[: len(failed)] |= failed
+        return broken
+
+    def shard(self, count: int) -> Shard:
+        """Return what is known of the first images, without their pixels: `x` holds none."""
+        shard = self._shard(Clean(), 0, 1)
+        rng = Rng(self.seed, ids=tuple(self.ids[:count]))
+        return replace(shard, x=shard.x[:0].cpu(), positions=torch.arange(count), rng=rng)
+
     def _run(self, observation: Observation, start: int, stop: int, name: str) -> None:
         began, before = time.perf_counter(), self.encoder.passes
         self.encoder.watch = self._progress
@@ -336,19 +372,8 @@ class AuditSubject:
         return self._moved(self._all.at(positions))
 
 
-def on_device(x: Images, device: str) -> Images:
-    """Return images on a device; to CUDA from pinned memory, so that the copy runs beside the passes before it."""
-    return x.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else x.to(device)
-
-
 def _not_observed(observation: Observation) -> HoldfastError:
     return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
-
-
-def memory_format(encoder: Encoder) -> torch.memory_format:
-    """Return channels_last for convolutional networks (a tenth faster or more), else the usual format."""
-    convolutions = sum(isinstance(module, nn.Conv2d) for module in encoder.modules())
-    return torch.channels_last if convolutions > 1 else torch.contiguous_format  # one: a transformer's patches
 
 
 def _described(encoder: Encoder) -> list[str]:

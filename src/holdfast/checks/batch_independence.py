@@ -23,6 +23,8 @@ class BatchIndependence(Check):
     warn: float = 1e-4
     fail: float = 1e-2
 
+    consequence = "void"
+
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""
         return (Clean(),)

@@ -18,6 +18,8 @@ class Collapse(Check):
     warn: float = 0.001
     flat: float = 1e-6
 
+    consequence = "void"
+
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""
         return (Clean(),)

@@ -19,6 +19,8 @@ class Frozen(Check):
     examined: int = 8
     rounding: float = 1e-5
 
+    consequence = "void"
+
     def observations(self) -> tuple[Observation, ...]:
         """None: it makes two passes of its own."""
         return ()

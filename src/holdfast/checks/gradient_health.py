@@ -1,10 +1,11 @@
 """Do gradients reach the pixels?"""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Check, Observation, Rng, Subject, Verdict
+from holdfast.core import Check, Observation, Rng, Search, Subject, Verdict
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,12 @@ class GradientHealth(Check):
 
     examined: int = 8
     radius: float = 0.03
+
+    consequence = "one side"
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether anything was searched along gradients."""
+        return any(search.attack.passes.backward for search in searches)
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it makes a pass of its own."""

@@ -15,6 +15,8 @@ class InputRange(Check):
 
     examined: int = 64
 
+    consequence = "void"
+
     def observations(self) -> tuple[Observation, ...]:
         """None: it reads images only."""
         return ()

@@ -1,12 +1,13 @@
 """Does a very large perturbation break the encoder, as it must?"""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
 
 from holdfast import neighbours
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Ball, Check, Observation, Subject, Verdict
+from holdfast.core import Attack, Ball, Check, Observation, Search, Subject, Verdict
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.attacked import Attacked
 from holdfast.observations.clean import Clean
@@ -30,6 +31,12 @@ class LargeRadius(Check):
     examined: int = 16
     warn: float = 0.1
     fail: float = 0.5
+
+    consequence = "one side"
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether anything was searched."""
+        return bool(searches)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and the attack on a few images."""

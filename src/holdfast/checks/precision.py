@@ -1,12 +1,13 @@
 """What did searching in reduced precision cost?"""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Ball, Check, Encoder, Images, Observation, PerImage, Rng, Subject, Verdict
+from holdfast.core import Attack, Ball, Check, Encoder, Images, Observation, PerImage, Rng, Search, Subject, Verdict
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.attacked import Attacked
 from holdfast.observations.clean import Clean
@@ -38,6 +39,12 @@ class Precision(Check):
     examined: int = 16
     warn: float = 0.02
     fail: float = 0.1
+
+    consequence = "one side"
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether anything was searched along gradients."""
+        return any(search.attack.passes.backward for search in searches)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and the measures' trajectory."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.encoder import BY_CALLER
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,11 @@ class Preprocessing(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Look for the source of mean and std."""
         encoder = subject.encoder
-        source = str(encoder.origin.get("normalisation", ""))
+        source = str(encoder.origin.get("normalisation", BY_CALLER))
         values = f"mean {_list(encoder.mean)}, std {_list(encoder.std)}"
-        if not source:
+        if source == BY_CALLER:
             meaning = "Nobody but the caller vouches for the normalisation; make sure it is that of the training."
-            return Verdict("warn", f"{values}, given without a source", meaning)
+            return Verdict("warn", f"{values}, {source} without a source", meaning)
         return Verdict("pass", f"{values}, from {source}", "The encoder sees images normalised as its source says.")
 
 

@@ -2,43 +2,33 @@
 
 from dataclasses import dataclass
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Ball, Check, Observation, Subject, Verdict
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.observations.attacked import Attacked
-from holdfast.threats.linf import Linf
+from holdfast.checks._search import SearchCheck, rise, runs
+from holdfast.core import Observation, Subject, Verdict
+from holdfast.observations.clean import Clean
 
 
 @dataclass(frozen=True)
-class StepsConverged(Check):
-    """Warns when the last fifth of the steps still raised the median drift noticeably.
+class StepsConverged(SearchCheck):
+    """Warns when the last fifth of the steps still raised the median objective noticeably.
 
     Attributes:
-        attack: the untargeted attack of the measures.
-        ball: its ball.
         tolerance: relative rise above which the curve counts as rising.
     """
 
-    attack: Attack = Pgd()
-    ball: Ball = Linf()
     tolerance: float = 0.05
 
     def observations(self) -> tuple[Observation, ...]:
         """The trajectory that measures read anyway."""
-        return (self._attacked,)
-
-    @property
-    def _attacked(self) -> Attacked:
-        return Attacked(self.attack, self.ball, Untargeted())
+        return Clean(), *runs(self.search, self.examined)
 
     def judge(self, subject: Subject) -> Verdict:
-        """Compare the drift at the end with that at four fifths of the steps."""
-        curve = subject.read(self._attacked)["values"].double().median(0).values[: self.attack.steps + 1]
+        """Compare the objective at the end with that at four fifths of the steps."""
+        curve = rise(subject, self.search, self.examined).median(0).values
         steps = len(curve) - 1
         then, end = float(curve[steps * 4 // 5]), float(curve[-1])
-        rise = end / then - 1 if then > 0 else 0.0
-        finding = f"the last {steps - steps * 4 // 5} of {steps} steps raised the median drift by {100 * rise:.1f} %"
-        if rise > self.tolerance:
+        gain = end / then - 1 if then > 0 else 0.0
+        finding = f"the last {steps - steps * 4 // 5} of {steps} steps brought it {100 * gain:.1f} % farther (median)"
+        if gain > self.tolerance:
             meaning = "The attack had not finished: the encoder is less robust than the numbers say. Use more steps."
-            return Verdict("warn", finding, meaning, {"rise": rise})
-        return Verdict("pass", finding, "More steps of the same attack would change little.", {"rise": rise})
+            return Verdict("warn", finding, meaning, {"rise": gain})
+        return Verdict("pass", finding, "More steps of the same attack would change little.", {"rise": gain})

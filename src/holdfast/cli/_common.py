@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, Status, first_line
 from holdfast.foreign import foreign
 from holdfast.privacy import brief, concealed, public
 from holdfast.screen import Screen
+from holdfast.standing import failed_checks
 
 out, err = Screen(), Screen(stderr=True)
 """What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
@@ -32,6 +33,10 @@ OutOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else, on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr while at work.")]
+AllowOption = Annotated[
+    list[str] | None, typer.Option("--allow", metavar="CHECK", help="Take numbers as they are though this check fails.")
+]
+StrictOption = Annotated[bool, typer.Option("--strict", help="End with status 1 where a validity check fails.")]
 SeedOption = Annotated[int | None, typer.Option(help="The one seed that decides everything. (default: 0)")]
 
 
@@ -88,7 +93,13 @@ def number(text: str) -> float:
 
 
 def run_plan(
-    plan: Any, folder: str, json_output: bool, overwrite: bool = False, engine: Any = None, quiet: bool = False
+    plan: Any,
+    folder: str,
+    json_output: bool,
+    overwrite: bool = False,
+    engine: Any = None,
+    quiet: bool = False,
+    strict: bool = False,
 ) -> None:
     """Run an audit, print what it found and write its report; the status is that of `tell`."""
     from holdfast.audit.run import run_audit
@@ -97,7 +108,7 @@ def run_plan(
         record = run_audit(plan, folder, engine=engine, listener=bars, command=command_line(), overwrite=overwrite)
         bars.stage("writing the report")
         report = drawn(folder)
-    tell(record, report, json_output, folder)
+    tell(record, report, json_output, folder, strict)
 
 
 def drawn(folder: str) -> str | None:
@@ -111,8 +122,11 @@ def drawn(folder: str) -> str | None:
         return None
 
 
-def tell(record: Any, report: str | None, json_output: bool, folder: str = "") -> None:
-    """Print what an audit found; where a part failed, the command ends with the status of `partly`."""
+def tell(record: Any, report: str | None, json_output: bool, folder: str = "", strict: bool = False) -> None:
+    """Print what an audit found; where a part failed, the command ends with the status of `partly`.
+
+    Strictly, a failed check ends it with status 1, unless the audit allows it.
+    """
     from holdfast.report.terminal import print_record
 
     if json_output:
@@ -126,6 +140,10 @@ def tell(record: Any, report: str | None, json_output: bool, folder: str = "") -
             _undrawn("the table", error, folder)
     answers = [row.get("measures", {}).values() for row in record["encoders"]]
     partly(record["failures"], any(one["scores"] or one["not_certified"] for row in answers for one in row))
+    if strict and (failed := list(failed_checks(record))):
+        for encoder, check in failed:
+            warned(f"{encoder}: the check {check} failed")
+        raise typer.Exit(Status.UNMET)
 
 
 def _undrawn(what: str, error: Exception, folder: str) -> None:

@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, OutOption, QuietOption, SeedOption, foretell, number, run_plan
+from holdfast.cli._common import (
+    AllowOption,
+    JsonOption,
+    OutOption,
+    QuietOption,
+    SeedOption,
+    StrictOption,
+    foretell,
+    number,
+    run_plan,
+)
 from holdfast.cli._workers import engine_of, make_shard
 from holdfast.errors import HoldfastError
 
@@ -47,6 +57,8 @@ def audit(
     shard: Annotated[
         str | None, typer.Option(help="Make part I/N of the shards only; `holdfast merge` scores them.")
     ] = None,
+    allow: AllowOption = None,
+    strict: StrictOption = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take: passes, memory, time. Nothing is written.")
@@ -60,7 +72,7 @@ def audit(
 
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
-    run |= {"precision": precision, "compiled": compiled}
+    run |= {"precision": precision, "compiled": compiled, "allow": allow}
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:
@@ -74,4 +86,4 @@ def audit(
             raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
         make_shard(plan, out_folder, shard, json_output, overwrite, quiet)
     else:
-        run_plan(plan, out_folder, json_output, overwrite, chosen, quiet)
+        run_plan(plan, out_folder, json_output, overwrite, chosen, quiet, strict)

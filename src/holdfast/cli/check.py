@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli._common import answer, out
+from holdfast.cli._common import AllowOption, answer, out
 from holdfast.errors import HoldfastError, Status, os_reason
 from holdfast.folders import Folder
 
@@ -23,14 +23,16 @@ def check(
         Path | None, typer.Option(help="A text file with one requirement in each line; # begins a comment.")
     ] = None,
     encoder: Annotated[list[str] | None, typer.Option(help="Which encoders must meet them. (default: all)")] = None,
+    allow: AllowOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else.")] = False,
 ) -> None:
     """Hold a run against requirements: status 0 where all are met, 1 where one is not; see below for others."""
     from holdfast.gate import judge
     from holdfast.report.gate import as_data, print_findings
+    from holdfast.standing import allowing
 
     asked = [*(require or []), *(_lines(require_file) if require_file else [])]
-    findings = judge(_record(folder), asked, encoder or [])
+    findings = judge(allowing(_record(folder), allow or []), asked, encoder or [])
     if json_output:
         answer({"record": folder, **as_data(findings)})
     else:

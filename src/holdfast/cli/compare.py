@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import answer, out
+from holdfast.cli._common import AllowOption, answer, out
 from holdfast.errors import Status
 
 CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
@@ -31,6 +31,7 @@ def compare(
     ] = None,
     benchmark: Annotated[str | None, typer.Option(help="Hub dataset with the leaderboard, for --eval-results.")] = None,
     source_url: Annotated[str | None, typer.Option(help="Where these results come from, for --eval-results.")] = None,
+    allow: AllowOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")] = False,
 ) -> None:
     """Compare encoders of several audits: paired intervals, corrected verdicts, ranks with uncertainty."""
@@ -42,7 +43,7 @@ def compare(
     from holdfast.report import comparison as texts
     from holdfast.report.leaderboard import render
 
-    runs, unreadable = open_runs(folders)
+    runs, unreadable = open_runs(folders, allow=allow or ())
     data = compare_runs(runs, measures=measure or (), correction=correction, x=x, y=y)
     data["problems"] += unreadable
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import QuietOption, answer, listening, out
+from holdfast.cli._common import AllowOption, QuietOption, answer, listening, out
 from holdfast.cli.compare import CorrectionOption, XOption, YOption
 
 
@@ -16,6 +16,7 @@ def leaderboard(
     correction: CorrectionOption = "holm",
     x: XOption = None,
     y: YOption = None,
+    allow: AllowOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -28,7 +29,7 @@ def leaderboard(
 
     with listening(quiet) as bars:
         bars.stage(f"reading the audits below {folder}")
-        data = read(folder, correction=correction, x=x, y=y)
+        data = read(folder, correction=correction, x=x, y=y, allow=allow or ())
         bars.stage("writing the page")
         page = render(data)
     write_file(out_file, lambda path: Path(path).write_text(page, encoding="utf-8"))

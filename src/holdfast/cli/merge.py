@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, QuietOption, command_line, drawn, listening, tell
+from holdfast.cli._common import JsonOption, QuietOption, StrictOption, command_line, drawn, listening, tell
 from holdfast.cli._workers import engine_of
 
 
@@ -17,6 +17,7 @@ def merge(
         bool, typer.Option("--trust", help="Run code that the plan in the folder names (py:, trust_remote_code).")
     ] = False,
     workers: Annotated[int | None, typer.Option(help="Worker processes that share the scoring.")] = None,
+    strict: StrictOption = False,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -37,4 +38,4 @@ def merge(
         )
         bars.stage("writing the report")
         report = drawn(folder)
-    tell(record, report, json_output, folder)
+    tell(record, report, json_output, folder, strict)

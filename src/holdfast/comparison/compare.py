@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from holdfast.audit.compare import Influence, Pair, beats, best_of, faults, paired
+from holdfast.audit.compare import Influence, Pair, beats, best_of, paired
 from holdfast.audit.record import finite
 from holdfast.comparison.conditions import cautions, conditions, refuse_mismatches
 from holdfast.comparison.corrections import CORRECTIONS, adjusted
@@ -16,6 +16,7 @@ from holdfast.comparison.ranks import rank_intervals
 from holdfast.comparison.records import Audited, Run, encoders_of, score_of
 from holdfast.core import HoldfastError, Score
 from holdfast.errors import unknown
+from holdfast.standing import accepted, may_win, void_checks
 
 LEVEL = 0.05
 """Adjusted p-values up to this are verdicts."""
@@ -68,6 +69,7 @@ def compare_runs(
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
     refuse_mismatches(runs)
+    allowed = {run.place: run.record["plan"].get("allow", []) for run in runs}
     encoders, problems = encoders_of(runs)
     places = ", ".join(repr(run.place) for run in runs)
     if len(encoders) < fewest:
@@ -82,7 +84,7 @@ def compare_runs(
     if measures:
         chosen = pick({q.name: {"part": q.asked[0][1]["part"]} for q in asked}, measures)
         asked = [q for q in asked if q.name in chosen]
-    unfit = {one.name: failed for one in encoders if (failed := faults(one.entry))}
+    unfit = {one.name: failed for one in encoders if (failed := void_checks(one.entry, allowed[one.run.place]))}
     looked = [_looked_at(question, unfit) for question in asked]
     for one in looked:
         problems += [f"{one.question.name} of {name}: {reason}" for name, reason in one.reasons.items()]
@@ -130,7 +132,7 @@ def _looked_at(question: Question, unfit: Mapping[str, Any]) -> _Asked:
             reasons[one.name] = f"expected a column {error} in {m['table']} of {one.run.place!r}; run the audit again"
         except HoldfastError as error:
             reasons[one.name] = str(error)
-    pairs = list(paired(found))
+    pairs = list(paired(found, question.measure.better))
     reaches = {name: reach(score) for name, (_, score) in found.items()}
     p: list[float | None] = []
     for pair in pairs:
@@ -160,8 +162,9 @@ def _entry(
     beaten = beats(ranked, wins)
     places = rank_intervals(beaten)
     sign = -1 if better == "higher" else 1
-    order = sorted(ranked, key=lambda name: sign * (one.found[name][1].value or 0.0))
-    leader = order[0] if order else None
+    flatters = {name: not may_win(score.standing, better) for name, (_, score) in one.found.items()}
+    order = sorted(ranked, key=lambda name: (flatters[name], sign * (one.found[name][1].value or 0.0)))
+    leader = order[0] if order and not flatters[order[0]] else None
     best = best_of(beaten)
     asked = {a.name: m for a, m in one.question.asked}
     rows = []
@@ -224,6 +227,7 @@ def _pareto(
     points = [
         {"encoder": name, "x": scores[across][name], "y": scores[up][name], "dominated_by": those}
         for name, those in by.items()
+        if all(may_win(scores[axis][name]["standing"], entries[axis]["better"]) for axis in (across, up))
     ]
     return {"x": across, "y": up, "why_not": None, "points": points}
 
@@ -237,7 +241,8 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _encoder(one: Audited, unfit: Mapping[str, Any]) -> dict[str, Any]:
     warns = [name for name, check in one.entry["checks"].items() if check.get("status") == "warn"]
-    fails = [name for name, check in one.entry["checks"].items() if check.get("status") == "fail"]
+    checks, allowed = one.entry["checks"], one.run.record["plan"].get("allow", [])
+    fails = [name for name, check in checks.items() if check.get("status") == "fail" and not accepted(name, allowed)]
     return {
         "name": one.name, "spec": one.entry["name"], "run": one.run.place, "fingerprint": one.entry["fingerprint"],
         "origin": one.entry["origin"], "unfit": unfit.get(one.name, []), "warns": warns, "fails": fails,

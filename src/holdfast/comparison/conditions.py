@@ -72,6 +72,11 @@ def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
         if len(by) > 1:
             parts = "; ".join(f"{value} ({', '.join(places)})" for value, places in by.items())
             said.append(f"the {name} differs, {parts}: small differences may come from that")
+    if len({_searched(run.record) for run in runs}) > 1:
+        said.append(
+            "the audits did not search for the same: what one search finds counts for every measure of its ball, so "
+            "small differences may come from that; ask the encoders the same measures"
+        )
     same: dict[str, list[str]] = {}
     for one in encoders:
         origin = sorted((key, str(value)) for key, value in one.entry["origin"].items())
@@ -82,6 +87,19 @@ def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
         if names[1:]
     ]
     return said
+
+
+def _searched(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the searches of a run whose finds count for all of its measures."""
+    if not record["plan"].get("shared_searches"):
+        return ()
+    observed = (seen for encoder in record["encoders"] for seen in encoder.get("observations", ()))
+    shared = {
+        seen["title"]
+        for seen in observed
+        if seen["passes"]["backward"] and any(not reader.startswith("check ") for reader in seen["serves"])
+    }
+    return tuple(sorted(shared))
 
 
 def short(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.audit.record import slugs
 from holdfast.core import HoldfastError
 from holdfast.folders import write_file
+from holdfast.standing import SOUND
 
 
 def write_eval_results(
@@ -60,7 +61,7 @@ def _entries(data: Mapping[str, Any], encoder: str, benchmark: str, source: str 
     )
     for name, m in data["measures"].items():
         score = next((row["score"] for row in m["rows"] if row["encoder"] == encoder), None)
-        if not score or score["value"] is None:
+        if not score or score["value"] is None or score["standing"] != SOUND:  # a bound would be read as the number
             continue
         ends = "" if score["low"] is None or score["high"] is None else f"[{score['low']:.6g}, {score['high']:.6g}] "
         level = f"{score['confidence']:.0%} interval {ends}({score['interval']})" if ends else "no interval"

@@ -17,7 +17,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "better": pa.string(), "note": pa.string(), "rank_low": pa.int64(), "rank_high": pa.int64(), "best": pa.bool_(),
     "leader": pa.string(), "difference_to_leader": pa.float64(), "difference_low": pa.float64(),
     "difference_high": pa.float64(), "p": pa.float64(), "p_adjusted": pa.float64(), "correction": pa.string(),
-    "why_not_ranked": pa.string(),
+    "why_not_ranked": pa.string(), "standing": pa.string(), "because": pa.string(),
 }  # fmt: skip
 """What each row says: one for each score of each encoder on each measure; ranks and differences at the headline's."""
 
@@ -37,6 +37,7 @@ def rows(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 shown = who | {"score": key, "headline": key is not None and key == row["headline"]}
                 shown |= {field: score.get(field) for field in ("value", "low", "high", "confidence", "n", "interval")}
                 shown |= {"unit": score.get("unit") or m["unit"], "note": score.get("note") or None}
+                shown |= {"standing": score.get("standing"), "because": ", ".join(score.get("because", ())) or None}
                 yield shown | (_standing(row, m) if shown["headline"] or key is None else {})
 
 

@@ -1,7 +1,7 @@
 """All records below a folder, in groups that can be compared."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,7 +14,14 @@ from holdfast.folders import Folder
 from holdfast.record_file import RECORD
 
 
-def leaderboard(place: str, *, correction: str = "holm", x: str | None = None, y: str | None = None) -> dict[str, Any]:
+def leaderboard(
+    place: str,
+    *,
+    correction: str = "holm",
+    x: str | None = None,
+    y: str | None = None,
+    allow: Iterable[str] = (),
+) -> dict[str, Any]:
     """Return a comparison for each group of audits that can be compared, largest first, and what could not be read.
 
     Audits are of one group where images, attacked images, seed and precision are the same and a chain of measures with
@@ -25,6 +32,7 @@ def leaderboard(place: str, *, correction: str = "holm", x: str | None = None, y
         correction: see `compare_runs`.
         x: measure that is drawn across, where a group has it; see `pareto.axes`.
         y: measure that is drawn up.
+        allow: checks whose failure is accepted.
 
     Raises:
         HoldfastError: a folder that cannot be read, or without any record.
@@ -47,7 +55,7 @@ def leaderboard(place: str, *, correction: str = "holm", x: str | None = None, y
         inside = str(PurePosixPath(name).parent)  # the page may go elsewhere: no paths of this machine
         called = PurePosixPath(place).name or place if inside == "." else inside
         try:
-            runs.append(open_run(folder.named(name).removesuffix(f"/{RECORD}"), called))
+            runs.append(open_run(folder.named(name).removesuffix(f"/{RECORD}"), called, allow))
         except HoldfastError as error:
             unreadable.append({"place": called, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
     tables = []

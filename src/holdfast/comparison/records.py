@@ -15,6 +15,7 @@ from holdfast.core import HoldfastError, Score, Table
 from holdfast.errors import UnreadableRecord, first_line
 from holdfast.folders import Folder
 from holdfast.record_file import read_record, run_files
+from holdfast.standing import allowing
 
 
 @dataclass(frozen=True)
@@ -55,21 +56,22 @@ def _tensor(column: pa.ChunkedArray) -> torch.Tensor:
     return torch.from_numpy(np.array(column.to_numpy()))  # a copy: torch wants memory that it may write
 
 
-def open_run(place: str, called: str | None = None) -> Run:
+def open_run(place: str, called: str | None = None, allow: Iterable[str] = ()) -> Run:
     """Read the record of a run folder, local or remote.
 
     Args:
         place: the folder.
         called: how it is called in what is said; as given where nothing else is.
+        allow: checks whose failure is accepted, see `standing.allowing`.
 
     Raises:
         UnreadableRecord: no record that can be read, one of another schema, or one that is not of an audit.
     """
     folder = Folder(place)
-    return Run(called or place, folder, read_record(folder, place))
+    return Run(called or place, folder, allowing(read_record(folder, place), allow))
 
 
-def open_runs(places: Iterable[str], fewest: int = 2) -> tuple[list[Run], list[str]]:
+def open_runs(places: Iterable[str], fewest: int = 2, allow: Iterable[str] = ()) -> tuple[list[Run], list[str]]:
     """Read the records of run folders; see `open_run`.
 
     Returns:
@@ -87,7 +89,7 @@ def open_runs(places: Iterable[str], fewest: int = 2) -> tuple[list[Run], list[s
         if name in runs:
             raise HoldfastError(f"expected different run folders, got {place!r} twice; give each once")
         try:
-            runs[name] = open_run(place)
+            runs[name] = open_run(place, allow=allow)
         except UnreadableRecord as error:
             runs[name] = None
             lost.append(f"{place} is left out: {error}")
@@ -118,7 +120,10 @@ class Audited:
 
 def score_of(data: Mapping[str, Any]) -> Score:
     """Return a score of a record."""
-    return Score(**{field.name: data[field.name] for field in fields(Score) if field.name in data})
+    values: dict[str, Any] = {field.name: data[field.name] for field in fields(Score) if field.name in data}
+    for key in values.keys() & {"checks", "because"}:
+        values[key] = tuple(values[key])
+    return Score(**values)
 
 
 def encoders_of(runs: Iterable[Run]) -> tuple[list[Audited], list[str]]:

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from holdfast.encoder import Encoder, Geometry
+from holdfast.encoder import BY_CALLER, Encoder, Geometry
 from holdfast.encoders._layer import Tap
 from holdfast.encoders._options import Common
 from holdfast.errors import HoldfastError, first_line
@@ -60,7 +60,7 @@ def assemble(
     tap = Tap(network, chosen, common.pool, root=root)
     mean, std, said = preprocessing.mean, preprocessing.std, preprocessing.source
     if common.mean is not None and common.std is not None:
-        mean, std, said = common.mean, common.std, "given in the spec"
+        mean, std, said = common.mean, common.std, BY_CALLER
     if mean is None or std is None:
         raise HoldfastError(
             f"encoder {common.name!r}: {said} holds no mean and std; give them, for example "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
-from holdfast.encoder import Encoder
+from holdfast.encoder import BY_CALLER, Encoder
 from holdfast.encoders._layer import Reshaped, Tap
 from holdfast.encoders._options import read
 from holdfast.encoders._weights import load, seeded
@@ -49,13 +49,13 @@ def open(name: str, options: Options) -> Encoder:
                 "leave out layer, pool, mean, std, size and input, or return the bare module"
             )
         made.name = common.name
-        made.origin = {**origin, "normalisation": "the factory's Encoder", **made.origin}
+        made.origin = {**origin, "normalisation": BY_CALLER, **made.origin}
         return made
     if not isinstance(made, nn.Module):
         raise HoldfastError(f"{options.spec}: expected an Encoder or an nn.Module, got {type(made).__name__}")
     if common.mean is None or common.std is None:
         raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
-    origin["normalisation"] = "given in the spec"
+    origin["normalisation"] = BY_CALLER
     network = made if shape is None else Reshaped(made, shape)
     tap = Tap(network, common.layer, common.pool, root=made)
     root = next(path for path, module in tap.named_modules() if module is made)

@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast import statistics
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.ensemble import Ensemble
-from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Subject, Table
+from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.divergences import divergence as find_divergence
 from holdfast.measures._worst import trajectories, worst
 from holdfast.objectives.targeted import Targeted
@@ -81,6 +81,11 @@ class AttackMeasure(Measure):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and the trajectories."""
         return Clean(), *self.trajectories
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the search; what is no read-out of the attack relies on none."""
+        read = {self.attack.label(step) for step in self.steps}
+        return (Search(self.attack, self.ball, self.objective),) if score in read else ()
 
     @property
     def column(self) -> str:

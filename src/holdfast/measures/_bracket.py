@@ -12,7 +12,7 @@ from holdfast import statistics
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
 from holdfast.checked import Count
-from holdfast.core import Ball, HoldfastError, Measure, Score, Subject, Table
+from holdfast.core import Ball, HoldfastError, Measure, Score, Search, Subject, Table
 from holdfast.errors import unknown
 from holdfast.margins import DIVERGENCES
 from holdfast.observations._some import MadeNegatives
@@ -64,6 +64,10 @@ class Bracket(Measure):
     def condition(self) -> str:
         """What the intervals are conditional on: the population only where the negatives come from it."""
         return "" if isinstance(getattr(self, "negatives", None), MadeNegatives) else self.given
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the searches for the attack's side; nothing else relies on one."""
+        return super().relies_on(score) if "attack" in score else ()
 
     def covered(self, subject: Subject) -> int:
         """Return how many images both sides are about."""

@@ -13,7 +13,7 @@ from holdfast.certify.crown import Crown
 from holdfast.core import Attack, Ball, Observation, Subject, Table
 from holdfast.divergences import unit
 from holdfast.measures._bracket import Bracket, counted, in_order
-from holdfast.measures._worst import trajectories, worst
+from holdfast.measures._worst import trajectories
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations._some import ROUNDING
 from holdfast.observations.attacked import Attacked
@@ -58,19 +58,23 @@ class AgainstPopulation(Bracket):
     ) -> tuple[Bool[Tensor, "images population"], Bool[Tensor, "images population"], Float[Tensor, "images"]]:
         """Return which pairs the attack broke, which ones are not proved to hold, and each image's vacuous share.
 
-        A pair is broken where the other image is *strictly* nearer. An image is never broken by itself.
+        A pair is broken where the other image is *strictly* nearer to anything that a search of this run met in the
+        ball, whatever it pursued. An image is never broken by itself.
         """
         clean = subject.read(Clean())["reps"].double()
         seen = subject.read(self.proved)
-        reps = worst(subject, self.attack, self.found)[self.attack.steps]
-        own = torch.arange(len(reps))
-        margin, ties = margins_against(reps, clean, own, self.divergence)
-        norms = torch.maximum(reps.norm(dim=1), clean.norm(dim=1).max())[:, None]
-        size = unit(clean) if self.divergence == "cosine" else 2 * clean
-        rounding = 4 * ROUNDING * norms * neighbours.pairwise(size[own], size, "l2")
         lower = seen["lower"]
-        in_order(subject.ids, lower.nan_to_num(-torch.inf), margin, rounding + ties)
-        broken = (margin < -ties) & ~lower.isnan()
+        size = unit(clean) if self.divergence == "cosine" else 2 * clean
+        apart = neighbours.pairwise(size[: len(lower)], size, "l2")
+        broken = torch.zeros_like(lower, dtype=torch.bool)
+        for points in subject.reached(self.ball):
+            own = torch.arange(min(len(points), len(lower)))
+            for reps in points[own].unbind(1):
+                margin, ties = margins_against(reps, clean, own, self.divergence)
+                norms = torch.maximum(reps.norm(dim=1), clean.norm(dim=1).max())[:, None]
+                rounding = 4 * ROUNDING * norms * apart[own]
+                in_order(subject.ids, lower[own].nan_to_num(-torch.inf), margin, rounding + ties)
+                broken[own] |= (margin < -ties) & ~lower[own].isnan()
         vacuous = (seen["vacuous"] & ~lower.isnan()).double().sum(1) / (len(clean) - 1)
         return broken, (lower < 0) | broken, vacuous
 

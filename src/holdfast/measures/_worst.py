@@ -6,7 +6,8 @@ from torch import Tensor
 
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.checked import Count
-from holdfast.core import Attack, Ball, Objective, Subject
+from holdfast.core import Attack, Ball, Objective, Rows, Subject
+from holdfast.observations._some import SomeMargins, rounding
 from holdfast.observations.attacked import Attacked
 
 
@@ -17,6 +18,25 @@ def trajectories(
     if isinstance(attack, Ensemble):
         return tuple(Attacked(member, ball, objective, first=first) for member in attack.members)
     return (Attacked(attack, ball, objective, steps, first),)
+
+
+def lowest(subject: Subject, observed: SomeMargins, ball: Ball, margins: Rows, slack: Rows) -> tuple[Rows, Rows]:
+    """Return the lowest margins that any search of the run met in a ball, and what float32 may have changed them by.
+
+    Args:
+        subject: the encoder that was observed.
+        observed: what the margins are of.
+        ball: the ball, around each image.
+        margins: the lowest ones that the observation itself met, [M, R].
+        slack: what float32 may have changed these by, [M, R].
+    """
+    margin, margins, slack = observed.margins(subject.shard(len(margins))), margins.clone(), slack.clone()
+    for points in subject.reached(ball):
+        part = slice(min(len(points), len(margins)))
+        for reps in points[part].unbind(1):
+            margins[part] = margins[part].minimum(margin.part(part)(reps))
+            slack[part] = slack[part].maximum(rounding(margin.part(part), reps))
+    return margins, slack
 
 
 def worst(subject: Subject, attack: Attack, runs: tuple[Attacked, ...]) -> dict[int, Float[Tensor, "attacked dim"]]:

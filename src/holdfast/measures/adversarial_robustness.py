@@ -13,10 +13,13 @@ from holdfast.threats.linf import Linf
 
 @dataclass(frozen=True)
 class AdversarialRobustness(ChanceMeasure):
-    """AR = E_x [1 - max_{x' in ball} 1[x' fails]], the maximum as an attack finds it: an upper bound of AR.
+    """AR = E_x [1 - max_{x' in ball} 1[x' fails]], the maximum as far as it is known: an upper bound of AR.
 
-    Table, one row per image: `held`, 1 or 0; `value`, the largest value of the failure that was found, above 0 where it
-    fails; `wrong`, 1 where the image fails without a disturbance.
+    An image holds that nothing in this run has made fail within the ball: neither the attack, nor what the searches and
+    the draws of other measures met, whatever they pursued.
+
+    Table, one row per image: `held`, 1 or 0; `value`, the largest value of the failure that the attack found, above 0
+    where it fails; `wrong`, 1 where the image fails without a disturbance.
 
     Attributes:
         attack: how the worst point is searched; "pgd", "carlini_wagner", "ensemble", ...
@@ -26,10 +29,10 @@ class AdversarialRobustness(ChanceMeasure):
     attack: Attack = Apgd(50)
     ball: Ball = Linf(0.05)
 
-    question = "How many images hold wherever in this ball an attack looks?"
+    question = "How many images hold wherever in this ball anything looked?"
     how_to_read = (
-        "The attack left this share of images standing. No noise inside the ball can do worse than the true worst "
-        "point, so worst noise robustness and probabilistic robustness lie above."
+        "The attacks of the run left this share of images standing. No noise inside the ball can do worse than the "
+        "true worst point, so worst noise robustness and probabilistic robustness lie above."
     )
     reference = f"{NPPR}, Def. 1 and 4"
 
@@ -45,7 +48,8 @@ class AdversarialRobustness(ChanceMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return which images hold."""
         seen = subject.read(self.attacked)
-        held = (seen["value"] <= 0).double() * (1 - seen["wrong"])
+        others = subject.broke(self.failure, self.ball)[: len(seen["value"])]
+        held = ((seen["value"] <= 0) & ~others).double() * (1 - seen["wrong"])
         return {"held": self.kept(held, seen["wrong"]), "value": seen["value"], "wrong": seen["wrong"]}
 
     def score(self, table: Table) -> dict[str, Score]:

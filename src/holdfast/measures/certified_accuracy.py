@@ -7,6 +7,7 @@ from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
 from holdfast.core import Attack, Ball, LinearProbe, Observation, Subject, Table
 from holdfast.measures._bracket import RVCL, Bracket, counted, in_order
+from holdfast.measures._worst import lowest
 from holdfast.observations.attacked_pairs import AttackedPairs
 from holdfast.observations.certified import Certified
 from holdfast.observations.clean import Clean
@@ -59,8 +60,9 @@ class CertifiedAccuracy(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return whether every image stays right, on both sides."""
         proved, found = subject.read(self.proved), subject.read(self.found)
-        in_order(subject.ids, proved["lower"], found["margin"], found["rounding"])
-        right = (found["margin"] > 0).all(1)
+        margin, slack = lowest(subject, self.found, self.ball, found["margin"], found["rounding"])
+        in_order(subject.ids, proved["lower"], margin, slack)
+        right = (margin > 0).all(1)
         return {
             "attack": right.double(),
             "certificate": ((proved["lower"] > 0).all(1) & right).double(),

@@ -16,8 +16,9 @@ from holdfast.measures._population import AgainstPopulation
 class CertifiedBreakawayRisk(AgainstPopulation):
     """p = 1/(|D'| (|D|-1)) Σ_{x∈D'} Σ_{x'∈D, x'≠x} 1[ some x̂ has d(f(x̂), f(x')) < d(f(x̂), f(x)) ].
 
-    attack: x̂ is the one image that the untargeted attack found, which makes it the breakaway risk of Eq. 1;
-    certificate: the share of pairs for which the lower bound of the margin is negative. Every attack is below that.
+    attack: x̂ is anything that a search of the run met in the ball, whatever it pursued, another one for each pair; the
+    breakaway risk of Eq. 1, for which x̂ is the one image that pursues drift, is at most that. certificate: the share
+    of pairs for which the lower bound of the margin is negative. Every attack is below that.
 
     Table, one row per image of the population D: for both sides the share of the others that can be nearer (NaN where
     x was not certified), and `SIDE intrudes`, the share of those images that it can intrude on; `vacuous`.
@@ -27,8 +28,8 @@ class CertifiedBreakawayRisk(AgainstPopulation):
     unit = "share"
     question = "What share of all other images can come nearer to an attacked image than its own original?"
     how_to_read = (
-        "The attack brought an image nearer to this share of the others than to itself; the certificate's share is not "
-        "proved to be safe from any attack."
+        "The attacks of the run brought an image nearer to this share of the others than to itself; the certificate's "
+        "share is not proved to be safe from any attack."
     )
     reference = f"{PAPER}, Eq. 1, certified through the linear pair margin of RVCL"
 

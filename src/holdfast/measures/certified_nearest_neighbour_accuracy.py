@@ -11,8 +11,8 @@ from holdfast.measures._population import AgainstPopulation
 class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
     """1/|D'| Σ_{x∈D'} 1[ no x'∈D, x'≠x, has d(f(x̂), f(x')) < d(f(x̂), f(x)) for any x̂ of the ball ].
 
-    attack: x̂ is the one image that the untargeted attack found; certificate: all lower bounds of margins are at least
-    0. The truth lies between the two.
+    attack: x̂ is anything that a search of the run met in the ball, whatever it pursued; certificate: all lower bounds
+    of margins are at least 0. The truth lies between the two.
 
     Table, one row per image: `attack` and `certificate`, 1 where x is still nearest; `vacuous`, a share.
     """
@@ -23,8 +23,8 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
     unit = "share"
     question = "How often must an attacked image's nearest clean neighbour still be its own original?"
     how_to_read = (
-        "The attack left this share of images recognisable as themselves among the whole population; the certificate's "
-        "share stays recognisable under any attack."
+        "The attacks of the run left this share of images recognisable as themselves among the whole population; the "
+        "certificate's share stays recognisable under any attack."
     )
     reference = f"{PAPER}, Eq. 4, certified through the linear pair margin of RVCL"
 

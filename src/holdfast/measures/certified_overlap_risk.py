@@ -12,7 +12,7 @@ from holdfast.divergences import l2
 from holdfast.measures._attack_measure import PAPER
 from holdfast.measures._bracket import Bracket, counted, in_order
 from holdfast.measures._drift import drift_bounds
-from holdfast.measures._worst import trajectories, worst
+from holdfast.measures._worst import trajectories
 from holdfast.objectives.targeted import Targeted
 from holdfast.observations._some import ROUNDING
 from holdfast.observations.attacked import Attacked, pair_of, partners
@@ -25,8 +25,9 @@ from holdfast.threats.linf import Linf
 class CertifiedOverlapRisk(Bracket):
     """P[ d(f(x_i), f(x̂_j)) < d(f(x_i), f(x̂_i)) for some x̂_i and x̂_j of their balls ], d = ℓ2.
 
-    attack: each image is attacked towards the other one (Eq. 2); certificate: the pair counts unless the least distance
-    of x̂_j from x_i is proved to be at least the largest drift of x_i.
+    attack: x̂_i and x̂_j are anything that a search of the run met in their balls (those of Eq. 2 pursue the distance
+    to the other one); certificate: the pair counts unless the least distance of x̂_j from x_i is proved to be at least
+    the largest drift of x_i.
 
     Table, one row per image (two rows per pair; the interval counts pairs): `attack` and `certificate`, 1 where they
     can overlap; `reach`, upper bound of the drift of x_i; `apart`, lower bound of the distance of x̂_j; `pair`;
@@ -46,7 +47,8 @@ class CertifiedOverlapRisk(Bracket):
     unit = "share"
     question = "How often can another image, changed within the ball, come nearer to x than x itself can be moved?"
     how_to_read = (
-        "The attack made this share of neighbourhoods overlap; the certificate's share is not proved to be apart."
+        "The attacks of the run made this share of neighbourhoods overlap; the certificate's share is not proved to be "
+        "apart."
     )
     reference = f"{PAPER}, Eq. 2, certified by bound propagation"
 
@@ -72,11 +74,15 @@ class CertifiedOverlapRisk(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return whether every image and its partner can overlap, on both sides."""
         bank, seen = subject.read(Clean())["reps"].double(), subject.read(self.proved)
-        reps = worst(subject, self.attack, self.found)[self.attack.steps]
-        positions = torch.arange(len(reps))
-        other, clean = partners(positions), bank[: len(reps)]
+        positions = torch.arange(len(seen["apart"]))
+        other, clean = partners(positions), bank[: len(positions)]
         reach, apart = drift_bounds(seen, clean)["l2"], seen["apart"][other]
-        own, theirs = l2(reps, clean), l2(reps[other], clean)
+        own, theirs = torch.zeros_like(reach), l2(clean[other], clean)
+        for points in subject.reached(self.ball):
+            count = min(len(points), len(positions)) // 2 * 2  # whole pairs
+            for reps in points[:count].unbind(1):
+                own[:count] = own[:count].maximum(l2(reps, clean[:count]))
+                theirs[:count] = theirs[:count].minimum(l2(reps[other[:count]], clean[:count]))
         rounding = 4 * ROUNDING * float(clean.norm(dim=1).max())
         in_order(subject.ids, own, reach, rounding)
         in_order(subject.ids, apart, theirs, rounding)

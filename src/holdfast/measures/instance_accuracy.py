@@ -8,6 +8,7 @@ from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
 from holdfast.core import Attack, Ball, Objective, Observation, Score, Subject, Table
 from holdfast.measures._bracket import RVCL, Bracket, counted, in_order
+from holdfast.measures._worst import lowest
 from holdfast.objectives.pair_margin import PairMargin
 from holdfast.observations._some import MadeNegatives
 from holdfast.observations.attacked_pairs import AttackedPairs
@@ -20,7 +21,8 @@ from holdfast.threats.linf import Linf
 class InstanceAccuracy(Bracket):
     """A^ε = share of pairs (x⁺, x⁻) with m(x') > 0 for all x' of the ε-ball around x⁺.
 
-    attack: no x' with m(x') <= 0 was found (robust instance accuracy); certificate: the lower bound of m is positive.
+    attack: no x' with m(x') <= 0 was found (robust instance accuracy), neither by the attack nor by another search of
+    the run; certificate: the lower bound of m is positive.
 
     Table, one row per image, shares of its negatives: `attack`, `certificate`, `vacuous`.
 
@@ -72,8 +74,9 @@ class InstanceAccuracy(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return both shares for every image."""
         proved, found = subject.read(self.proved), subject.read(self.found)
-        in_order(subject.ids, proved["lower"], found["margin"], found["rounding"])
-        intact = found["margin"] > 0
+        margin, slack = lowest(subject, self.found, self.ball, found["margin"], found["rounding"])
+        in_order(subject.ids, proved["lower"], margin, slack)
+        intact = margin > 0
         return {
             "attack": intact.double().mean(1),
             "certificate": ((proved["lower"] > 0) & intact).double().mean(1),

@@ -10,7 +10,7 @@ from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.minimum_norm import MinimumNorm
 from holdfast.attacks.square import Square
 from holdfast.checked import Count
-from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
+from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Search, Subject, Table
 from holdfast.objectives.class_margin import ClassMargin
 from holdfast.objectives.cross_entropy import CrossEntropy
 from holdfast.objectives.dlr import Dlr
@@ -18,6 +18,9 @@ from holdfast.observations.clean import Clean
 from holdfast.observations.fooled import WRONG, Fooled
 from holdfast.probes.linear import Linear
 from holdfast.threats.linf import Linf
+
+CLEAN = "no attack"
+"""The score before any attack."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,10 @@ class RobustAccuracy(Measure):
         """Clean representations and the attacks."""
         return Clean(), self.fooled
 
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the searches; without an attack there is none."""
+        return () if score == CLEAN else super().relies_on(score)
+
     def observe(self, subject: Subject) -> Table:
         """Return which attack turned every image."""
         broken_by = subject.read(self.fooled)["broken_by"]
@@ -79,7 +86,7 @@ class RobustAccuracy(Measure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy without an attack, after each member and those before it, and after all."""
-        scores = {"no attack": self._share((table["broken_by"] != WRONG).double())}
+        scores = {CLEAN: self._share((table["broken_by"] != WRONG).double())}
         return scores | {name: self._share(_right(table, members)) for name, members in self._said.items()}
 
     @property

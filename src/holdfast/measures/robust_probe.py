@@ -1,6 +1,7 @@
 """Robust probe: what a linear head gains that was learned on attacked images, clean, corrupted and attacked."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -9,7 +10,19 @@ from torch import Tensor
 from holdfast import statistics
 from holdfast.attacks.pgd import Pgd
 from holdfast.checked import Count
-from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table, Threat
+from holdfast.core import (
+    Attack,
+    Ball,
+    LinearProbe,
+    Measure,
+    Objective,
+    Observation,
+    Score,
+    Search,
+    Subject,
+    Table,
+    Threat,
+)
 from holdfast.measures._disturbed import SIX, titled
 from holdfast.measures._probe import head_observation, head_of, labels_of
 from holdfast.objectives.cross_entropy import CrossEntropy
@@ -95,6 +108,16 @@ class RobustProbe(Measure):
     def observations(self) -> tuple[Observation, ...]:
         """Representations of tested and of training images, clean and corrupted, and attacks."""
         return Clean(), *self.represented.values(), Training(), *self.fooled.values()
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the searches for what is about attacked images."""
+        return super().relies_on(score) if score.startswith(("attacked", "turned")) else ()
+
+    def if_weak(self, score: str) -> Literal["at least", "at most", "void"]:
+        """A stronger attack turns more images; what is gained could be more or less."""
+        if score.endswith(("gain", "change")):
+            return "void"
+        return "at least" if score.startswith("turned") else "at most"
 
     def observe(self, subject: Subject) -> Table:
         """Return whether each head is right on every image, clean, corrupted and attacked."""

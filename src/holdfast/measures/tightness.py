@@ -1,6 +1,7 @@
 """Tightness: how much of what a certificate allows an attack has actually reached."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -10,8 +11,9 @@ from holdfast import statistics
 from holdfast.attacks.apgd import Apgd
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
-from holdfast.core import Attack, Ball, Objective, Observation, Score, Subject, Table
+from holdfast.core import Attack, Ball, Objective, Observation, Score, Search, Subject, Table
 from holdfast.measures._bracket import RVCL, Bracket, counted, in_order
+from holdfast.measures._worst import lowest
 from holdfast.measures.instance_accuracy import InstanceAccuracy
 from holdfast.objectives.pair_margin import PairMargin
 from holdfast.observations._some import MadeNegatives
@@ -71,17 +73,26 @@ class Tightness(Bracket):
     def observe(self, subject: Subject) -> Table:
         """Return tightness of every image, and both values of its first negative."""
         proved, found = subject.read(self._pairs.proved), subject.read(self._pairs.found)
-        in_order(subject.ids, proved["lower"], found["margin"], found["rounding"])
-        clean, lower = found["clean"], proved["lower"].minimum(found["margin"])
+        attacked, slack = lowest(subject, self._pairs.found, self.ball, found["margin"], found["rounding"])
+        in_order(subject.ids, proved["lower"], attacked, slack)
+        clean, lower = found["clean"], proved["lower"].minimum(attacked)
         gap = clean - lower
-        reached = torch.where(gap > found["rounding"], (clean - found["margin"]) / gap, torch.nan)
+        reached = torch.where(gap > found["rounding"], (clean - attacked) / gap, torch.nan)
         first = clean[:, 0].where(clean[:, 0] > found["rounding"][:, 0], torch.nan)
         return {
             "tightness": reached.nanmean(1),
             "vacuous": proved["vacuous"].double().mean(1),
             "lower": lower[:, 0] / first,
-            "found": found["margin"][:, 0] / first,
+            "found": attacked[:, 0] / first,
         }
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the search that the certificate is compared with."""
+        return super().relies_on("attack") if score == self.column else ()
+
+    def if_weak(self, score: str) -> Literal["at least", "at most", "void"]:
+        """A stronger attack reaches more of what is not excluded."""
+        return "at least"
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""

@@ -131,9 +131,13 @@ def values(shard: Shard, events: Sequence[Event], rows: Int[Tensor, "rows"], ima
     return [event(reps, rows).cpu() for event in events]
 
 
-def wrong(shard: Shard, event: Event) -> Float[Tensor, "images"]:
-    """Return which images fail without any disturbance, 1 or 0."""
+def undisturbed(shard: Shard, event: Event) -> Float[Tensor, "images"]:
+    """Return the value of an event for each image as it is."""
     assert shard.clean is not None
     clean = shard.clean[shard.positions].to(shard.x.device).double()
-    rows = torch.arange(len(clean))
-    return (event(clean[:, None], rows) > 0).squeeze(1).double().cpu()
+    return event(clean[:, None], torch.arange(len(clean))).squeeze(1).cpu()
+
+
+def wrong(shard: Shard, event: Event) -> Float[Tensor, "images"]:
+    """Return which images fail without any disturbance, 1 or 0."""
+    return (undisturbed(shard, event) > 0).double()

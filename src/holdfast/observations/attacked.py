@@ -1,13 +1,17 @@
 """Attacked representations: one trajectory of an attack, read out at the step counts that measures ask for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.attacks.pgd import Pgd
 from holdfast.checked import Count
-from holdfast.core import Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Shard
+from holdfast.core import Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Search, Shard
 from holdfast.objectives.untargeted import Untargeted
+from holdfast.registry import part_name
 from holdfast.threats.linf import Linf
 
 GALLERY = 8
@@ -59,6 +63,25 @@ class Attacked(Observation):
                 f"{type(self.objective).__name__} couples the images of a batch, so an audit's numbers would depend "
                 "on the batch size; use it in training or call the attack directly"
             )
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        words = f"{part_name(self.objective)} {getattr(self.objective, 'divergence', '')}".strip()
+        where = f"{part_name(self.ball)} {self.ball.radius:g}"
+        some = f", first {self.first}" if self.first is not None else ""
+        return f"{words}: {part_name(self.attack)}, {self.attack.steps} steps, {where}{some}"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes."""
+        return (Search(self.attack, self.ball, self.objective),)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representations at its read-outs."""
+        if not ball.contains(self.ball):
+            return None
+        return torch.stack([results[f"reps@{step}"] for step in self.steps], 1)
 
     def key(self) -> Observation:
         """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""

@@ -1,13 +1,15 @@
 """Attacked pairs: the lowest margin that attacks find between an image and its negatives."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.attacks.apgd import Apgd
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Margin, Objective, Passes, Reps, Shard
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Margin, Objective, Passes, Reps, Search, Shard
+from holdfast.failures.misclassified import Misclassified
 from holdfast.objectives.pair_margin import PairMargin
 from holdfast.observations._some import SomeMargins, clean_of, confusion, nearest_rows, rounding, row
 from holdfast.registry import part_name
@@ -19,7 +21,8 @@ class AttackedPairs(SomeMargins):
     """min m(x') over the images x' that attacks find in the ball, as `margin` [M, R].
 
     Also `clean` [M, R], m(x), and `rounding` [M, R], what float32 may have changed. There is one attack for each
-    negative or class (one in all where the objective reads none); every image that is found counts for all rows.
+    negative or class (one in all where the objective reads none); every image that is found counts for all rows; the
+    representations of these are `reps` [M, attacks, D].
 
     Attributes:
         attack: how to search.
@@ -59,6 +62,16 @@ class AttackedPairs(SomeMargins):
         return self.attack.passes * self._attacks
 
     @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes for each row; those for classes seek a misclassification."""
+        sought = self.objective if self.probe is None else Misclassified(self.probe)
+        return (Search(self.attack, self.ball, sought),)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representations of all images that the attacks ended at."""
+        return results["reps"] if ball.contains(self.ball) else None
+
+    @property
     def remade(self) -> int:
         """The images that the attacks end at."""
         return self._attacks
@@ -66,13 +79,19 @@ class AttackedPairs(SomeMargins):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack the images of one shard."""
         margin, own = self.margins(shard), clean_of(shard)[shard.positions]
-        lowest, reps = margin(own), own
+        lowest, reps, ends = margin(own), own, []
         for number, goal in enumerate(self._goals(shard, margin, own)):
             rng = shard.rng.child("negative", number)
             searched = self.attack(goal, shard.x, self.ball, rng).remade(goal, shard.encoder)
+            ends.append(searched.reps[self.attack.steps].float().cpu())
             found = searched.reps[self.attack.steps].double()
             lowest, reps = torch.minimum(lowest, margin(found)), torch.maximum(reps.abs(), found.abs())
-        return {"margin": lowest.cpu(), "clean": margin(own).cpu(), "rounding": rounding(margin, reps).cpu()}
+        return {
+            "margin": lowest.cpu(),
+            "clean": margin(own).cpu(),
+            "rounding": rounding(margin, reps).cpu(),
+            "reps": torch.stack(ends, 1),
+        }
 
     def _goals(self, shard: Shard, margin: Margin, own: Reps) -> Iterator[Goal]:
         if self.probe is not None:

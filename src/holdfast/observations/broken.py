@@ -1,14 +1,16 @@
 """Images that an attack makes fail: the value of a failure as what the adversary maximises."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.attacks.apgd import Apgd
-from holdfast.core import Attack, Ball, Failure, Images, Passes, PerImage, Reps, Shard
+from holdfast.core import Attack, Ball, Failure, Images, Passes, PerImage, Reps, Search, Shard
 from holdfast.failures.nearest import Nearest
-from holdfast.observations._noisy import wrong
+from holdfast.observations._noisy import undisturbed
 from holdfast.observations._some import Some
 from holdfast.registry import part_name
 from holdfast.threats.linf import Linf
@@ -18,7 +20,8 @@ from holdfast.threats.linf import Linf
 class Broken(Some):
     """The largest value of a failure that an attack found in the ball, as `value` [M]: above 0 where it fails.
 
-    Also `wrong` [M]: whether the image fails without a disturbance.
+    Also `wrong` [M]: whether the image fails without a disturbance; `clean` [M], the value there; `values` [M, steps +
+    1], the value along the search; `reps` [M, D], the representation of the image that the attack ended at.
 
     Attributes:
         attack: how to search.
@@ -37,6 +40,15 @@ class Broken(Some):
         """What it observes, in a few words."""
         place = f"{part_name(self.ball)} {self.ball.radius:g}"
         return f"attacked: {part_name(self.attack)}, {place}: {self.failure.title}"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes."""
+        return (Search(self.attack, self.ball, self.failure),)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representation of the image that the attack ended at."""
+        return results["reps"][:, None] if ball.contains(self.ball) else None
 
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -62,5 +74,11 @@ class Broken(Some):
             return event(reps[:, None], rows).squeeze(1).float(), reps
 
         found = self.attack(goal, shard.x, self.ball, shard.rng).remade(goal, shard.encoder)
-        reps = found.reps[max(found.reps)].double()
-        return {"value": event(reps[:, None], rows).squeeze(1).cpu(), "wrong": wrong(shard, event)}
+        reps, clean = found.reps[max(found.reps)], undisturbed(shard, event)
+        return {
+            "value": event(reps[:, None].double(), rows).squeeze(1).cpu(),
+            "wrong": (clean > 0).double(),
+            "clean": clean,
+            "values": found.values.T.float().contiguous().cpu(),
+            "reps": reps.float().cpu(),
+        }

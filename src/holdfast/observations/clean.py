@@ -13,6 +13,11 @@ from holdfast.errors import first_line
 class Clean(Observation):
     """f(x) of every image of the population, as `reps` [N, D]."""
 
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return "clean representations"
+
     def key(self) -> Observation:
         """There is only one way to look at clean images."""
         return self

@@ -10,7 +10,20 @@ from torch.nn.functional import one_hot
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.minimum_norm import MinimumNorm, within
 from holdfast.attacks.square import Square
-from holdfast.core import Attack, Ball, Event, Head, HoldfastError, Images, LinearProbe, Objective, Passes, Reps, Shard
+from holdfast.core import (
+    Attack,
+    Ball,
+    Event,
+    Head,
+    HoldfastError,
+    Images,
+    LinearProbe,
+    Objective,
+    Passes,
+    Reps,
+    Search,
+    Shard,
+)
 from holdfast.failures.misclassified import Misclassified
 from holdfast.objectives.class_margin import ClassMargin
 from holdfast.objectives.cross_entropy import CrossEntropy
@@ -77,6 +90,13 @@ class Fooled(Some):
         """What it observes, in a few words."""
         place = f"{part_name(self.ball)} {self.ball.radius:g}"
         return f"fooled, {part_name(self.probe)}, {place}: {'; '.join(self.members)}"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """A misclassification is sought by each kind of member that follows gradients, or by all where none does."""
+        gradient = [attack for attack in self.attacks if attack.passes.backward]
+        sought = Misclassified(self.probe)
+        return (Search(max(gradient or self.attacks, key=lambda attack: attack.passes.work), self.ball, sought),)
 
     @property
     def passes(self) -> Passes:

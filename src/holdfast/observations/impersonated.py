@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.attacks.apgd import Apgd
-from holdfast.core import Attack, Ball, Head, HoldfastError, LinearProbe, Objective, Observation, Passes, Shard
+from holdfast.core import Attack, Ball, Head, HoldfastError, LinearProbe, Objective, Observation, Passes, Search, Shard
 from holdfast.errors import no_labels
 from holdfast.objectives.targeted import Targeted
 from holdfast.observations._some import Some
@@ -88,6 +88,11 @@ class Impersonated(Some):
         attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {part_name(self.ball)} {self.ball.radius:g}"
         one, other = self.classes
         return f"impersonations, classes {one} and {other} ({part_name(self.probe)}): {attack}"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes, from image to image of two classes."""
+        return (Search(self.attack, self.ball, self.objective),)
 
     @property
     def passes(self) -> Passes:

@@ -1,12 +1,17 @@
 """Minimal adversarial radii: the smallest change found that confuses an image with a negative."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.attacks._minimal import Breaks, minimal_radius, passes
-from holdfast.core import Ball, HoldfastError, Images, Margin, Observation, Passes, Shard
+from holdfast.attacks.minimum_norm import MinimumNorm
+from holdfast.core import Ball, HoldfastError, Images, Margin, Observation, Passes, PerImage, Reps, Search, Shard
+from holdfast.failures.misclassified import Misclassified
+from holdfast.objectives.pair_margin import PairMargin
 from holdfast.observations._some import SomeMargins, clean_of, confusion, nearest_rows, rounding, row
 from holdfast.registry import part_name
 from holdfast.threats.linf import Linf
@@ -20,6 +25,8 @@ class MinimalRadii(SomeMargins):
     image whose margin is below zero by more than rounding, so the true radius is at most this. Where a negative has the
     representation of the image itself, the margin is zero everywhere and the radius 0. With a linear head there is one
     column: the smallest change of class.
+
+    Also `size` [M, T] and `reps` [M, T, D], the radii of all searches and the representations of their images.
 
     Attributes:
         ball: the norm; its radius is not read.
@@ -47,6 +54,19 @@ class MinimalRadii(SomeMargins):
         return replace(self, first=None, ball=type(self.ball)())
 
     @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes for each negative, or class."""
+        sought = PairMargin(self.divergence) if self.probe is None else Misclassified(self.probe)
+        return (Search(MinimumNorm(self.steps), self.ball, sought),)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representations of the broken images that lie in the ball."""
+        if type(ball) is not type(self.ball):
+            return None
+        outside = (results["size"] > ball.radius)[..., None]
+        return results["reps"].masked_fill(outside, torch.nan)
+
+    @property
     def passes(self) -> Passes:
         """Those of one search for each negative, or class; at most so many where there are fewer classes."""
         return passes(self.steps, self.probe is None) * (self.compared or 1)
@@ -56,20 +76,23 @@ class MinimalRadii(SomeMargins):
         margin = self.margins(shard)
         if self.probe is not None:
             classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.compared or 1)
-            found = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
-            return {"radius": torch.stack(found, 1).amin(1, keepdim=True)}
+            searches = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
+            sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
+            return {"radius": sizes.amin(1, keepdim=True), "size": sizes, "reps": reps}
         if shard.others is None:
             raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
-        found = []
+        searches = []
         for number, others in enumerate(self.others(shard).unbind(1)):
             these = torch.full_like(others, number)
-            found.append(self._search(shard, row(margin, these), shard.others(others)))
-        return {"radius": torch.stack(found, 1)}
+            searches.append(self._search(shard, row(margin, these), shard.others(others)))
+        sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
+        return {"radius": sizes, "size": sizes.clone(), "reps": reps}
 
-    def _search(self, shard: Shard, margin: Margin, known: Images | None) -> Tensor:
+    def _search(self, shard: Shard, margin: Margin, known: Images | None) -> tuple[PerImage, Reps]:
         goal, breaks = confusion(shard.encoder, margin, shard.x), _breaks(margin)
         with shard.encoder.exactly():  # every pass decides whether an image breaks
-            return minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)[0].double().cpu()
+            radius, _, reps = minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)
+        return radius.double().cpu(), reps.float().cpu()
 
 
 def _breaks(margin: Margin) -> Breaks:

@@ -1,16 +1,18 @@
 """Draws of a noise: one stream per image, read by all questions about the same noise."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from holdfast.core import Failure, Observation, Passes, Shard
+from holdfast.core import Ball, Failure, Noise, Observation, Passes, Shard
 from holdfast.estimators._draws import Draws, looks
 from holdfast.estimators.counting import Counting
 from holdfast.failures.nearest import Nearest
 from holdfast.observations._noisy import OfNoise, drawn, noise_of, spans, title_of, values, wrong
+from holdfast.observations.worst_noise import WorstNoise
 
 UNDRAWN = -1
 
@@ -48,6 +50,13 @@ class Sampled(OfNoise):
         assert isinstance(joined, Sampled)  # equal keys
         assert isinstance(other, Sampled)
         return replace(joined, asks=tuple(dict.fromkeys((*self.asks, *other.asks))))
+
+    def broke(self, failure: Failure, ball: Ball, results: Mapping[str, Tensor]) -> Bool[Tensor, "images"] | None:
+        """Return which images failed for a draw, where all draws lie in the ball."""
+        own = self.noise.ball if isinstance(self.noise, (Noise, WorstNoise)) else None
+        if own is None or not ball.contains(own) or failure not in self.failures:
+            return None
+        return (results[f"{failure}.failed"] == 1).any(1)
 
     @property
     def passes(self) -> Passes:

@@ -21,6 +21,7 @@ from holdfast.core import (
     Shard,
 )
 from holdfast.errors import no_labels
+from holdfast.registry import part_name
 from holdfast.smoothing._certificate import Anchor, Certificate, Sampling
 from holdfast.smoothing.pair_probability import PairProbability
 from holdfast.threats.gaussian import Gaussian
@@ -73,6 +74,12 @@ class Smoothed(Observation):
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them."""
         return attacked if self.first is None else min(self.first, attacked)
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        readers = " and ".join(dict.fromkeys(map(part_name, self.certificates))).replace("_", " ")
+        return f"Gaussian noise, σ {self.sigma:g}, at most {self.passes.forward:,} draws: {readers}"
 
     @property
     def passes(self) -> Passes:

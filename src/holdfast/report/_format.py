@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
+from holdfast.standing import SOUND, VOID
+
 Number = int | float
 """JSON writes 1.0 as 1 at times; both are numbers here."""
 UNDEFINED = "undefined"
@@ -57,14 +59,27 @@ def interval(score: Mapping[str, Any], unit: str = "ratio") -> str:
     return f"[{_write(low, unit, digits)}, {_write(high, unit, digits)}]"
 
 
-def score(entry: Mapping[str, Any], unit: str) -> str:
-    """Return "12.3 % [9.1, 15.2]" for one score of a record, "undefined" where its value is null.
+def statement(entry: Mapping[str, Any], unit: str) -> tuple[str, str]:
+    """Return what one score of a record says: its value, and its interval where it has one.
 
-    `unit` is its measure's; a score that has another one says so itself.
+    Where a check that it depends on failed that is what is left of it: "at least 0.13 %", or "void".
+
+    Args:
+        entry: the score.
+        unit: its measure's; a score that has another one says so itself.
     """
-    unit = entry.get("unit") or unit
+    unit, standing = entry.get("unit") or unit, entry.get("standing", SOUND)
     value = number(entry.get("value"), unit, entry.get("low"), entry.get("high"))
-    return " ".join(part for part in (value, interval(entry, unit)) if part)
+    if standing == VOID:
+        return VOID, ""
+    if standing != SOUND and value != UNDEFINED:
+        return f"{standing} {value}", ""
+    return value, interval(entry, unit)
+
+
+def score(entry: Mapping[str, Any], unit: str) -> str:
+    """Return "12.3 % [9.1, 15.2]" for one score of a record; see `statement`."""
+    return " ".join(filter(None, statement(entry, unit)))
 
 
 def choice(entry: Mapping[str, Any]) -> str:
@@ -88,6 +103,8 @@ def bracket(scores: Mapping[str, Any], unit: str) -> str:
     ends = [
         number(scores[side].get("value"), unit, scores[side].get("low"), scores[side].get("high")) for side in SIDES
     ]
+    if any(scores[side].get("standing") == VOID for side in SIDES):
+        return VOID
     if unit == "share" and UNDEFINED not in ends:
         return f"[{ends[0].removesuffix(' %')}, {ends[1].removesuffix(' %')}] %"
     return f"[{ends[0]}, {ends[1]}]"

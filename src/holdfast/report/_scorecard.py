@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report._folder import nice_ticks
-from holdfast.report._format import SIDES, bracket, finite, interval, number, part, score
+from holdfast.report._format import SIDES, bracket, finite, listing, part, score, statement
 from holdfast.report._verdict import titles
 
 
@@ -147,13 +147,19 @@ def _row(
     attacked = place(attack.get("value"), ticks)
     ends = place(attack.get("low"), ticks), place(attack.get("high"), ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
-    text = bracket(m["scores"], unit) if both else number(s.get("value"), unit, s.get("low"), s.get("high"))
-    said = f"mark: {interval(s, unit)}" if both and interval(s, unit) else interval(s, unit)
+    text, said = statement(s, unit)
+    text, said = (bracket(m["scores"], unit), f"mark: {said}" if said else "") if both else (text, said)
+    note = "; ".join(filter(None, [flaw(s), s.get("note")]))
     return Row(
         name=name, series=series, value=text, interval=said,
-        note=s.get("note") or "", best=name == best, error=error, at=at, start=place(s.get("low"), ticks),
+        note=note, best=name == best, error=error, at=at, start=place(s.get("low"), ticks),
         end=place(s.get("high"), ticks), uncertified=uncertified, other=side,
     )  # fmt: skip
+
+
+def flaw(s: Mapping[str, Any]) -> str:
+    """Return why a number is void, or a bound on one side; "" where it is sound."""
+    return f"{listing(s['because'])} failed" if s.get("because") else ""
 
 
 def _two_sided(m: Mapping[str, Any]) -> bool:

@@ -96,6 +96,9 @@ def sentences(data: Mapping[str, Any]) -> list[tuple[str, str]]:
             said.append(
                 (f"{encoder['name']} is not ranked: it fails {checks}, so its numbers mean nothing", "bold red")
             )
+        elif encoder["fails"]:
+            flawed = f"{encoder['name']} fails {listing(encoder['fails'])}: what relies on it is a bound on one side"
+            said.append((flawed, "bold red"))
     said += [(text, "bold red") for text in data["problems"]]
     said += [(text, "yellow") for text in data["cautions"]]
     said += [(text, "dim") for text in data["left_out"]]
@@ -135,7 +138,8 @@ def markdown(data: Mapping[str, Any]) -> str:
 
 
 KEY = (
-    "Each cell: value [95 % interval], places that the encoder may have. Bold: better than every other by its verdicts."
+    "Each cell: value [95 % interval], places that the encoder may have. Bold: better than every other by its "
+    "verdicts. At least, at most: a check failed, the number is a bound on one side."
 )
 
 

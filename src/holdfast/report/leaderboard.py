@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.report._apart import Apart
-from holdfast.report._format import BETTER, finite, interval, listing, number, score
+from holdfast.report._format import BETTER, finite, listing, score, statement
 from holdfast.report._page import page, write_page
-from holdfast.report._scorecard import axis, place
+from holdfast.report._scorecard import axis, flaw, place
 from holdfast.report._sections import Chart
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.comparison import heading, p_text, rank, scope
@@ -86,16 +86,17 @@ def _column(m: Mapping[str, Any]) -> dict[str, Cell]:
 def _cell(row: Mapping[str, Any], unit: str, ticks: list[int | float]) -> Cell:
     s = row["score"] or {"value": None, "low": None, "high": None}
     known = finite(s["value"])
+    value, within = statement(s, unit)
     return Cell(
-        value=number(s["value"], unit, s["low"], s["high"]) if known else "–",
-        interval=interval(s, unit) if known else "",
+        value=value if known else "–",
+        interval=within if known else "",
         rank=rank(row) if row["rank"] else "",
         best=row["best"],
         sort=s["value"] if known else None,
         at=place(s["value"], ticks),
         start=place(s["low"], ticks),
         end=place(s["high"], ticks),
-        remark=row["why_not"] or "",
+        remark=row["why_not"] or flaw(s),
     )
 
 

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import BEST_BUDGET, BETTER, bracket, choice, duration, interval, listing, number, plural
+from holdfast.report._format import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural, statement
 from holdfast.report._verdict import threats, titles, uncertified
+from holdfast.standing import ONE_SIDE
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
 _STATUS = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}
@@ -50,6 +51,8 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
     if encoders and titles(record):
         if any(bracket(m["scores"], m["unit"]) for e in encoders for m in e["measures"].values()):
             lines.append(Text("[attack, certificate]: what was found and what is proved; between them is open", "dim"))
+        if any(s.get("standing") in ONE_SIDE for s in _headlines(encoders)):
+            lines.append(Text("at least, at most: a check below failed, so the number is a bound on one side", "dim"))
         if any(entry.get("best") for entry in record["comparison"].values()):
             lines.append(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
     lines += _validity(encoders)
@@ -63,6 +66,11 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
     if encoders:
         return [*lines, Text(f"{summary}, {duration(run['seconds'])}", style="dim")]
     return [*lines, Text("Nothing was audited.", style="bold red")]
+
+
+def _headlines(encoders: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the headline scores of all measures that have one."""
+    return [m["scores"][m["headline"]] for e in encoders for m in e["measures"].values() if m.get("headline")]
 
 
 def rows(record: Mapping[str, Any]) -> list[tuple[Text, list[Text]]]:
@@ -114,11 +122,10 @@ def _cell(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Te
     if m.get("not_certified"):
         return Text("not certified", style="yellow")
     score = m["scores"].get(m.get("headline"), {})
-    value = number(score.get("value"), m["unit"], score.get("low"), score.get("high"))
     best = record["comparison"].get(key, {}).get("best") == encoder["name"]
     style = "bold green" if best else "" if score.get("value") is not None else "yellow"
     both = bracket(m["scores"], m["unit"])
-    shown = both or value, "" if both else interval(score, m["unit"])
+    shown = (both, "") if both else statement(score, m["unit"])
     return Text.assemble((shown[0], style), " ", (shown[1], "dim"), (" *" if best else "  ", style))
 
 

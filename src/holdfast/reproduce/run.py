@@ -177,7 +177,8 @@ def _audit(
         encoders.append(f"{spec}{'&' if '?' in spec else '?'}label={quote(name)}")
     if not encoders:
         raise HoldfastError("no encoder is left: all were left out or could not be trained")
-    return {"seed": seed, "device": device} | values | {"encoders": encoders}
+    own = {"seed": seed, "device": device, "shared_searches": False}  # a paper's number is that of its own attack
+    return own | values | {"encoders": encoders}
 
 
 def _before(store: Store, asked: Reproduction) -> float:

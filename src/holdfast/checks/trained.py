@@ -1,0 +1,64 @@
+"""Has the encoder learned anything, or are its weights still as they were drawn?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from holdfast.core import Check, Observation, Subject, Verdict
+
+MOST = 20_000
+"""Weights of a layer that are looked at."""
+
+
+@dataclass(frozen=True)
+class Trained(Check):
+    """Warns where the weights of the layers are distributed as initialisers draw them: uniformly, or normally.
+
+    A Kolmogorov-Smirnov test of each weight matrix or kernel against both, width and deviation fitted. Learning leaves
+    heavier tails, which a few thousand weights show.
+
+    Attributes:
+        fewest: weights of a layer that is looked at.
+        level: p from which a layer counts as drawn.
+        share: of the layers looked at that must look drawn for a warning.
+    """
+
+    fewest: int = 500
+    level: float = 0.01
+    share: float = 0.9
+
+    def observations(self) -> tuple[Observation, ...]:
+        """None: it reads weights only."""
+        return ()
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Test the weights of every layer."""
+        layers = [p for p in subject.encoder.module.parameters() if p.ndim > 1 and p.numel() >= self.fewest]
+        if not layers:
+            meaning = "Nothing was looked at; make sure that the weights are those of a trained network."
+            return Verdict("pass", f"no layer of {self.fewest} weights", meaning)
+        drawn = sum(_looks_drawn(layer, self.level) for layer in layers)
+        finding = f"the weights of {drawn} of {len(layers)} layers are distributed as when they are first drawn"
+        details = {"drawn": drawn / len(layers)}
+        if drawn >= self.share * len(layers):
+            meaning = (
+                "This looks like a network that has learned nothing: distances between its representations mean "
+                "little, however well they hold. Load its weights."
+            )
+            return Verdict("warn", finding, meaning, details)
+        return Verdict("pass", finding, "The weights have left the distribution that they were drawn from.", details)
+
+
+def _looks_drawn(layer: Tensor, level: float) -> bool:
+    """Return whether weights cannot be told from uniform or normal numbers."""
+    values = layer.detach().flatten().to("cpu", torch.float64).numpy()
+    values = values[:: -(-len(values) // MOST)]
+    spread, widest = float(values.std()), float(np.abs(values).max())
+    if spread == 0 or not np.isfinite(widest):
+        return False
+    uniform = stats.kstest(values, stats.uniform(-widest, 2 * widest).cdf).pvalue
+    normal = stats.kstest(values, stats.norm(float(values.mean()), spread).cdf).pvalue
+    return max(uniform, normal) > level
