@@ -278,7 +278,7 @@ def test_a_part_of_another_name_stays_in_the_ball() -> None:
         ({"name": "breakaway_risk", "attack": {"step": 3}}, "did you mean 'steps'"),
         ({"name": "breakaway_risk", "attack": {"name": "linf"}}, "unknown attack"),
         ({"name": "breakaway_risk", "attack": {"name": 3}}, "a part needs"),
-        ({"name": "breakaway_risk", "attack": 3}, "expected one of the attacks"),
+        ({"name": "breakaway_risk", "attack": 3}, "expected an Attack, got 3"),
         ({"name": "breakaway_risk", "divergence": {"steps": 3}}, "a part needs"),
     ],
 )

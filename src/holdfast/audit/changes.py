@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast import registry
 from holdfast.core import Ball, HoldfastError, Measure
+from holdfast.errors import unknown
 
 Spec = dict[str, Any]
 """A part as plain data, see `registry.spec`."""
@@ -79,7 +80,7 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
         ball: the spec of the ball for parts that have no other.
 
     Raises:
-        HoldfastError: a part that nobody knows.
+        HoldfastError: a part or a field that nobody knows.
     """
     if isinstance(value, list):
         kind = before[0].get("kind") if isinstance(before, list) and before and isinstance(before[0], Mapping) else None
@@ -92,6 +93,10 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
         return dict(value)  # `build` says what is missing
     if not isinstance(kind, str) or not isinstance(name, str):
         raise HoldfastError(f"a part needs a 'kind' and a 'name', got {dict(value)}")
+    known = [field.name for field in dataclasses.fields(registry.find(kind, name))]
+    for key in value:
+        if key not in ("kind", "name", *known):
+            raise unknown(f"parameter of {name}", key, known)
     same = (kind, name) == (old.get("kind"), old.get("name"))
     fields = dict(old) if same else defaults(kind, name, ball)
     own = part(value["ball"], fields.get("ball"), ball) if "ball" in value else fields.get("ball")
