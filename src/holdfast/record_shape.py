@@ -281,10 +281,16 @@ class _Encoder(Shape):
         yield from (LOST if lost else AUDITED).wrong(value, where)
 
 
-PAIR = Object(
-    {"first": TEXT, "second": TEXT,
-     "difference": Object({"value": Maybe(NUMBER), "low": Maybe(NUMBER), "high": Maybe(NUMBER)}, {"unit": TEXT})}
+GAP = Object({"value": Maybe(NUMBER), "low": Maybe(NUMBER), "high": Maybe(NUMBER)}, {"unit": TEXT})
+CHANGE = Object(
+    {"measure": TEXT, "title": TEXT, "unit": TEXT, "needs_labels": FLAG, "before": Maybe(SCORE), "after": Maybe(SCORE),
+     "difference": Maybe(GAP)}
 )  # fmt: skip
+HARDENING = Object(
+    {"steps": COUNT, "seconds": NUMBER, "budget": Maybe(NUMBER), "warnings": Items(TEXT), "measures": Items(CHANGE),
+     "price": Object({"cosine": SCORE, "relative_l2": SCORE})}
+)  # fmt: skip
+PAIR = Object({"first": TEXT, "second": TEXT, "difference": GAP})
 RELATION = Object(
     {"over": one_of("encoders", "corruptions"), "encoder": Maybe(TEXT), "first": TEXT, "second": TEXT,
      "points": COUNT, "pearson": SCORE, "spearman": SCORE}
@@ -343,6 +349,7 @@ RECORD_SHAPE = Object(
     {
         "relations": Maybe(Items(RELATION)),
         "series": Maybe(Items(Object({"name": TEXT, "encoders": Items(TEXT)}, {"fluctuation": Named(FLUCTUATION)}))),
+        "hardening": HARDENING,
         "files": Named(TEXT),
         "seal": TEXT,
     },

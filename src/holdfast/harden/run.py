@@ -19,6 +19,8 @@ from holdfast.harden.outcome import changes, drift
 from holdfast.harden.plan import RECORD, Hardening
 from holdfast.listener import Listener, Silent
 from holdfast.privacy import public
+from holdfast.record_file import RECORD as RECORD_FILE
+from holdfast.record_file import sealed
 from holdfast.report.html import write_report
 from holdfast.store import Store
 from holdfast.training._images import TrainingImages
@@ -118,7 +120,7 @@ def harden(
     listener.stage("writing the report")
     told = {key: found[key] for key in ("steps", "seconds", "budget", "price", "warnings")}
     told["measures"] = [row for row in found["measures"] if row["needs_labels"]]
-    Store(folder / "audit").write_json("record.json", records[0] | {"hardening": told})
+    Store(folder / "audit").write_json(RECORD_FILE, sealed(records[0] | {"hardening": told}))
     write_report(folder / "audit")
     found["audit_seconds"] = round(time.monotonic() - began, 3)
     store.write_json(RECORD, found)
