@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from holdfast.privacy import KEEP, brief, concealed, placed, places, public
+from holdfast.privacy import KEEP, brief, concealed, distinct, placed, places, public
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +64,12 @@ def test_places_and_credentials_go(text: str, becomes: str) -> None:
 )  # fmt: skip
 def test_everything_else_stays(text: str) -> None:
     assert public(text) == text
+
+
+def test_places_are_told_apart() -> None:
+    assert distinct(["/mnt/a/run", "/srv/b/run", "here", "/srv/c"]) == ["…/a/run", "…/b/run", "here", "…/c"]
+    assert distinct(["/a/x/run", "/b/x/run"]) == ["…/a/x/run", "…/b/x/run"]
+    assert distinct([]) == []
 
 
 def test_what_is_public_stays(at_home: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 KEEP = "HOLDFAST_KEEP_PATHS"
@@ -82,6 +83,16 @@ def _shortened(text: str) -> str:
         return f"{match[1]}…/{match[2]}{match[3] or ''}"
     text = _QUOTED.sub(r"\1…/\2\1", _OPTION.sub(r"\1…/\2", text))
     return _WINDOWS.sub(r"…/\1", _INSIDE.sub(r"…/\1", text))
+
+
+def distinct(paths: Sequence[str]) -> list[str]:
+    """Return the `public` names of places, with as many folders above them as it takes to tell them apart."""
+    names = [public(path) for path in paths]
+    for depth in range(2, 1 + max((path.count("/") for path in paths), default=0)):
+        twice = {name for name in names if names.count(name) > 1}
+        longer = ["…/" + "/".join(concealed(path).rstrip("/").split("/")[-depth:]) for path in paths]
+        names = [longer[i] if name in twice else name for i, name in enumerate(names)]
+    return names
 
 
 def places(value: Any) -> dict[str, str]:

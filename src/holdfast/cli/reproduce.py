@@ -10,6 +10,7 @@ from rich.text import Text
 from holdfast.cli._common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
 from holdfast.cli._workers import engine_of
 from holdfast.errors import HoldfastError, Status
+from holdfast.privacy import public
 
 
 def reproduce(
@@ -47,7 +48,7 @@ def reproduce(
             asked, folder, inputs=given, device=device, seed=seed or 0, engine=engine, listener=bars,
             command=command_line(),
         )  # fmt: skip
-    Store(folder).write("reproduction.md", lambda path: path.write_text(markdown(found), encoding="utf-8"))
+    Store(folder).write("reproduction.md", lambda path: path.write_text(public(markdown(found)), encoding="utf-8"))
     if json_output:
         answer(found)
     else:

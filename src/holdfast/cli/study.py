@@ -7,6 +7,7 @@ import typer
 
 from holdfast.cli._common import QuietOption, answer, command_line, listening, out
 from holdfast.errors import Status
+from holdfast.privacy import public
 
 
 def study(
@@ -28,7 +29,7 @@ def study(
     asked = read_study(file, data=data, test=test)
     with listening(quiet) as bars:
         record = run_study(asked, out_folder, listener=bars, command=command_line())
-    Store(out_folder).write("study.md", lambda path: path.write_text(markdown(record), encoding="utf-8"))
+    Store(out_folder).write("study.md", lambda path: path.write_text(public(markdown(record)), encoding="utf-8"))
     if json_output:
         answer(record)
     else:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from holdfast.audit.compare import Influence, Pair, beats, best_of, paired
@@ -16,6 +16,7 @@ from holdfast.comparison.ranks import rank_intervals
 from holdfast.comparison.records import Audited, Run, encoders_of, score_of
 from holdfast.core import HoldfastError, Score
 from holdfast.errors import unknown
+from holdfast.privacy import distinct
 from holdfast.standing import accepted, may_win, void_checks
 
 LEVEL = 0.05
@@ -69,6 +70,8 @@ def compare_runs(
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
     refuse_mismatches(runs)
+    shown = distinct([run.place for run in runs])
+    runs = [replace(run, place=name) for run, name in zip(runs, shown, strict=True)]
     allowed = {run.place: run.record["plan"].get("allow", []) for run in runs}
     encoders, problems = encoders_of(runs)
     places = ", ".join(repr(run.place) for run in runs)

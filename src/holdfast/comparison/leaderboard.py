@@ -11,6 +11,7 @@ from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.errors import UnreadableRecord, first_line, os_reason
 from holdfast.folders import Folder
+from holdfast.privacy import public
 from holdfast.record_file import RECORD
 
 
@@ -64,7 +65,7 @@ def leaderboard(
         tables += whole
         unreadable += lost
     tables.sort(key=lambda table: -len(table["encoders"]))
-    return {"place": place, "groups": tables, "unreadable": unreadable}
+    return {"place": public(place), "groups": tables, "unreadable": unreadable}
 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:

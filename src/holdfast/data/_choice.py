@@ -18,6 +18,7 @@ from holdfast.core import HoldfastError, ImageSource, Rng
 from holdfast.data._geometry import standard
 from holdfast.data._pictures import one_large_at_a_time
 from holdfast.data._range import check_range
+from holdfast.foreign import foreign
 
 _CHUNK = 64
 _STRIP = 256
@@ -242,7 +243,8 @@ class Choice:
     def _load(self, row: int) -> tuple[PIL.Image.Image | Tensor, tuple[float, float] | None]:
         """Return an image, and its lowest and highest value where these could be out of range."""
         name = self.source.id(row)
-        image = self.source.load(row)
+        with foreign(f"{self.source}, image {name!r}", "read"):
+            image = self.source.load(row)
         if isinstance(image, Tensor):
             if image.ndim != 3 or image.shape[0] not in (1, 3) or not image.is_floating_point():
                 got = f"{image.dtype} {list(image.shape)}"
