@@ -30,6 +30,7 @@ LAYERS: list[set[str]] = [
         "neighbours", "nearest_in_chunks", "feature_space", "spectrum", "fluctuation", "crossed", "margins",
         "robust_bayes", "synbench",
     },
+    {"universal", "drawn_pairs"},
     {"encoders", "data", "threats", "objectives"},
     {"attacks"},
     {"certify", "smoothing", "probes", "estimators", "learners", "attention", "methods", "store", "engines"},

@@ -158,6 +158,8 @@ class Subject(Protocol):
 class Score:
     """A number with its interval.
 
+    No interval has zero width: ends that agree to twelve digits are none, since no sample tells a number exactly.
+
     Attributes:
         value: the estimate; None where it is not defined (say why in `note`).
         low: lower end of the interval.
@@ -184,6 +186,14 @@ class Score:
     checks: tuple[str, ...] = ()
     standing: Literal["sound", "at least", "at most", "void"] = "sound"
     because: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.low is None or self.high is None or abs(self.high - self.low) > 1e-12 * max(abs(self.low), 1e-300):
+            return
+        object.__setattr__(self, "low", None)
+        object.__setattr__(self, "high", None)
+        words = "both ends of its interval were one number: no interval"
+        object.__setattr__(self, "note", "; ".join(filter(None, [self.note, words])))
 
 
 class Measure(metaclass=Checked):

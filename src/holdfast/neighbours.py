@@ -187,6 +187,35 @@ def _shares_below(bank: Bank, wanted: Float[Tensor, "values"], name: str) -> Flo
     return counts.cumsum(0)[:-1].double() / pairs
 
 
+def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float[Tensor, "bank limits"]:
+    """Return which share of the pairs with each bank member lie at or below each limit, over all its pairs, exactly.
+
+    u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`. The Kullback-Leibler divergence
+    is not symmetric: both orders of a pair count, half each.
+
+    Args:
+        bank: clean representations, [N, D], N >= 2.
+        limits: divergences, [L]; NaN has NaN.
+        name: divergence.
+    """
+    symmetric, wanted = name != "kl", limits.double()
+    counts = torch.zeros(len(bank), len(wanted), dtype=torch.long)
+    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
+        rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
+        places = torch.arange(len(bank))
+        pairs = places[rows, None] < places[columns] if symmetric else places[rows, None] != places[columns]
+        for number, limit in enumerate(wanted):
+            inside = block <= limit
+            close = (block - limit).abs() <= 2 * _SLACK * block + _FLOOR.get(name, 0)
+            for row, column, distance in _again(bank[rows], bank[columns], _doubtful(close, block, name), name):
+                inside[row, column] = distance <= limit
+            inside &= pairs
+            counts[rows, number] += inside.sum(1)
+            counts[columns, number] += inside.sum(0)
+    shares = counts.double() / ((len(bank) - 1) * (1 if symmetric else 2))
+    return shares.masked_fill(wanted.isnan(), torch.nan)
+
+
 def quantile(bank: Bank, share: float, name: str = "l2") -> float:
     """Return the smallest divergence of a pair that is at least as large as `share` of all pairs' divergences.
 

@@ -8,7 +8,7 @@ import math
 
 import torch
 from jaxtyping import Float, Int
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 
 from holdfast.core import Score
@@ -23,8 +23,8 @@ def clopper_pearson(successes: float, trials: float, confidence: float = 0.95) -
     """
     tail = (1 - confidence) / 2
     k, n = successes, trials
-    low = 0.0 if k <= 0 else float(stats.beta.ppf(tail, k, n - k + 1))
-    high = 1.0 if k >= n else float(stats.beta.ppf(1 - tail, k + 1, n - k))
+    low = 0.0 if k <= 0 else float(special.betaincinv(k, n - k + 1, tail))
+    high = 1.0 if k >= n else float(special.betainccinv(k + 1, n - k, tail))
     return low, high
 
 
@@ -118,9 +118,9 @@ def median(
 ) -> Score:
     """Return the median with an order-statistic interval.
 
-    Independent rows: the narrowest symmetric pair of order statistics whose binomial coverage is at least the
-    level. With units: the ranks are those of Woodruff (1952), from the interval of the share below the median with
-    Korn-Graubard's effective size.
+    Independent rows: see `median_ranks`. With units: the ranks are those of Woodruff (1952), from the interval of the
+    share below the median with Korn-Graubard's effective size. Where both ends are one value, which many rows have,
+    they move on to the nearest values that differ; where none differs there is no interval.
 
     Args:
         values: one number per row; NaN where undefined.
@@ -137,19 +137,49 @@ def median(
     ordered = values.double().sort().values
     middle = float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
     if units is None:
-        rank = int(stats.binom.ppf((1 - confidence) / 2, n, 0.5))
-        while rank > 0 and stats.binom.cdf(rank - 1, n, 0.5) > (1 - confidence) / 2:
-            rank -= 1
-        low_rank, high_rank, count = rank, n - rank + 1, n
+        ranks, count = median_ranks(n, confidence), n
     else:
         size = effective_size((values <= middle).double(), units, confidence)
         low_share, high_share = clopper_pearson(size / 2, size, confidence)
-        low_rank, high_rank, count = math.floor(n * low_share), math.ceil(n * high_share) + 1, len(units.unique())
-    low = float(ordered[low_rank - 1]) if low_rank >= 1 else None
-    high = float(ordered[high_rank - 1]) if high_rank <= n else None
+        ranks, count = (math.floor(n * low_share), math.ceil(n * high_share) + 1), len(units.unique())
+    low, high = at_ranks(ordered, ranks)
     if low is None or high is None:
-        note = "; ".join(filter(None, [note, f"{count} are too few for a {confidence:.0%} interval of a median"]))
-    return Score(middle, low, high, count, kind, confidence, note)
+        words = f"{count} are too few for a {confidence:.0%} interval of a median"
+    elif low == high:
+        low, high, words = _around(ordered, low)
+    else:
+        words = ""
+    return Score(middle, low, high, count, kind, confidence, "; ".join(filter(None, [note, words])))
+
+
+def median_ranks(n: int, confidence: float = 0.95) -> tuple[int, int]:
+    """Return the ranks, counted from 1, of the order statistics that hold the median of n independent values.
+
+    The narrowest symmetric pair whose binomial coverage is at least the level; 0 and n + 1 where there is none.
+    """
+    tail = (1 - confidence) / 2
+    rank = int(stats.binom.ppf(tail, n, 0.5))
+    while rank > 0 and stats.binom.cdf(rank - 1, n, 0.5) > tail:
+        rank -= 1
+    return rank, n - rank + 1
+
+
+def at_ranks(ordered: Float[Tensor, "rows"], ranks: tuple[int, int]) -> tuple[float | None, float | None]:
+    """Return the values at two ranks, counted from 1; None where values are too few to have the rank."""
+    low, high = ranks
+    return (
+        float(ordered[low - 1]) if low >= 1 else None,
+        float(ordered[high - 1]) if high <= len(ordered) else None,
+    )
+
+
+def _around(ordered: Float[Tensor, "rows"], value: float) -> tuple[float | None, float | None, str]:
+    """Return the nearest values that differ from the one that both ends have; no interval where all are equal."""
+    below, above = ordered[ordered < value], ordered[ordered > value]
+    if not len(below) and not len(above):
+        return None, None, f"all {len(ordered)} values are equal, so their spread is unknown: no interval"
+    low, high = float(below[-1]) if len(below) else value, float(above[0]) if len(above) else value
+    return low, high, "the middle values are all equal: the interval ends at the nearest that differ"
 
 
 def mean(
@@ -296,12 +326,13 @@ def difference(first: Score, second: Score, correlation: float) -> Score:
     gap = first.value - second.value
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return Score(gap, None, None, n, kind, level, "one of the two scores has no interval")
-    below = _combine(first.value - first.low, second.high - second.value, correlation)
-    above = _combine(first.high - first.value, second.value - second.low, correlation)
+    below = combined(first.value - first.low, second.high - second.value, correlation)
+    above = combined(first.high - first.value, second.value - second.low, correlation)
     return Score(gap, gap - below, gap + above, n, kind, level)
 
 
-def _combine(a: float, b: float, correlation: float) -> float:
+def combined(a: float, b: float, correlation: float) -> float:
+    """Return √(a² + b² - 2ρab), how far a difference reaches whose parts reach a and b; of a sum, give -ρ."""
     return math.sqrt(max(0.0, a * a + b * b - 2 * correlation * a * b))
 
 

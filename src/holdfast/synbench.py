@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 
 from holdfast import statistics
@@ -116,8 +116,10 @@ class TradeOff:
         """Return the score with all accuracies at the ends of exact intervals that hold together (Bonferroni)."""
         right, n = (self.accuracy.double() * self.samples).numpy(), self.samples
         tail = (1 - confidence) / 2 / right.size
-        low = torch.from_numpy(stats.beta.ppf(tail, right.clip(min=0.5), n - right + 1)).where(self.accuracy > 0, 0.0)
-        high = torch.from_numpy(stats.beta.isf(tail, right + 1, (n - right).clip(min=0.5))).where(
+        low = torch.from_numpy(special.betaincinv(right.clip(min=0.5), n - right + 1, tail)).where(
+            self.accuracy > 0, 0.0
+        )
+        high = torch.from_numpy(special.betainccinv(right + 1, (n - right).clip(min=0.5), tail)).where(
             self.accuracy < 1, 1.0
         )
         ends = [float(area(end, self.bound, start).mean(-1).sum()) / self.total(start) for end in (low, high)]
@@ -243,4 +245,6 @@ def best(seen: Sequence[tuple[float, TradeOff]], start: float, over: str = OVER[
         return sure and by > spread * float(stats.t.isf(tail, max(rows - 1, 1)))
 
     left = [epsilon for (epsilon, one), own in zip(known, scores, strict=True) if not beaten(one, scores[first] - own)]
+    if len(left) == 1:
+        return replace(nothing, value=left[0], note="every other ε tried is ruled out")
     return Score(known[first][0], min(left), max(left), rows, kind, confidence)

@@ -134,8 +134,15 @@ def test_untargeted_measures_are_their_formulas(name, step, reps) -> None:
 
     measure = UniversalQuantile(**SHORT, divergence=name)
     table = measure.observe(subject)
-    np.testing.assert_allclose(table[f"drift@{step}"], [d(attacked[i], clean[i]) for i in range(m)])
-    np.testing.assert_allclose(table[f"quantile@{step}"], quantile)
+    others, drift = [np.nan] * (n - m), [d(attacked[i], clean[i]) for i in range(m)]
+    np.testing.assert_allclose(table[f"drift@{step}"], drift + others)
+    np.testing.assert_allclose(table[f"quantile@{step}"], quantile + others)
+    near = np.zeros(n)
+    for middle in np.sort(drift)[[(m - 1) // 2, m // 2]]:
+        within = np.array([[i != j and d(clean[i], clean[j]) <= middle for j in range(n)] for i in range(n)])
+        near += (within.sum(0) + within.sum(1)) / (4 * (n - 1))
+    np.testing.assert_allclose(table[f"near@{step}"], near)
+    assert near.mean() == pytest.approx(np.median(quantile))
     assert measure.score(table)[f"{step} steps"].value == pytest.approx(np.median(quantile))
 
     measure = BreakawayRisk(**SHORT, divergence=name)  # appendix C.7
@@ -311,7 +318,8 @@ def test_influence_has_one_entry_per_unit(cls) -> None:
     subject = told()
     table = measure.observe(subject)
     influence = measure.influence(table)
-    units = {BreakawayRisk: subject.population}.get(cls, 3 if "pair" in table else subject.attacked)
+    everyone = dict.fromkeys((BreakawayRisk, UniversalQuantile), subject.population)
+    units = everyone.get(cls, 3 if "pair" in table else subject.attacked)
     assert influence.shape == (units,)
     assert torch.isfinite(influence).all()
     assert measure.column in table

@@ -101,7 +101,7 @@ def write_extremes(store: Store, subject: AuditSubject, slug: str, table: Table)
         slug: the encoder's name in files.
         table: what a measure observed, with the columns `certificate` and `attack`.
     """
-    order = table["certificate"].argsort(stable=True)
+    order = table["certificate"].argsort(stable=True)[: int((~table["certificate"].isnan()).sum())]
     count = min(EXTREMES, len(order) // 2)
     found: dict[str, list[dict[str, Any]]] = {}
     for side, positions in (("least", order[:count]), ("most", order.flip(0)[:count])):

@@ -28,7 +28,7 @@ class RadiusOrder(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Compare both means."""
         pairs, classes = self.pairs.observe(subject)["certificate"], self.classes.observe(subject)["certificate"]
-        images = min(len(pairs), len(classes))
+        images = min(int((~pairs.isnan()).sum()), len(classes))
         ours, theirs = float(pairs[:images].mean()), float(classes[:images].mean())
         found = f"{ours:.3g} between images, {theirs:.3g} for classes, in pixels, on {images} images"
         details = {"between images": ours, "for classes": theirs}

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast import statistics
+from holdfast import statistics, universal
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
@@ -26,8 +26,9 @@ class AttackMeasure(Measure):
     """A measure that compares attacked with clean representations.
 
     A subclass fills a table with one column `per_image`@STEP for each read-out (and `pair`, where both directions of
-    a pair are rows); the rest follows from its `statistic`: the median, the share of ones, or the mean over ordered
-    pairs, whose second role is the column `intrudes`@STEP.
+    a pair are rows); the rest follows from its `statistic`: the median, the share of ones, the mean over ordered
+    pairs, whose second role is the column `intrudes`@STEP, or the median universal quantile, with the column
+    `near`@STEP.
 
     Attributes:
         attack: how the worst case is searched.
@@ -47,7 +48,7 @@ class AttackMeasure(Measure):
     targeted: ClassVar[bool] = False
     usual: ClassVar[tuple[int, ...]] = ()
     per_image: ClassVar[str]
-    statistic: ClassVar[Literal["median", "share", "pair mean"]]
+    statistic: ClassVar[Literal["median", "share", "pair mean", "universal quantile"]]
     given: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -107,12 +108,16 @@ class AttackMeasure(Measure):
                 return statistics.share(table[column], table.get("pair"), self.given)
             case "pair mean":
                 return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
+            case "universal quantile":
+                return universal.median(table[column], table[column.replace(self.per_image, "near")])
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image (of each pair, where images come in pairs) on the headline."""
         values = table[self.column]
         if self.statistic == "pair mean":
             return statistics.influence_of_pair_mean(values, table[f"intrudes@{self.steps[-1]}"])
+        if self.statistic == "universal quantile":
+            return universal.influence(values, table[f"near@{self.steps[-1]}"])
         of = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
         return statistics.by_unit(of(values), table["pair"]) if "pair" in table else of(values)
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast import statistics
+from holdfast import drawn_pairs, statistics, universal
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
 from holdfast.checked import Count
@@ -86,16 +86,15 @@ class Bracket(Measure):
                 return statistics.median(table[column], table.get("pair"), self.condition)
             case "share":
                 return statistics.share(table[column], table.get("pair"), self.condition)
+            case "mean" if f"{column} contributes" in table:
+                return drawn_pairs.mean(table[column], table[f"{column} contributes"], self.condition, most=self.most)
             case "mean":
-                score = statistics.mean(table[column], table.get("pair"), self.condition, most=self.most)
-                return (
-                    score
-                    if self.most is None or score.high is None
-                    else replace(score, high=min(score.high, self.most))
-                )
+                return statistics.mean(table[column], table.get("pair"), self.condition, most=self.most)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image (of each pair, where images come in pairs) on the certificate."""
+        if (parts := table.get(f"{self.column} contributes")) is not None:
+            return statistics.influence_of_mean(parts)
         values = table[self.column]
         of = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
         return statistics.by_unit(of(values), table["pair"]) if "pair" in table else of(values)
@@ -127,6 +126,22 @@ def in_order(
             f"what is proved lies {gap:.3g} above what an attack found; this is a fault of Holdfast or of an encoder "
             "that gives other numbers in batches of another size: please report it"
         )
+
+
+def in_both_roles(subject: Subject, table: Table, pairs: Mapping[str, Float[Tensor, "images negatives"]]) -> Table:
+    """Return a table with one row per image of the population, and what each contributes to the means of some columns.
+
+    Args:
+        subject: whose negatives were drawn.
+        table: one row per image that has negatives.
+        pairs: the values of columns, image by image and negative by negative.
+    """
+    population = subject.population
+    parts: Table = {}
+    for name, values in pairs.items():
+        negatives = drawn_pairs.negatives_of(subject, *values.shape)
+        parts[f"{name} contributes"] = drawn_pairs.contributions(values, negatives, population)
+    return {name: universal.padded(values, population) for name, values in table.items()} | parts
 
 
 def counted(share: Mapping[str, Tensor], column: str, what: str) -> str:

@@ -96,8 +96,8 @@ class DisturbedMeasure(Measure):
         assert isinstance(average, Tensor)
         return {f"{self.per_image}@{title}": values for title, values in columns.items()} | {self.per_image: average}
 
-    def scored(self, table: Table, reduce: Callable[[Tensor], Score]) -> dict[str, Score]:
-        """Return a score for each threat, and the headline: the average over all."""
-        columns = {title: table[f"{self.per_image}@{title}"] for title in self.represented}
-        headline = {AVERAGE: reduce(table[self.per_image])} if len(columns) > 1 else {}
-        return {title: reduce(values) for title, values in columns.items()} | headline
+    def scored(self, table: Table, reduce: Callable[[str], Score]) -> dict[str, Score]:
+        """Return the score of each threat's column, and the headline: of the average over all."""
+        columns = {title: f"{self.per_image}@{title}" for title in self.titles}
+        headline = {AVERAGE: self.per_image} if len(columns) > 1 else {}
+        return {title: reduce(column) for title, column in (columns | headline).items()}

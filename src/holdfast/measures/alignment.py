@@ -53,7 +53,7 @@ class Alignment(DisturbedMeasure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the mean distance of each kind of view, and over all."""
-        return self.scored(table, lambda values: statistics.mean(values, most=2**self.alpha))
+        return self.scored(table, lambda column: statistics.mean(table[column], most=2**self.alpha))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast import neighbours, statistics
+from holdfast import statistics, universal
 from holdfast.core import Score, Subject, Table
 from holdfast.divergences import unit
 from holdfast.measures._smoothed_measure import SmoothedMeasure
@@ -21,8 +21,9 @@ class CenterSmoothing(SmoothedMeasure):
     The distribution is the exact empirical one of all pairs of clean representations of the population (unit
     vectors where the certificate is of those). Medians are over the images that did not abstain.
 
-    Table, one row per image: `radius`, ε_out in the units of the representation, and `quantile`, NaN where the
-    certificate abstained; `abstained`, 1 or 0.
+    Table, one row per image of the population: `radius`, ε_out in the units of the representation, and `quantile`, NaN
+    where the certificate abstained or there is none; `abstained`, 1 or 0, NaN where there is none; `near`, the share of
+    the pairs with an image that lie at or below the median radius.
     """
 
     certificate: Certificate = Center()
@@ -49,8 +50,10 @@ class CenterSmoothing(SmoothedMeasure):
         certificate = self.certificate
         assert isinstance(certificate, Center)
         seen, clean = self.seen(subject), subject.read(Clean())["reps"].double()
-        quantile = neighbours.share_below(unit(clean) if certificate.normalised else clean, seen["radius"])
-        return {"radius": seen["radius"], "quantile": quantile, "abstained": seen["abstained"]}
+        bank = unit(clean) if certificate.normalised else clean
+        quantile, near, _ = universal.place(bank, seen["radius"][None])
+        radius, abstained = (universal.padded(seen[name], len(bank)) for name in ("radius", "abstained"))
+        return {"radius": radius, "quantile": quantile[0], "abstained": abstained, "near": near[0]}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return abstentions, and the medians of radius and quantile."""
@@ -58,15 +61,15 @@ class CenterSmoothing(SmoothedMeasure):
         assert isinstance(certificate, Center)
         holds = 1 - certificate.alpha_centre - certificate.alpha_distance
         promise = f"for changes of up to {certificate.radius:g} (ℓ2), each image on its own at confidence {holds:g}"
-        counted = f"{int(table['abstained'].sum())} of {len(table['abstained'])} images abstained"
-        pairs = "given the pairs of this population (plug-in)"
-        abstained = statistics.share(table["abstained"])
+        abstained = table["abstained"][~table["abstained"].isnan()]
+        counted = f"{int(abstained.sum())} of {len(abstained)} images abstained"
+        radius = statistics.median(table["radius"][~table["radius"].isnan()])
         return {
-            "abstained": self.about(abstained),
-            "median radius": self.about(statistics.median(table["radius"]), promise, counted, unit="ratio"),
-            "median quantile": self.about(statistics.median(table["quantile"], given=pairs), promise, counted),
+            "abstained": self.about(statistics.share(abstained)),
+            "median radius": self.about(radius, promise, counted, unit="ratio"),
+            "median quantile": self.about(universal.median(table["quantile"], table["near"]), promise, counted),
         }
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image on the median."""
-        return statistics.influence_of_median(table[self.column])
+        return universal.influence(table["quantile"], table["near"])

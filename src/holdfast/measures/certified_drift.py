@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from holdfast import neighbours
+from holdfast import universal
 from holdfast.attacks.apgd import Apgd
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
@@ -30,8 +32,10 @@ class CertifiedDrift(Bracket):
     the box that holds every representation of the ball, see `drift_bounds`. The distribution is the exact one of all
     pairs of the population.
 
-    Table, one row per image: `attack` and `certificate`, quantiles of the ℓ2 drift; `D attack` and `D certificate`,
-    those of D = linf and cosine; `drift D attack` and `drift D certificate`, the drifts themselves; `vacuous`.
+    Table, one row per image of the population, NaN where it was not certified: `attack` and `certificate`, quantiles of
+    the ℓ2 drift; `D attack` and `D certificate`, those of D = linf and cosine; `drift D attack` and `drift D
+    certificate`, the drifts themselves; `vacuous`. And for every image `near SIDE` of each of these sides, the share of
+    the pairs with it that lie at or below the median drift.
 
     Attributes:
         attack: how the untargeted attack searches.
@@ -41,8 +45,6 @@ class CertifiedDrift(Bracket):
     ball: Ball = Linf(0.05)
     attack: Attack = Apgd(50)
 
-    statistic = "median"
-    given = "given the pairs of this population (plug-in)"
     better = "lower"
     unit = "share"
     question = "How large can the drift within the ball become, among the distances between different images?"
@@ -80,12 +82,12 @@ class CertifiedDrift(Bracket):
                     drift[:count] = drift[:count].maximum(divergence(name)(reps, clean[:count]))
             in_order(subject.ids, drift, bound, float(4 * ROUNDING if name == "cosine" else rounding))
             bound = bound.maximum(drift)
-            sides = {"attack": drift, "certificate": bound}
-            prefix = "" if name == DRIFTS[-1] else f"{name} "
-            for side, values in sides.items():
-                table[f"drift {name} {side}"] = values
-                table[f"{prefix}{side}"] = neighbours.share_below(bank, values, name)
-        return table | {"vacuous": seen["vacuous"]}
+            prefix, both = "" if name == DRIFTS[-1] else f"{name} ", torch.stack([drift, bound])
+            placed = zip(("attack", "certificate"), both, *universal.place(bank, both, name)[:2], strict=True)
+            for side, values, quantiles, near in placed:
+                table[f"drift {name} {side}"] = universal.padded(values, len(bank))
+                table |= {f"{prefix}{side}": quantiles, f"near {prefix}{side}": near}
+        return table | {"vacuous": universal.padded(seen["vacuous"].double(), len(bank))}
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""
@@ -95,3 +97,11 @@ class CertifiedDrift(Bracket):
         """Return both sides for every divergence."""
         sides = [f"{name} {side}" for name in DRIFTS[:-1] for side in ("attack", "certificate")]
         return {side: self.reduced(table, side) for side in sides} | super().score(table)
+
+    def reduced(self, table: Table, column: str) -> Score:
+        """Return the median quantile of a side."""
+        return universal.median(table[column], table[f"near {column}"])
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the certificate."""
+        return universal.influence(table["certificate"], table["near certificate"])

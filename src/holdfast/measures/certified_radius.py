@@ -3,12 +3,14 @@
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from holdfast import statistics
+from holdfast import drawn_pairs, statistics
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
 from holdfast.core import Ball, Observation, Score, Subject, Table
-from holdfast.measures._bracket import RVCL, Bracket, in_order
+from holdfast.measures._bracket import RVCL, Bracket, in_both_roles, in_order
 from holdfast.observations.clean import Clean
 from holdfast.observations.minimal_radii import MinimalRadii
 from holdfast.observations.radii import Radii
@@ -22,8 +24,10 @@ class CertifiedRadius(Bracket):
     m is the pair margin "nearer to x⁺ than to x⁻". The certificate is what a certifier proves (0 where it proves
     nothing), the attack the smallest change found that confuses the pair: R of every pair lies between the two.
 
-    Table, one row per image, radii in pixels: `certificate` and `attack`, means over its negatives; `least` and `least
-    attack`, of its nearest one; `certified`, the share of its pairs with a radius above 0; `pairs`, how many it has.
+    Table, one row per image of the population, NaN where it was not certified, radii in pixels: `certificate` and
+    `attack`, means over its negatives; `least` and `least attack`, of its nearest one; `certified`, the share of its
+    pairs with a radius above 0; `pairs`, how many it has; `SIDE contributes`, what each image contributes to the mean,
+    also as a negative of others.
 
     Attributes:
         ball: the norm of the radius; its own radius is not read.
@@ -40,7 +44,6 @@ class CertifiedRadius(Bracket):
     steps: int = 40
     tolerance: float = 1e-6
 
-    given = "given this population, from which the negatives come"
     most = None
     better = "higher"
     unit = "pixels"
@@ -75,18 +78,20 @@ class CertifiedRadius(Bracket):
         proved, found = subject.read(self.proved)["radius"], subject.read(self.found)["radius"]
         in_order(subject.ids, proved, found, 1e-6)
         found = found.masked_fill(found.isinf(), torch.nan)
-        return {
+        sides, has = {"attack": found, "certificate": proved}, (proved > 0).double()
+        table = {
             "attack": found.mean(1),
             "certificate": proved.mean(1),
             "least attack": found.nan_to_num(torch.inf).amin(1),
             "least": proved.amin(1),
-            "certified": (proved > 0).double().mean(1),
+            "certified": has.mean(1),
             "pairs": torch.full((len(proved),), float(proved.shape[1]), dtype=torch.float64),
         }
+        return in_both_roles(subject, table, sides | {"certified": has})
 
     def remarks(self, table: Table) -> str:
         """Return how many pairs have no certified radius."""
-        pairs, failed = (round(float((share * table["pairs"]).sum())) for share in (1.0, 1 - table["certified"]))
+        pairs, failed = (round(float((share * table["pairs"]).nansum())) for share in (1.0, 1 - table["certified"]))
         said = f"{failed:,} of {pairs:,} pairs have no certified radius and count as 0" if failed else ""
         fewer = int(table["pairs"][0]) if len(table["pairs"]) else self.negatives
         few = f"only {fewer} other images to draw negatives from" if fewer != self.negatives else ""
@@ -94,9 +99,12 @@ class CertifiedRadius(Bracket):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of pairs with a certified radius, the radius of the nearest negative, and both sides."""
-        share = statistics.mean(table["certified"], given=self.given, most=1.0)
-        nearest = {name: self.reduced(table, column) for name, column in _NEAREST.items()}
+        share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
+        nearest = {name: self._nearest(table[column]) for name, column in _NEAREST.items()}
         return {"pairs with a certificate": replace(share, unit="share")} | nearest | super().score(table)
+
+    def _nearest(self, radii: Float[Tensor, "population"]) -> Score:
+        return statistics.mean(radii[~radii.isnan()], given="given this population, from which the negatives come")
 
 
 _NEAREST = {"attack, nearest negative": "least attack", "certificate, nearest negative": "least"}

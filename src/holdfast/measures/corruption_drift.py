@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast import neighbours, statistics
+from holdfast import universal
 from holdfast.core import Score, Subject, Table
 from holdfast.divergences import divergence
 from holdfast.measures._disturbed import CONTRASTIVE, DisturbedMeasure
@@ -19,7 +19,9 @@ class CorruptionDrift(DisturbedMeasure):
     The label-free twin of the relative drop: universal quantiles of drift, for corruptions instead of attacks. The
     distribution is the exact one of all pairs of clean representations of the population.
 
-    Table, one row per image: `quantile@TITLE` of each corruption, `quantile`, their mean.
+    Table, one row per image of the population: `quantile@TITLE` of each corruption, `quantile`, their mean, NaN for
+    images that are not corrupted; `near@TITLE` and `near`, the shares of the pairs with an image that lie at or below
+    the median image's drift.
 
     Attributes:
         divergence: how representations are compared.
@@ -48,14 +50,14 @@ class CorruptionDrift(DisturbedMeasure):
         """Return the quantile of every image's drift under every corruption."""
         clean, disturbed = self.disturbed(subject)
         drifts = [divergence(self.divergence)(reps, clean[: len(reps)]) for reps in disturbed.values()]
-        quantiles = neighbours.share_below(clean, torch.stack(drifts), self.divergence)
-        return self.averaged(dict(zip(disturbed, quantiles, strict=True)))
+        quantiles, near, near_mean = universal.place(clean, torch.stack(drifts), self.divergence)
+        pairs = {f"near@{title}": row for title, row in zip(disturbed, near, strict=True)} | {"near": near_mean}
+        return self.averaged(dict(zip(disturbed, quantiles, strict=True))) | pairs
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the median of each corruption, and of the images' means over corruptions."""
-        given = "given the pairs of this population (plug-in)"
-        return self.scored(table, lambda values: statistics.median(values, given=given))
+        return self.scored(table, lambda name: universal.median(table[name], table[name.replace("quantile", "near")]))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the median."""
-        return statistics.influence_of_median(table[self.per_image])
+        return universal.influence(table[self.per_image], table["near"])

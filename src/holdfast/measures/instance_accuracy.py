@@ -7,7 +7,7 @@ from holdfast.attacks.apgd import Apgd
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
 from holdfast.core import Attack, Ball, Objective, Observation, Score, Subject, Table
-from holdfast.measures._bracket import RVCL, Bracket, counted, in_order
+from holdfast.measures._bracket import RVCL, Bracket, counted, in_both_roles, in_order
 from holdfast.measures._worst import lowest
 from holdfast.objectives.pair_margin import PairMargin
 from holdfast.observations._some import MadeNegatives
@@ -24,7 +24,9 @@ class InstanceAccuracy(Bracket):
     attack: no x' with m(x') <= 0 was found (robust instance accuracy), neither by the attack nor by another search of
     the run; certificate: the lower bound of m is positive.
 
-    Table, one row per image, shares of its negatives: `attack`, `certificate`, `vacuous`.
+    Table, shares of each image's negatives: `attack`, `certificate`, `vacuous`. Where negatives are drawn it has a row
+    for each image of the population, NaN where it was not certified, and `SIDE contributes`: what each image
+    contributes to the mean, also as a negative of others.
 
     Attributes:
         attack: how to search.
@@ -41,7 +43,6 @@ class InstanceAccuracy(Bracket):
     negatives: int | MadeNegatives = 10
     divergence: str = "cosine"
 
-    given = "given this population, from which the negatives come"
     better = "higher"
     unit = "share"
     question = "Which share of pairs of images can no change within the ball confuse?"
@@ -77,11 +78,11 @@ class InstanceAccuracy(Bracket):
         margin, slack = lowest(subject, self.found, self.ball, found["margin"], found["rounding"])
         in_order(subject.ids, proved["lower"], margin, slack)
         intact = margin > 0
-        return {
-            "attack": intact.double().mean(1),
-            "certificate": ((proved["lower"] > 0) & intact).double().mean(1),
-            "vacuous": proved["vacuous"].double().mean(1),
+        sides = {"attack": intact.double(), "certificate": ((proved["lower"] > 0) & intact).double()}
+        table = {side: values.mean(1) for side, values in sides.items()} | {
+            "vacuous": proved["vacuous"].double().mean(1)
         }
+        return table if isinstance(self.negatives, MadeNegatives) else in_both_roles(subject, table, sides)
 
     def reduced(self, table: Table, column: str) -> Score:
         """Return the mean; where every image has one negative, a share with its exact interval."""

@@ -74,7 +74,7 @@ class NeighbourConsistency(DisturbedMeasure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the mean share of each corruption, and over corruptions."""
         given = "given this population of images"
-        return self.scored(table, lambda values: statistics.mean(values, given=given, most=1.0))
+        return self.scored(table, lambda column: statistics.mean(table[column], given=given, most=1.0))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

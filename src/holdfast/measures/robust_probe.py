@@ -151,7 +151,7 @@ class RobustProbe(Measure):
             same = "the robust head is the standard one"
             note = f"{same}: ε is 0" if radius == 0 else f"{same}: no other lost less to the attacks on it"
         at = Score(
-            radius, radius, radius, len(table["gain"]), "none: what the head was learned at", note=note, unit="pixels"
+            radius, None, None, len(table["gain"]), "none: what the head was learned at", note=note, unit="pixels"
         )
         scores: dict[str, Score] = {"ε of the robust head": at}
         copies = {"right": "clean", "corrupted": "corrupted", "attacked": "attacked", "turned": "turned by attacks"}

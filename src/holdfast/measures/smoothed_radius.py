@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
-from holdfast import confidence, statistics
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast import confidence, drawn_pairs, statistics
 from holdfast.core import Score, Subject, Table
+from holdfast.measures._bracket import in_both_roles
 from holdfast.measures._smoothed_measure import SmoothedMeasure
 from holdfast.smoothing._certificate import Certificate
 from holdfast.smoothing.pair_probability import PairProbability
@@ -15,8 +19,9 @@ class SmoothedRadius(SmoothedMeasure):
 
     A pair that is not certified counts as 0, also where the paper's plug-in is negative.
 
-    Table, one row per image: `radius`, mean over its negatives, and `least`, the smallest, in pixels (ℓ2);
-    `certified`, the share of its negatives; `draws`.
+    Table, one row per image of the population, NaN where it was not certified: `radius`, mean over its negatives, and
+    `least`, the smallest, in pixels (ℓ2); `certified`, the share of its negatives; `draws`; `radius contributes` and
+    `certified contributes`, what each image contributes to the means, also as a negative of others.
     """
 
     sigma: float = 0.1
@@ -42,12 +47,13 @@ class SmoothedRadius(SmoothedMeasure):
         seen = self.seen(subject)
         radius = seen["radius"]
         certified = (radius > 0).double()
-        return {
+        table = {
             "radius": radius.mean(1),
             "least": radius.amin(1),
             "certified": certified.mean(1),
             "draws": seen["draws"].double(),
         }
+        return in_both_roles(subject, table, {"radius": radius, "certified": certified})
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of pairs with a radius, the mean of each image's smallest, and the mean radius."""
@@ -60,16 +66,20 @@ class SmoothedRadius(SmoothedMeasure):
             who = "all pairs of an image together" if certificate.simultaneous else "each pair's radius on its own"
             promise = f"{who} at confidence {1 - certificate.alpha:g}"
             most = self.sigma * confidence.highest_radius(certificate.draws, certificate.level)
-        pairs = certificate.negatives * len(table["radius"])
-        failed = round(float((1 - table["certified"]).sum()) * certificate.negatives)
+        pairs = certificate.negatives * int((~table["radius"].isnan()).sum())
+        failed = round(float((1 - table["certified"]).nansum()) * certificate.negatives)
         counted = f"{failed:,} of {pairs:,} pairs not {word}to have one, counted as 0"
-        spent = f"{float(table['draws'].mean()):,.0f} draws per image"
+        spent = f"{float(table['draws'].nanmean()):,.0f} draws per image"
         given = "given this population, from which the negatives come"
-        share = statistics.mean(table["certified"], given=given, most=1.0)
-        least = statistics.mean(table["least"], given=given, most=most)
-        radius = statistics.mean(table["radius"], given=given, most=most)
+        share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
+        least = statistics.mean(table["least"][~table["least"].isnan()], given=given, most=most)
+        radius = drawn_pairs.mean(table["radius"], table["radius contributes"], most=most)
         return {
             f"pairs with {word}radius": self.about(share, promise, unit="share"),
             f"{word}radius, nearest negative": self.about(least, promise),
             f"{word}radius, mean": self.about(radius, promise, counted, spent),
         }
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the mean radius, in both of its roles."""
+        return statistics.influence_of_mean(table["radius contributes"])

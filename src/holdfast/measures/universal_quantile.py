@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast import neighbours
+from holdfast import universal
 from holdfast.core import Subject, Table
 from holdfast.divergences import divergence
 from holdfast.measures._attack_measure import PAPER, AttackMeasure
@@ -16,13 +16,13 @@ class UniversalQuantile(AttackMeasure):
 
     The distribution is the exact empirical one of *all* pairs of clean representations of the population.
 
-    Table: `drift@STEP`, d(f(x̂), f(x)), and `quantile@STEP`, one row per attacked image.
+    Table, one row per image of the population: `drift@STEP`, d(f(x̂), f(x)), and `quantile@STEP`, NaN where x was not
+    attacked; `near@STEP`, the share of the pairs with x that lie at or below the median drift.
     """
 
     usual = (5, 10, 30, 50)
     per_image = "quantile"
-    statistic = "median"
-    given = "given the pairs of this population (plug-in)"
+    statistic = "universal quantile"
     better = "lower"
     unit = "share"
     question = "How large is the drift that an attack causes, among the distances between different images?"
@@ -33,9 +33,11 @@ class UniversalQuantile(AttackMeasure):
     reference = f"{PAPER}, section 5 (universal quantiles)"
 
     def observe(self, subject: Subject) -> Table:
-        """Return drift and quantile of every attacked image."""
+        """Return drift and quantile of every attacked image, and what every image's pairs say."""
         clean, attacked = self.reps(subject)
-        drifts = {step: divergence(self.divergence)(reps, clean[: len(reps)]) for step, reps in attacked.items()}
-        quantiles = neighbours.share_below(clean, torch.stack(list(drifts.values())), self.divergence)
-        table = {f"drift@{step}": drift for step, drift in drifts.items()}
-        return table | {f"quantile@{step}": row for step, row in zip(drifts, quantiles, strict=True)}
+        drifts = torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in attacked.values()])
+        quantiles, near, _ = universal.place(clean, drifts, self.divergence)
+        columns = {"drift": universal.padded(drifts, len(clean)), "quantile": quantiles, "near": near}
+        return {
+            f"{name}@{step}": row for name, rows in columns.items() for step, row in zip(attacked, rows, strict=True)
+        }

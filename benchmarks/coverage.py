@@ -1,0 +1,139 @@
+"""How often every measure's interval holds the truth, and how often encoders that are equal are told apart.
+
+    python -m benchmarks.coverage [--runs 1000] [--only NAME,NAME] [--write]
+
+Tables of two encoders equal in law (see laws.py) are drawn again and again, for few and many images and for weak and
+strong encoders; `score`, `influence` and `statistics.difference` are those of an audit. --write puts the table into
+docs/statistics.md.
+"""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from benchmarks import laws
+from holdfast import registry, statistics
+from holdfast.core import Score
+
+SIZES = (40, 300)
+STRENGTHS = ("weak", "strong")
+SETTINGS = tuple((size, strength) for size in SIZES for strength in STRENGTHS)
+OF_SIZE = (
+    "certified_nearest_neighbour_accuracy", "effective_rank", "margin_distribution", "nearest_neighbour_accuracy",
+    "neighbour_consistency", "smoothed_accuracy", "synbench",
+)  # fmt: skip
+"""Measures whose value depends on how many images there are; their truth is their expectation at that number."""
+
+LARGE, TIMES = 1000, 20
+"""The truth of the others is the mean of so many populations of so many images."""
+
+PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
+BEGIN, END = "<!-- coverage: begin -->", "<!-- coverage: end -->"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What became of one measure in one setting.
+
+    Attributes:
+        covered: share of intervals that hold the truth.
+        false: share of pairs of encoders, equal in law, whose paired interval excludes 0.
+        without: share of scores that say "no interval"; they are no part of the others.
+        truth: the true score.
+        width: mean width of the intervals.
+    """
+
+    covered: float
+    false: float
+    without: float
+    truth: float
+    width: float
+
+
+def simulate(name: str, size: int, strength: str, runs: int) -> Cell:
+    """Return what becomes of a measure's intervals in a setting; the seed is the setting's."""
+    measure = laws.measure(name)
+    random = torch.Generator().manual_seed(1000 * size + STRENGTHS.index(strength))
+    strong = strength == "strong"
+    scores: list[Score] = []
+    apart: list[bool] = []
+    for _ in range(runs):
+        both = laws.tables(measure, name, laws.World(size, strong, random))
+        first, second = (list(measure.score(table).values())[-1] for table in both)
+        rho = statistics.correlation(*(measure.influence(table) for table in both))
+        gap = statistics.difference(first, second, rho)
+        scores += [first, second]
+        if gap.low is not None and gap.high is not None:
+            apart.append(gap.low > 0 or gap.high < 0)
+    known = [score for score in scores if score.low is not None and score.high is not None]
+    if name in OF_SIZE:
+        values = [score.value for score in scores if score.value is not None]
+        truth = sum(values) / max(len(values), 1)
+    else:
+        truth = value_of(name, strong)
+    held = [(score.low or 0.0) <= truth <= (score.high or 0.0) for score in known]
+    wide = [(score.high or 0.0) - (score.low or 0.0) for score in known]
+    count = max(len(known), 1)
+    return Cell(
+        sum(held) / count if known else math.nan,
+        sum(apart) / len(apart) if apart else math.nan,
+        1 - len(known) / len(scores),
+        truth,
+        sum(wide) / count,
+    )
+
+
+def value_of(name: str, strong: bool) -> float:
+    """Return a measure's true score, as the mean over large populations."""
+    measure, random = laws.measure(name), torch.Generator().manual_seed(int(strong))
+    values = []
+    for _ in range(TIMES):
+        for table in laws.tables(measure, name, laws.World(LARGE, strong, random)):
+            values.append(list(measure.score(table).values())[-1].value)
+    return sum(values) / len(values)
+
+
+def table(names: Sequence[str], runs: int) -> str:
+    """Return the table of all settings as Markdown: coverage in percent, then false differences."""
+    heads = " | ".join(f"{size} images, {strength}" for size, strength in SETTINGS)
+    lines = [f"| measure | {heads} |", "|---|" + "---|" * len(SETTINGS)]
+    for name in names:
+        began = time.perf_counter()
+        cells = [simulate(name, size, strength, runs) for size, strength in SETTINGS]
+        lines.append(f"| {name.replace('_', ' ')} | " + " | ".join(map(shown, cells)) + " |")
+        values = ", ".join(f"{cell.truth:.3g} ± {cell.width / 2:.2g}" for cell in cells)
+        print(f"{lines[-1]}  {values}  {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    return "\n".join(lines)
+
+
+def shown(cell: Cell) -> str:
+    """Return a cell's text."""
+    if math.isnan(cell.covered):
+        return "no interval"
+    rest = f" ({100 * cell.without:.0f} without)" if cell.without >= 0.005 else ""
+    return f"{100 * cell.covered:.1f} / {100 * cell.false:.1f}{rest}"
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser("python -m benchmarks.coverage", description=__doc__)
+    parser.add_argument("--runs", type=int, default=1000, help="pairs of encoders for each measure and setting")
+    parser.add_argument("--only", metavar="NAMES", help="some measures, separated by commas")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/statistics.md")
+    options = parser.parse_args()
+    text = table(options.only.split(",") if options.only else registry.names("measures"), options.runs)
+    print(text)
+    if options.write:
+        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+        words = f"`python -m benchmarks.coverage --runs {options.runs} --write` wrote this table."
+        PAGE.write_text(f"{before}{BEGIN}\n{text}\n\n{words}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
