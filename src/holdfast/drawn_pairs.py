@@ -51,7 +51,7 @@ def contributions(
 
 
 def mean(
-    means: Float[Tensor, "population"],
+    means: Float[Tensor, "images"],
     parts: Float[Tensor, "population"],
     given: str = "",
     confidence: float = 0.95,
@@ -60,7 +60,7 @@ def mean(
     """Return the mean over images of their means over negatives; its interval is that of their contributions.
 
     Args:
-        means: of each image over its negatives, NaN where it has none, [N].
+        means: of each image over its negatives, NaN where it has none, [M] or [N].
         parts: `contributions`, [N].
         given: what the interval is conditional on.
         confidence: level of the interval.

@@ -70,7 +70,7 @@ def share(
     kind = "exact binomial (Clopper-Pearson)" if units is None else "binomial with effective size (Korn-Graubard)"
     kind += f", {given}" if given else ""
     if not len(hits):
-        return Score(None, None, None, 0, kind, confidence, note)
+        return Score(None, None, None, 0, kind, confidence, note or "undefined: there is nothing to count")
     n = float(len(hits)) if units is None else effective_size(hits, units, confidence)
     value = float(hits.double().mean())
     low, high = clopper_pearson(value * n, n, confidence)
