@@ -9,17 +9,32 @@ give, with what images have in common.
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast import drawn_pairs, registry
 from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Bank, Classifier, Encoder, Images, Measure, Observation, Probe, Table, Threat
+from holdfast.core import (
+    Ball,
+    Bank,
+    Classifier,
+    Encoder,
+    Failure,
+    Images,
+    Measure,
+    Observation,
+    Probe,
+    Rng,
+    Shard,
+    Table,
+    Threat,
+)
 from holdfast.measures import _population
 from holdfast.objectives.targeted import Targeted
+from holdfast.observations._some import SomeMargins
 from holdfast.observations.attacked import Attacked, partners
 from holdfast.observations.attacked_pairs import AttackedPairs
 from holdfast.observations.certified import Certified
@@ -133,7 +148,7 @@ class World:
 class Seen:
     """One of a world's encoders, as far as measures read it from representations."""
 
-    trained_apart, encoder = False, cast("Encoder", None)
+    trained_apart, encoder = False, Encoder(nn.Flatten(), mean=0, std=1)
 
     def __init__(self, world: World, number: int):
         self.world, self.number, self.labels = world, number, world.labels
@@ -162,8 +177,8 @@ class Seen:
             case Certified():
                 return self._certified(observation)
             case AttackedPairs():
-                margin = world.radii[k] - 0.05
-                return {"margin": margin, "clean": margin + 1, "rounding": torch.full_like(margin, 1e-9)}
+                margin = self._margins(observation)
+                return {"margin": margin, "clean": margin, "rounding": 1e-9 * margin.abs()}
             case Radii():
                 return {"radius": (world.radii[k] - 0.02 * world.slack[k, :, None]).clamp_min(0)}
             case MinimalRadii():
@@ -184,12 +199,29 @@ class Seen:
         """Refuse: what heads learned has laws of its own."""
         raise AssertionError("no law of probes")
 
+    def reached(self, ball: Ball) -> list[Tensor]:
+        """Return what the attack met, [N, 1, D]."""
+        return [self.world.found[self.number][:, None]]
+
+    def shard(self, count: int) -> Shard:
+        """Return what is known of the first images."""
+        rng = Rng(self.seed, ids=tuple(self.ids[:count]))
+        return Shard(self.encoder, torch.zeros(count, 1, 1, 1), torch.arange(count), rng, self.world.clean[self.number])
+
+    def broke(self, failure: Failure, ball: Ball) -> Tensor:
+        """Refuse: failures have laws of their own."""
+        raise AssertionError("no law of failures")
+
+    def _margins(self, observation: SomeMargins) -> Tensor:
+        """Return the margins of attacked images against their negatives, [N, K]."""
+        return observation.margins(self.shard(self.population))(self.world.found[self.number])
+
     def _drifts(self) -> dict[str, Tensor]:
         world, k = self.world, self.number
         moved = torch.maximum((world.found[k] - world.clean[k]).abs(), (world.aimed[k] - world.clean[k]).abs())
         reach = moved * (1 + world.slack[k, :, None])
         other = partners(torch.arange(world.images))
-        apart = (world.aimed[k] - world.clean[k, other]).norm(dim=1) - world.slack[k]
+        apart = (world.found[k] - world.clean[k, other]).norm(dim=1) - world.slack[k]
         along = (torch.nn.functional.normalize(world.clean[k], dim=1) * world.found[k]).sum(1) - 0.1 * world.slack[k]
         vacuous = torch.zeros(world.images, dtype=torch.float64)
         return {"low": -reach, "high": reach, "along": along, "apart": apart, "vacuous": vacuous}
@@ -202,7 +234,7 @@ class Seen:
             lower = margin - world.slack[k, :, None] * world.drifts[k, :, None]
             lower[own, own] = torch.nan
         else:
-            lower = world.radii[k] - 0.05 - 0.02 * world.slack[k, :, None]
+            lower = self._margins(observation) - 0.2 * world.slack[k, :, None]
         return {"lower": lower, "vacuous": lower < -1e9}
 
     def _smoothed(self, observation: Smoothed) -> dict[str, Tensor]:
