@@ -28,6 +28,9 @@ OrInfinity = Annotated[float, math.inf]
 Positive, Count = Annotated[float, "above 0"], Annotated[int, "above 0"]
 """A number above 0, and a whole one."""
 
+Signed = Annotated[float, "signed"]
+"""A number of a part of ours that may be below 0; the others may not."""
+
 LARGEST = 2**63 - 1
 """The largest whole number: that of torch, NumPy and Parquet."""
 
@@ -134,7 +137,7 @@ def _bound(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call as their annotations want them."""
     signature, kinds = _signature(target)
-    own = isinstance(target, type) and target.__module__.startswith("holdfast.")  # no part of ours knows such numbers
+    own = isinstance(target, type) and target.__module__.startswith("holdfast.")
     takes = [one.name for one in signature.parameters.values() if one.kind is not one.VAR_POSITIONAL]
     several = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
     for key in kwargs:
@@ -148,7 +151,7 @@ def _bound(
         if signature.parameters[key].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             continue
         bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
-        if own and any(one < 0 for one in _numbers(fit)):
+        if own and "signed" not in get_args(kinds.get(key)) and any(one < 0 for one in _numbers(fit)):
             raise HoldfastError(f"{name}.{key}: expected 0 or more, got {shown(value)}")
     return bound.args, bound.kwargs
 

@@ -61,4 +61,4 @@ def _looks_drawn(layer: Tensor, level: float) -> bool:
         return False
     uniform = stats.kstest(values, stats.uniform(-widest, 2 * widest).cdf).pvalue
     normal = stats.kstest(values, stats.norm(float(values.mean()), spread).cdf).pvalue
-    return max(uniform, normal) > level
+    return bool(max(uniform, normal) > level)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from holdfast.checked import Signed
 from holdfast.core import Encoder, HoldfastError, Reps
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student
 
@@ -27,7 +28,7 @@ class Supervised(Method):
     Source: "Is self-supervised contrastive learning more robust than supervised learning?", sections 3 and A.2.
     """
 
-    uniformity: float = 0.0
+    uniformity: Signed = 0.0
     relu: bool = False
     needs_labels = True
 
