@@ -52,7 +52,7 @@ def test_stays_in_ball_and_box_and_reports_truly(name, ball, objective, tiny, ed
     assert tiny.passes == attack.passes * len(edges)
     for step in (0, attack.steps):
         x = found.images[step]
-        assert float(ball.size(x - edges).max()) <= ball.radius + 1e-6
+        assert float(ball.size(x.double() - edges.double()).max()) <= ball.radius  # a certificate allows no rounding
         assert x.min() >= 0
         assert x.max() <= 1
         with torch.no_grad():
