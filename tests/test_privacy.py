@@ -58,7 +58,8 @@ def test_places_and_credentials_go(text: str, becomes: str) -> None:
         "zoo:digits-simclr", "4/255", "hf:org/name?split=test", "timm:hf-hub:org/name", "s3://bucket/run/record.json",
         "pictures/a b.png", "../photos", "images.npz?key=images", "d(f(x), f(x')) / median d", "a measure / an encoder",
         "https://arxiv.org/abs/1706.06083", "and/or", "…/photos", "~/photos", "", "1 / 2", "tokens/s", "cls_token",
-        "openclip:ViT-B-32/laion2b_s34b_b79k", "100 % of 3/4", "-log( e^{s(x)/T} / Σ e^{s}/T )",
+        "openclip:ViT-B-32/laion2b_s34b_b79k", "100 % of 3/4", "--address and --gpus",
+        "-log( e^{s(x)/T} / Σ e^{s}/T )",
         "{000..010}.tar", "no space in '/'",
     ],
 )  # fmt: skip

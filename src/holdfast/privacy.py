@@ -18,7 +18,7 @@ _SECRETS = (
         ),
         r"\1\2***",
     ),
-    (re.compile(r"(--address[= ])[^\s'\"]+"), r"\1***"),  # of a cluster
+    (re.compile(r"(--address[= ])(?=\S*:)[^\s'\"]+"), r"\1***"),  # of a cluster
     (
         re.compile(
             r"\b(?:hf_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[\w-]{20,}|"

@@ -145,7 +145,7 @@ def test_parts_in_one_folder_or_in_several_make_the_same_record(tmp_path: Path) 
     asked, one = plan(WATCHED, "zoo:digits-simclr"), tmp_path / "one"
     run_audit(asked, one)
     together = parts(asked, [tmp_path / "shared"] * 3)
-    merge_parts(tmp_path / "shared")
+    merge_parts(tmp_path / "shared", trust=True)
     same(one, tmp_path / "shared")
     assert sum(together) == len(files(one))
     own = [tmp_path / name for name in "abc"]
@@ -153,8 +153,8 @@ def test_parts_in_one_folder_or_in_several_make_the_same_record(tmp_path: Path) 
     (files(own[1])[0].parent / "0000000-0000008.safetensors.0123abcd.part").write_bytes(b"half")  # of a kill
     assert all(0 < len(files(folder)) < len(files(one)) for folder in own)
     with pytest.raises(HoldfastError, match=r"is not complete: py:watched.*shards are missing; run the parts"):
-        merge_parts(own[0], [own[1]])
-    record = merge_parts(tmp_path / "merged", own)
+        merge_parts(own[0], [own[1]], trust=True)
+    record = merge_parts(tmp_path / "merged", own, trust=True)
     assert record["failures"] == []
     same(one, tmp_path / "merged")
 
@@ -163,7 +163,7 @@ def test_merging_makes_what_is_missing_where_asked(tmp_path: Path) -> None:
     run_audit(plan(), tmp_path / "one")
     ready = prepare(plan(), tmp_path / "two")
     make_part(ready.job, Worker(ready.job, ready.images, ready.store), ready.store, part_of("1/4"), Silent())
-    merge_parts(tmp_path / "two", complete=True, engine=Inline())
+    merge_parts(tmp_path / "two", complete=True, trust=True, engine=Inline())
     same(tmp_path / "one", tmp_path / "two")
 
 
@@ -310,7 +310,7 @@ def test_an_error_in_a_unit_is_recorded_as_in_one_process(tmp_path: Path, asked:
         found.append(make_part(ready.job, worker, ready.store, part_of(f"{number}/2"), Silent()))
     assert any("asked to fail" in failure for failure in found[0].failures)
     assert any("no-such" in failure for failure in found[1].failures)
-    merge_parts(folder)
+    merge_parts(folder, trust=True)
     assert said(folder) == said(tmp_path / "one")
     (asked / "fail").unlink()
     again = run_audit(plan(WATCHED), folder, overwrite=True)
@@ -327,7 +327,7 @@ def test_what_cannot_be_certified_is_no_failure_of_a_worker_or_part(tmp_path: Pa
     assert record["failures"] == []
     same(tmp_path / "one", tmp_path / "two")
     parts(asked, [tmp_path / "three"] * 2)
-    merge_parts(tmp_path / "three")
+    merge_parts(tmp_path / "three", trust=True)
     assert said(tmp_path / "three") == said(tmp_path / "one")
 
 
@@ -513,7 +513,7 @@ def test_every_measure_and_check_in_parts(tmp_path: Path, monkeypatch: pytest.Mo
     asked = everything(monkeypatch)
     run_audit(asked, tmp_path / "one")
     parts(asked, [tmp_path / "two"] * 2)
-    merge_parts(tmp_path / "two")
+    merge_parts(tmp_path / "two", trust=True)
     same(tmp_path / "one", tmp_path / "two")
 
 

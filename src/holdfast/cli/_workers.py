@@ -5,6 +5,7 @@ from typing import Any
 
 from holdfast.cli._common import answer, listening, out, partly, warned
 from holdfast.errors import HoldfastError
+from holdfast.trust import executes
 
 
 def engine_of(
@@ -52,7 +53,8 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
         answer(said)
     else:
         out.print(f"part {part}: {made.units} shards made, {made.stored} of its own were stored already")
-        out.print(f"when all {part.count} parts are done: holdfast merge {folder}", soft_wrap=True)
+        trust = " --trust" if any(map(executes, (*plan.encoders, plan.data, plan.train or "digits"))) else ""
+        out.print(f"when all {part.count} parts are done: holdfast merge {folder}{trust}", soft_wrap=True)
     for failure in made.failures:
         warned(failure)
     partly(made.failures, bool(made.units or made.stored))
