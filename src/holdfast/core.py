@@ -76,6 +76,9 @@ class ImageSource(ABC):
     classes: Sequence[str] = ()
     """Names of the classes by their numbers; empty where the source does not know them."""
 
+    runs: int = 0
+    """How many run folders of Holdfast lie among its files; what audits wrote there is none of its images."""
+
     sized: bool = True
     """Whether its images have a size of their own; else each encoder's geometry gives them one."""
 

@@ -4,11 +4,12 @@ A record carries a seal, the digest of everything in it, and the digests of its 
 since the audit wrote it is refused, never believed.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from holdfast.errors import UnreadableRecord, os_reason
@@ -102,6 +103,22 @@ def files_of(record: Any) -> Iterator[str]:
             yield from files_of(value)
     elif isinstance(record, str) and record.startswith(("tables/", "pictures/", "noises/")):
         yield record
+
+
+_MARKS = {RECORD: (b'"holdfast"', b'"encoders"'), "plan.json": (b'"plan"', b'"data"')}
+"""Files by which a folder is known to hold a run, and what is in them however damaged they may be."""
+
+OWN = frozenset({"cache", "tables", "pictures", "noises"})
+"""Subfolders of a run folder that hold what the audit wrote."""
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder holds a run of Holdfast, finished or not."""
+    for name, words in _MARKS.items():
+        with contextlib.suppress(OSError):
+            if (folder / name).is_file() and all(word in (folder / name).read_bytes() for word in words):
+                return True
+    return False
 
 
 def digest_of(data: bytes) -> str:

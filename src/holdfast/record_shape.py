@@ -182,10 +182,10 @@ def _headline(measure: Mapping[str, Any]) -> Iterator[str]:
 
 MEASURE = Object(
     {"title": TEXT, "better": one_of("lower", "higher"), "unit": TEXT, "scores": Named(HEADED),
-     "headline": Maybe(TEXT), "part": PART},
+     "headline": Maybe(TEXT), "part": PART, "table": Maybe(TEXT),
+     "passes_alone": Maybe(PASSES), "seconds": Maybe(NUMBER)},
     {"question": TEXT, "how_to_read": TEXT, "formula": TEXT, "reference": TEXT, "needs_labels": FLAG,
-     "corruptions": Items(TEXT), "passes_alone": Maybe(PASSES), "column": Maybe(TEXT), "table": Maybe(TEXT),
-     "seconds": Maybe(NUMBER), "error": Maybe(TEXT), "not_certified": Maybe(TEXT)},
+     "corruptions": Items(TEXT), "column": Maybe(TEXT), "error": Maybe(TEXT), "not_certified": Maybe(TEXT)},
     also=_headline,
 )  # fmt: skip
 CHECK = Object(
@@ -195,12 +195,19 @@ CHECK = Object(
         "finding": TEXT,
         "meaning": TEXT,
         "consequence": one_of("void", "one side", "caution"),
+        "details": Named(ANY),
     },
-    {"details": Named(ANY), "passes": PASSES},
+    {"passes": PASSES},
 )
 OBSERVATION = Object(
-    {"title": TEXT, "part": PART, "passes": PASSES, "predicted": PASSES, "serves": Items(TEXT)},
-    {"seconds": Maybe(NUMBER)},
+    {
+        "title": TEXT,
+        "part": PART,
+        "passes": PASSES,
+        "predicted": PASSES,
+        "serves": Items(TEXT),
+        "seconds": Maybe(NUMBER),
+    },
 )
 
 
@@ -266,8 +273,8 @@ AUDITED = Object(
     {"error": Maybe(TEXT), **{name: Maybe(shape) for name, shape in _MAYBE.items()}},
 )  # fmt: skip
 LOST = Object(
-    {"name": TEXT, "error": TEXT},
-    {"measures": Named(MEASURE), "checks": Named(CHECK), "observations": Items(OBSERVATION), "origin": Named(ANY)},
+    {"name": TEXT, "error": TEXT, "measures": Named(MEASURE), "checks": Named(CHECK)},
+    {"observations": Items(OBSERVATION), "origin": Named(ANY)},
 )
 
 
@@ -322,10 +329,11 @@ def _whole(record: Mapping[str, Any]) -> Iterator[str]:
 
 RECORD_SHAPE = Object(
     {
-        "holdfast": Object({"version": TEXT}, {"git": Maybe(TEXT)}),
+        "holdfast": Object({"version": TEXT, "git": Maybe(TEXT)}),
         "plan": Object(
-            {"seed": COUNT, "measures": Items(PART), "command": TEXT},
-            {"profile": Maybe(TEXT), "precision": Maybe(TEXT), "device": TEXT, "batch_size": Maybe(COUNT)},
+            {"seed": COUNT, "measures": Items(PART), "command": TEXT, "profile": Maybe(TEXT), "device": TEXT,
+             "batch_size": Maybe(COUNT)},
+            {"precision": Maybe(TEXT)},
             also=lambda plan: (
                 f"measures[{i}].ball has no name and radius"
                 for i, part in enumerate(plan["measures"])
@@ -333,8 +341,9 @@ RECORD_SHAPE = Object(
             ),
         ),
         "data": Object(
-            {"fingerprint": TEXT, "images": COUNT, "attacked": COUNT, "spec": TEXT, "description": TEXT},
-            {"synthetic": FLAG, "labels": Maybe(TEXT), "skipped": Items(Items(TEXT, 2)), "available": COUNT,
+            {"fingerprint": TEXT, "images": COUNT, "attacked": COUNT, "spec": TEXT, "description": TEXT,
+             "available": COUNT, "skipped": Items(Items(TEXT, 2))},
+            {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT,
              "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
         ),
         "encoders": Items(_Encoder()),

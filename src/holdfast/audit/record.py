@@ -68,6 +68,7 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         "fingerprint": tested.fingerprint,
         "labels": labels,
         "train": {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts} if train else None,
+        "runs_left_out": tested.runs,
         "skipped": [list(item) for item in tested.skipped],
     }
 

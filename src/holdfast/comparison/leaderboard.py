@@ -83,7 +83,7 @@ def _questions(run: Run) -> set[str]:
     """Return the measures of an audit with everything that they must share with others'; a key of its own without."""
     mine, labels = conditions(run.record), learned_from(run.record)
     asked = {
-        json.dumps([mine, m["part"], labels if m["needs_labels"] else None], sort_keys=True)
+        json.dumps([mine, m["part"], labels if m.get("needs_labels") else None], sort_keys=True)
         for entry in run.record["encoders"]
         for m in entry.get("measures", {}).values()
         if not entry.get("error")

@@ -44,7 +44,7 @@ def axes(
     if y:
         up = _named(measures, y)
     else:
-        free = [name for name, m in measures.items() if not m["needs_labels"] and name != across]
+        free = [name for name, m in measures.items() if not m.get("needs_labels") and name != across]
         usual = [name for kind in ROBUSTNESS for name in free if measures[name]["part"]["name"] == kind]
         up = next(iter(usual or free), None)
     if across is not None and across == up:

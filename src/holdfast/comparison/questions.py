@@ -38,7 +38,9 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
     groups: dict[str, list[tuple[Audited, Any]]] = {}
     for one in encoders:
         for m in one.entry["measures"].values():
-            key = json.dumps([m["part"], learned_from(one.run.record) if m["needs_labels"] else None], sort_keys=True)
+            key = json.dumps(
+                [m["part"], learned_from(one.run.record) if m.get("needs_labels") else None], sort_keys=True
+            )
             groups.setdefault(key, []).append((one, m))
     left_out, built = [], {}
     for key, asked in groups.items():

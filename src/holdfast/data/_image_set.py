@@ -74,6 +74,11 @@ class ImageSet:
         return str(self._choice.source)
 
     @property
+    def runs(self) -> int:
+        """How many run folders lie among the files of the source, whose pictures are left out."""
+        return self._choice.source.runs
+
+    @property
     def available(self) -> int:
         """How many images the source has."""
         return len(self._choice.source)

@@ -10,6 +10,7 @@ import PIL.Image
 from holdfast.core import ImageSource
 from holdfast.data._pictures import EXTENSIONS, decode
 from holdfast.errors import HoldfastError, os_reason
+from holdfast.record_file import OWN, holds_run
 
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
 
@@ -19,13 +20,15 @@ class Folder(ImageSource):
 
     Ids are relative paths with "/", in Unicode's composed form, so that they are equal on every machine. Where
     every picture lies in a folder, the first folder of its path is its class, numbered by name. Links are
-    followed, each folder is entered once. Hidden files and folders (".x") are left out.
+    followed, each folder is entered once. Hidden files and folders (".x") are left out, and so is what an audit wrote
+    into a run folder, which may lie among the pictures.
 
     Args:
         path: the folder.
 
     Attributes:
         ignored: how many visible files are no pictures by their extension.
+        runs: how many run folders there are.
         classes: names of the classes; empty where pictures lie in the folder itself.
 
     Raises:
@@ -36,7 +39,7 @@ class Folder(ImageSource):
         self.path = Path(path)
         if not self.path.is_dir():
             raise HoldfastError(f"expected a folder of images, found none at {str(path)!r}; check the path")
-        self.ignored = 0
+        self.ignored = self.runs = 0
         found = list(self._walk(self.path, "", set()))
         self._files = sorted(found, key=_name)
         if not self._files:
@@ -78,8 +81,10 @@ class Folder(ImageSource):
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
             raise HoldfastError(f"cannot read the folder {str(folder)!r} : {os_reason(error)}") from error
+        own = OWN if holds_run(folder) else frozenset[str]()
+        self.runs += bool(own)
         for entry in entries:
-            if entry.name.startswith("."):
+            if entry.name.startswith(".") or entry.name in own:
                 continue
             if _is_folder(entry):
                 yield from self._walk(Path(entry.path), f"{prefix}{entry.name}/", entered)

@@ -9,6 +9,8 @@ from holdfast.standing import SOUND, VOID
 
 Number = int | float
 """JSON writes 1.0 as 1 at times; both are numbers here."""
+_LARGEST = 1e300
+"""Beyond, percents and widths are no numbers any more."""
 UNDEFINED = "undefined"
 BETTER = {"lower": "↓ lower is better", "higher": "↑ higher is better"}
 _STEPS = re.compile(r"^(?P<rest>.*?)(?P<steps>\d+) steps?$")
@@ -33,7 +35,7 @@ def _decimals(value: Number, low: Number | None, high: Number | None, top: Numbe
     """
     parts = [abs(value)] if top is None or abs(top - value) < 1e-4 else [abs(value), abs(top - value)]
     smallest = min((p for p in parts if p > 1e-12), default=0.0)
-    half = (high - low) / 2 if low is not None and high is not None else 0.0
+    half = high / 2 - low / 2 if low is not None and high is not None else 0.0
     if half > 1e-12:
         wanted = _first_digit(half) + (half * 10 ** _first_digit(half) < 3.55)
     else:
@@ -112,12 +114,15 @@ def bracket(scores: Mapping[str, Any], unit: str) -> str:
 
 def _digits(value: Number, unit: str, low: Number | None, high: Number | None) -> int:
     scale = 100.0 if unit == "share" else 1.0
+    if abs(value) > _LARGEST:
+        return 0
+    low, high = (end if finite(end) and abs(end) <= _LARGEST else None for end in (low, high))
     ends = (low * scale, high * scale) if finite(low) and finite(high) else (None, None)
     return _decimals(value * scale, *ends, top=100.0 if unit == "share" and 0 <= value <= 1 else None)
 
 
 def _write(value: Number, unit: str, decimals: int) -> str:
-    scaled = value * 100 if unit == "share" else value
+    scaled = value * 100 if unit == "share" and abs(value) <= _LARGEST else value
     if abs(scaled) >= 1e6 or (decimals > 6 and abs(scaled) < 1e-3):
         return f"{scaled:.2g}"
     text = f"{scaled:.{min(decimals, 6)}f}"

@@ -173,6 +173,12 @@ def _problems(record: Mapping[str, Any]) -> list[str]:
     failures += [line for error, line in lines if not any(error in text for text in failures)]
     if known := (record["data"].get("train") or {}).get("left_out"):
         failures.append(f"{plural(known, 'training image')} left out: the audit has the same")
+    if runs := record["data"].get("runs_left_out"):
+        failures.append(f"left out what audits wrote into {plural(runs, 'run folder')} among the images")
+    if remade := record["run"].get("remade_shards"):
+        failures.append(
+            f"{plural(remade, 'stored shard')} did not fit and {'was' if remade == 1 else 'were'} made again"
+        )
     if skipped := record["data"].get("skipped"):
         failures.append(f"left out {plural(len(skipped), 'file')}: {listing([name for name, _ in skipped], 4)}")
     return failures

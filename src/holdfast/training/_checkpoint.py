@@ -1,8 +1,9 @@
 """A training that was interrupted: everything the next step reads, in one file that replaces the one before."""
 
+import hashlib
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,9 @@ from holdfast.core import HoldfastError
 from holdfast.store import Store
 
 NAME = "checkpoint.pt"
-FORMAT = 1
+FORMAT = 2
+SEAL = hashlib.sha256().digest_size
+"""Bytes at the end of the file: the digest of those before."""
 
 
 def tensors_of(network: nn.Module) -> dict[str, Tensor]:
@@ -30,13 +33,32 @@ def write(store: Store, network: nn.Module, facts: dict[str, Any]) -> None:
     held = {"format": FORMAT, "tensors": {name: value.detach() for name, value in tensors_of(network).items()}, **facts}
 
     def put(path: Path) -> None:
-        with path.open("wb") as file:
+        with path.open("wb+") as file:
             try:
                 torch.save(held, file)
+                file.write(_digest(file, file.tell()))
             except RuntimeError as error:  # torch's, of a disk that is full
                 raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
 
     store.write(NAME, put)
+
+
+def _digest(file: BinaryIO, size: int) -> bytes:
+    """Return the SHA-256 of the first bytes of a file, which is then at their end."""
+    file.flush()
+    file.seek(0)
+    taken = hashlib.sha256()
+    while size > 0 and (chunk := file.read(min(size, 2**20))):
+        taken.update(chunk)
+        size -= len(chunk)
+    return taken.digest()
+
+
+def _unbroken(path: Path) -> bool:
+    """Whether a checkpoint is as it was written."""
+    with path.open("rb") as file:
+        size = path.stat().st_size - SEAL
+        return size > 0 and _digest(file, size) == file.read()
 
 
 def read(folder: Path, asked: str) -> dict[str, Any] | None:
@@ -53,10 +75,13 @@ def read(folder: Path, asked: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
+        if not _unbroken(path):
+            raise ValueError("its digest is another")
         held = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
         raise HoldfastError(
-            f"cannot read the checkpoint {str(path)!r}; delete it to begin anew, or choose another --out"
+            f"cannot read the checkpoint {str(path)!r}, it is damaged or of another version; delete it to begin anew, "
+            "or choose another --out"
         ) from error
     if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("recipe") != asked:
         raise HoldfastError(
