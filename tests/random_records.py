@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from holdfast import record_shape as shapes
+from holdfast.record_file import SCHEMA
 from holdfast.record_shape import Items, Maybe, Named, Object, Plain, Shape
 
 NUMBERS = (
@@ -78,7 +79,7 @@ class Draw:
         """Make entries agree with each other where the shape asks for it."""
         rng = self.rng
         if shape is shapes.MEASURE:
-            value["scores"] = {name: self(shapes.SCORE) for name in rng.sample(SCORES, rng.randint(0, 5))}
+            value["scores"] = {name: self(shapes.HEADED) for name in rng.sample(SCORES, rng.randint(0, 5))}
             value["headline"] = rng.choice(list(value["scores"])) if value["scores"] else None
             if value["headline"] is None:
                 value["error"] = "no gradient"
@@ -109,7 +110,7 @@ class Draw:
             "encoders": names,
             "fluctuation": {key: self(shapes.FLUCTUATION) for key in titles[:1]},
         }
-        record |= {"schema": 1, "encoders": encoders, "relations": relations, "series": [one]}
+        record |= {"schema": SCHEMA, "encoders": encoders, "relations": relations, "series": [one]}
         record["comparison"] = {
             key: {"best": rng.choice([None, *names]), "pairs": [self(shapes.PAIR)]} for key in titles[:2]
         }
