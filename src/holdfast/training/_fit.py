@@ -11,7 +11,7 @@ from holdfast.encoders import open_encoder
 from holdfast.encoders._copy import copied, save, with_weights
 from holdfast.encoders._weights import read_safetensors, seeded
 from holdfast.errors import first_line
-from holdfast.methods._gather import processes
+from holdfast.methods._gather import processes, rank
 from holdfast.store import Store
 from holdfast.training._images import TrainingImages
 from holdfast.training._pace import Pace
@@ -91,7 +91,7 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
     Raises:
         HoldfastError: weights that do not fit, or that are not all there is to the encoder.
     """
-    name = f"reopened.{os.getpid()}.safetensors"  # a name of its own: several processes may ask at once
+    name = f"reopened.{rank()}.{os.getpid()}.safetensors"  # a name of its own: several processes may ask at once
     path, network = store.folder / name, copy.deepcopy(start.module)
     store.write(name, lambda beside: save(student, beside, {}))
     try:
