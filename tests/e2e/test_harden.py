@@ -332,6 +332,16 @@ def test_a_folder_stays_with_what_was_asked(unaudited, tmp_path: Path, monkeypat
             harden(one, tmp_path)
 
 
+def test_what_came_to_nothing_claims_no_folder(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        clocked(patch, 2.0)
+        with pytest.raises(
+            HoldfastError, match="expected time for several steps, of which the first took 2 s, got 1 s"
+        ):
+            harden(replace(DIGITS, steps=None, budget=1.0), tmp_path)
+    assert harden(replace(FEW, eps=0.1, steps=1), tmp_path).record["steps"] == 1
+
+
 def test_a_clock_that_was_interrupted_goes_on(unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step, asked = loop._Training._one_step, replace(DIGITS, steps=None, budget=3.0)
 

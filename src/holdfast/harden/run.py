@@ -142,10 +142,11 @@ def _pace(asked: Hardening, store: Store, whose: dict[str, Any]) -> Pace:
     """
     budget = asked.budget if asked.steps is None else None
     mine = {"asked": whose, "budget": budget, "steps": asked.steps, "marks": list(asked.pace), "seconds": None}
+    trained = store.exists(ENCODER) or store.exists("checkpoint.pt")
     known = store.read_json(PLAN)
-    if known is None and any(store.exists(name) for name in (PLAN, ENCODER, "checkpoint.pt")):
+    if trained and not isinstance(known, dict):
         raise HoldfastError(f"the folder {str(store.folder)!r} holds a training; choose another --out")
-    if known is None:
+    if not trained:  # what came to nothing claims no folder
         store.write_json(PLAN, mine)
         known = mine
     first = known.get("budget"), None, []  # as it was asked for at first; or as what came of it says
