@@ -222,7 +222,8 @@ def test_a_bare_table_gives_the_number_of_the_profile() -> None:
     def scores(**more) -> dict:
         asked = {"profile": "quick", "eps": 0.15, "size": 40, "attacked": 16, "settings": {"*.attack.steps": 5}}
         record = holdfast.audit("zoo:digits-simclr", "digits", **asked, **more)
-        return record.data["encoders"][0]["measures"]["breakaway_risk"]["scores"]
+        named = record.data["encoders"][0]["measures"]["breakaway_risk"]["scores"]
+        return {name: {key: score[key] for key in ("value", "low", "high", "n")} for name, score in named.items()}
 
     whole = scores()
     assert scores(measures={"name": "breakaway_risk"}) == whole
