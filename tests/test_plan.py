@@ -97,10 +97,10 @@ def test_bad_settings_are_refused(setting: str) -> None:
 def test_the_validity_panel_judges_the_attack_that_is_used() -> None:
     settings = ["*.ball.radius=0.2", "*.attack=apgd"]
     plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="quick", settings=settings)
-    (steps,) = [check for check in plan.checks if isinstance(check, StepsConverged)]
-    assert (steps.attack, steps.ball) == (Apgd(50), Linf(0.2))
+    steps = [check for check in plan.checks if isinstance(check, StepsConverged)]
+    assert {(check.attack, check.ball) for check in steps} == {(Apgd(50), Linf(0.2))}
     standard = make_plan(["zoo:digits-simclr"], "digits")
-    assert [check.attack for check in standard.checks if isinstance(check, Masking)] == [Apgd(50)]
+    assert {check.attack for check in standard.checks if isinstance(check, Masking)} >= {Apgd(50)}
 
 
 def test_zero_images_are_not_the_default() -> None:
