@@ -37,7 +37,7 @@ def parse(text: str) -> tuple[str | None, str, Options]:
     `parse("hf:org/name?split=test")` is `("hf", "org/name", {"split": "test"})`; the name ends at the first "?".
 
     Raises:
-        HoldfastError: an empty name, an option that is not key=value, or one that is given twice.
+        HoldfastError: an empty name, an option that is not key=value, is empty, not printable, or given twice.
     """
     head, mark, tail = text.strip().partition("?")
     match = _PREFIX.match(head)
@@ -54,6 +54,8 @@ def parse(text: str) -> tuple[str | None, str, Options]:
         if key in values:
             raise HoldfastError(f"spec {text!r}: option {key!r} is given twice; keep one")
         values[key] = unquote(value)
+        if not values[key].isprintable():
+            raise HoldfastError(f"spec {text!r}: expected printable text for the option {key!r}, got {values[key]!r}")
     return source, name, Options(values, text)
 
 

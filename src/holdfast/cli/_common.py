@@ -84,10 +84,10 @@ def warned(strong: str, text: str = "") -> None:
     err.print(said, soft_wrap=True, highlight=False)
 
 
-def number(text: str) -> float:
-    """Read 0.05 or 4/255."""
+def number(text: str | float) -> float:
+    """Read 0.05 or 4/255; typer hands over defaults too, which are numbers already."""
     try:
-        return read_number(text)
+        return read_number(str(text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

@@ -63,13 +63,15 @@ def audit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take: passes, memory, time. Nothing is written.")
     ] = False,
-    calibrate: Annotated[float, typer.Option(help="Seconds in which --dry-run rehearses.")] = 10.0,
+    calibrate: Annotated[float, typer.Option(parser=number, help="Seconds in which --dry-run rehearses.")] = 10.0,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Audit encoders on your images: measures, validity checks, record and report."""
     from holdfast.audit.plan_file import make_plan, read_plan
 
+    if calibrate <= 0:
+        raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
     run |= {"precision": precision, "compiled": compiled, "allow": allow}

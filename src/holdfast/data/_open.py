@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from holdfast.checked import number, whole
+from holdfast.checked import checked, number, whole
 from holdfast.core import Geometry, ImageSource
 from holdfast.data._geometry import Conversion
 from holdfast.data._image_set import ImageSet
@@ -34,6 +34,7 @@ SOURCES: dict[str, tuple[str, str | None]] = {
 """Prefix of a data spec -> (what it reads and its options, extra to install)."""
 
 
+@checked
 def open_images(
     spec: str | os.PathLike[str] | ImageSource | np.ndarray | Tensor,
     *,
