@@ -41,8 +41,8 @@ class Folder:
     def __init__(self, place: str | Path):
         self.local: Path | None = None
         text = str(place)
-        if not text.strip():
-            raise HoldfastError("expected a folder, got an empty name; give a path or a URL")
+        if not text.strip() or "\0" in text:
+            raise HoldfastError(f"expected a folder, got {text!r}; give a path or a URL")
         if "://" not in text or text.startswith("file://"):
             self.local = Path(text.removeprefix("file://"))
             self.place = str(self.local)

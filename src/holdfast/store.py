@@ -169,7 +169,7 @@ class Store:
         """Write a table as Parquet, with the image ids as its first column."""
         columns: dict[str, Any] = {"id": ids}
         columns |= {key: pa.array(value.cpu().numpy()) for key, value in table.items()}
-        self.write(name, lambda path: pq.write_table(pa.table(columns), path))
+        self.write(name, lambda path: pq.write_table(pa.table(columns), path.absolute()))  # "a:b" is no URL
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
         """Write tensors with facts about them, sealed: the file says which one it is and what is in it."""

@@ -354,9 +354,9 @@ def test_a_sample(places: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mo
     home = _home(tmp_path, monkeypatch)
     faults = Faults()
     light = [case for case in options() if not {"{run}", "{parts}"} & {*case.words}]
-    for case in [*spread(iter(light), 12), *spread(specs(), 6)]:
+    for case in [*spread(iter(light), 9), *spread(specs(), 3)]:
         faults.refused(case, places, home, capsys)
-    for case in spread(parts(("threats", "attacks")), 24):
+    for case in spread(parts(("threats", "attacks")), 28):
         faults.raised(case)
     none(faults)
 

@@ -184,7 +184,7 @@ def prepare(
     started, began, opened = datetime.now(UTC), time.perf_counter(), encoders or {}
     names = _names(plan.encoders, opened)
     if here:
-        _check_device(plan.device)
+        check_device(plan.device)
     images, store = open_all(plan, source, training), Store(folder)
     store.sweep()
     labels, facts = _labels(plan, images), _facts(images)
@@ -292,7 +292,12 @@ def label(spec: str) -> str:
     return parse(spec)[2].get("label", spec)
 
 
-def _check_device(name: str) -> None:
+def check_device(name: str) -> None:
+    """Refuse a device that torch does not have here.
+
+    Raises:
+        HoldfastError: such a device.
+    """
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:

@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperCommand
 
+from holdfast.checked import LARGEST
 from holdfast.checked import number as read_number
 from holdfast.errors import HoldfastError, Status, first_line
 from holdfast.foreign import foreign
@@ -37,7 +38,9 @@ AllowOption = Annotated[
     list[str] | None, typer.Option("--allow", metavar="CHECK", help="Take numbers as they are though this check fails.")
 ]
 StrictOption = Annotated[bool, typer.Option("--strict", help="End with status 1 where a validity check fails.")]
-SeedOption = Annotated[int | None, typer.Option(help="The one seed that decides everything. (default: 0)")]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, max=LARGEST, help="The one seed that decides everything. (default: 0)")
+]
 
 
 class Command(TyperCommand):
@@ -82,6 +85,15 @@ def warned(strong: str, text: str = "") -> None:
     """Print a line on stderr, whose beginning stands out."""
     said = Text.assemble((brief(strong), "bold red"), f" {brief(text)}" if text else "")
     err.print(said, soft_wrap=True, highlight=False)
+
+
+def local_folder(place: str | Path) -> Path:
+    """Read the path of a folder that cannot be a URL."""
+    if "://" in str(place):
+        raise HoldfastError(
+            f"--out: expected a local folder, got {str(place)!r}; only audits write to other file systems"
+        )
+    return Path(place)
 
 
 def number(text: str | float) -> float:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import QuietOption, answer, listening, number, out, partly
+from holdfast.cli._common import QuietOption, answer, listening, local_folder, number, out, partly
 
 
 def harden(
@@ -38,9 +38,9 @@ def harden(
     test: Annotated[str | None, typer.Option(help="Images of the audits. (default: some of --data, held out)")] = None,
     train: Annotated[str | None, typer.Option(help="Labelled images for the kNN accuracy before and after.")] = None,
     profile: Annotated[str, typer.Option(help="What the audits ask, see holdfast list profiles.")] = "hardening",
-    out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted run resumes.")] = Path(
-        "holdfast-harden"
-    ),
+    out_folder: Annotated[
+        Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted run resumes.")
+    ] = Path("holdfast-harden"),
     device: Annotated[str, typer.Option(help="cpu, cuda, mps.")] = "cpu",
     seed: Annotated[int, typer.Option(help="The one seed that decides everything.")] = 0,
     json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,

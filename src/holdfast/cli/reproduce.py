@@ -1,13 +1,12 @@
 """holdfast reproduce: a table of a paper beside ours."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli._common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
+from holdfast.cli._common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, local_folder, out
 from holdfast.cli._workers import engine_of
 from holdfast.errors import HoldfastError, Status
 from holdfast.privacy import public
@@ -41,7 +40,7 @@ def reproduce(
         if not equals:
             raise HoldfastError(f"--input: expected NAME=SPEC, got {one!r}")
         given[key] = spec
-    folder = Path(out_folder or f"holdfast-{asked.name}-{profile}")
+    folder = local_folder(out_folder or f"holdfast-{asked.name}-{profile}")
     engine = engine_of(None, workers, device)
     with listening(quiet) as bars:
         found = run(

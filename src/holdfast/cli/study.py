@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import QuietOption, answer, command_line, listening, out
+from holdfast.cli._common import QuietOption, answer, command_line, listening, local_folder, out
 from holdfast.errors import Status
 from holdfast.privacy import public
 
@@ -14,9 +14,9 @@ def study(
     file: Annotated[Path, typer.Argument(help="A study.toml: methods, versions of the data; see recipes/studies/.")],
     data: Annotated[str | None, typer.Option(help="Images to learn from, instead of the file's.")] = None,
     test: Annotated[str | None, typer.Option(help="Labelled images to test on, instead of the file's.")] = None,
-    out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted study resumes.")] = Path(
-        "holdfast-study"
-    ),
+    out_folder: Annotated[
+        Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted study resumes.")
+    ] = Path("holdfast-study"),
     json_output: Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else.")] = False,
     quiet: QuietOption = False,
 ) -> None:

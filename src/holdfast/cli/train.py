@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import QuietOption, SeedOption, answer, command_line, listening, out
+from holdfast.cli._common import QuietOption, SeedOption, answer, command_line, listening, local_folder, out
 
 
 def train(
@@ -19,9 +19,9 @@ def train(
     epochs: Annotated[int | None, typer.Option(help="Passes over the images, instead of the recipe's.")] = None,
     images: Annotated[int | None, typer.Option(help="How many images to learn from. (default: all)")] = None,
     track: Annotated[list[str] | None, typer.Option(help="Trackers to tell: tensorboard, mlflow, trackio.")] = None,
-    out_folder: Annotated[Path, typer.Option("--out", help="Run folder; an interrupted training resumes.")] = Path(
-        "holdfast-train"
-    ),
+    out_folder: Annotated[
+        Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted training resumes.")
+    ] = Path("holdfast-train"),
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps. (default: cpu)")] = None,
     seed: SeedOption = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from holdfast.audit.plan_file import plan_from
 from holdfast.audit.record import environment, finite, software
-from holdfast.audit.run import run_audit
+from holdfast.audit.run import check_device, run_audit
 from holdfast.audit.series import PREFIX as SERIES
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
@@ -67,6 +67,7 @@ def reproduce(
         HoldfastError: inputs that are not known or missing, a folder that cannot be written.
     """
     listener, began, store = listener or Silent(), time.perf_counter(), Store(folder)
+    check_device(device)
     specs, problems = _inputs(asked, store.folder, inputs or {}, device, seed, listener)
     runs: dict[str, Run | str] = {}
     for name, table in asked.audits.items():

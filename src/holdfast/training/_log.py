@@ -44,4 +44,4 @@ class Log:
         """Write the whole log as Parquet."""
         names = list(dict.fromkeys(name for row in self.rows for name in row))
         columns = {name: pa.array([row.get(name) for row in self.rows]) for name in names}
-        store.write(NAME, lambda path: pq.write_table(pa.table(columns), path))
+        store.write(NAME, lambda path: pq.write_table(pa.table(columns), path.absolute()))
