@@ -283,7 +283,7 @@ def test_corruption_before_views_and_after_them(tmp_path: Path) -> None:
         ("batch_size=1", "expected at least 2 images together"),
         ("batch_size=512", "expected at least a batch of 512 images, got 256"),
         ("optimiser.name=sdg", "did you mean 'sgd'"),
-        ("optimiser.rate=-1", "expected a rate above 0"),
+        ("optimiser.rate=-1", "optimiser.rate: expected"),
         ("views.crop=[0.5, 2]", "a crop keeps a share of the area"),
         ("views.flip=yes", "views: flip: expected float"),
         ("views=3", "expected a table"),
