@@ -42,7 +42,7 @@ class OtherEncoder(StoreError):
     def __init__(self, name: str):
         super().__init__(
             f"{name}: the folder holds the record of an encoder of this name with other weights or other code; choose "
-            "another --out, or add --overwrite (the old record is then replaced)"
+            "another --out, or add --overwrite (overwrite=True), which replaces the old record"
         )
 
 

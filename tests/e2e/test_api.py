@@ -356,7 +356,9 @@ def test_a_run_folder_continues_and_another_network_is_another(x, tmp_path: Path
     assert holdfast.audit(one, x, **how).data["run"]["resumed_shards"] > 0
     with torch.no_grad():
         one.head.weight.mul_(torch.linspace(-1, 3, 12)[:, None])
-    other = holdfast.audit(one, x, **how)
+    with pytest.raises(HoldfastError, match="other weights"):
+        holdfast.audit(one, x, **how)
+    other = holdfast.audit(one, x, **how, overwrite=True)
     assert other.data["run"]["resumed_shards"] == 0
     assert other["uniformity"] != first["uniformity"]
     with pytest.raises(HoldfastError, match="another audit"):
