@@ -3,8 +3,8 @@
     python -m benchmarks.coverage [--runs 1000] [--only NAME,NAME] [--write]
 
 Tables of two encoders equal in law (see laws.py) are drawn again and again, for few and many images and for weak and
-strong encoders; `score`, `influence` and `statistics.difference` are those of an audit. --write puts the table into
-docs/statistics.md.
+strong encoders; `score`, `influence` and `statistics.difference` are those of an audit. --write puts the rows into the
+table of docs/statistics.md.
 """
 
 import argparse
@@ -99,17 +99,24 @@ def value_of(name: str, strong: bool) -> float:
     return sum(values) / len(values)
 
 
-def table(names: Sequence[str], runs: int) -> str:
-    """Return the table of all settings as Markdown: coverage in percent, then false differences."""
-    heads = " | ".join(f"{size} images, {strength}" for size, strength in SETTINGS)
-    lines = [f"| measure | {heads} |", "|---|" + "---|" * len(SETTINGS)]
+def rows(names: Sequence[str], runs: int) -> dict[str, str]:
+    """Return a row of Markdown for each measure: in every setting coverage in percent, then false differences."""
+    lines = {}
     for name in names:
         began = time.perf_counter()
         cells = [simulate(name, size, strength, runs) for size, strength in SETTINGS]
-        lines.append(f"| {name.replace('_', ' ')} | " + " | ".join(map(shown, cells)) + " |")
+        title = name.replace("_", " ")
+        lines[title] = f"| {title} | " + " | ".join(map(shown, cells)) + f" | {runs} |"
         values = ", ".join(f"{cell.truth:.3g} ± {cell.width / 2:.2g}" for cell in cells)
-        print(f"{lines[-1]}  {values}  {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-    return "\n".join(lines)
+        print(f"{lines[title]}  {values}  {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    return lines
+
+
+def table(lines: dict[str, str]) -> str:
+    """Return the rows of measures as a table."""
+    heads = " | ".join(f"{size} images, {strength}" for size, strength in SETTINGS)
+    head = [f"| measure | {heads} | runs |", "|---|" + "---|" * (len(SETTINGS) + 1)]
+    return "\n".join([*head, *(lines[name] for name in sorted(lines))])
 
 
 def shown(cell: Cell) -> str:
@@ -125,14 +132,15 @@ def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.coverage", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="pairs of encoders for each measure and setting")
     parser.add_argument("--only", metavar="NAMES", help="some measures, separated by commas")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/statistics.md")
+    parser.add_argument("--write", action="store_true", help="put the rows into the table of docs/statistics.md")
     options = parser.parse_args()
-    text = table(options.only.split(",") if options.only else registry.names("measures"), options.runs)
-    print(text)
+    lines = rows(options.only.split(",") if options.only else registry.names("measures"), options.runs)
+    print(table(lines))
     if options.write:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-        words = f"`python -m benchmarks.coverage --runs {options.runs} --write` wrote this table."
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n\n{words}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        old, after = rest.split(END)
+        known = {line.split(" | ")[0].removeprefix("| "): line for line in old.splitlines() if line.startswith("| ")}
+        PAGE.write_text(f"{before}{BEGIN}\n\n{table(known | lines)}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -263,6 +263,12 @@ def observed(measure: Measure, world: World) -> list[Table]:
     return [measure.observe(Seen(world, k)) for k in range(2)]
 
 
+def mixed(measure: Measure, world: World) -> list[Table]:
+    """As `observed`, of images whose classes are drawn too: the share of pairs of one class does not depend on N."""
+    world.labels = torch.randint(CLASSES, (world.images,), generator=world.random)
+    return observed(measure, world)
+
+
 def _each(columns: dict[str, Tensor]) -> list[Table]:
     """Return the tables of both encoders, from columns of both, [2, rows]; others are the same for both."""
     return [{name: v[k] if v.dim() == 2 else v for name, v in columns.items()} for k in range(2)]
@@ -442,7 +448,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "smoothed_radius": (observed, {"certificate": PairProbability(negatives=NEGATIVES)}),
     "synbench": (separated, {"mixtures": Mixtures(samples=256, separations=tuple(k / 4 for k in range(1, 17)))}),
     "tightness": (reached, COUNTED),
-    "uniformity": (observed, {}),
+    "uniformity": (mixed, {}),
     "universal_quantile": (observed, SHORT),
     "worst_noise_robustness": (draws, {}),
 }

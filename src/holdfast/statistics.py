@@ -192,7 +192,8 @@ def mean(
     """Return the mean of non-negative, often skewed values (radii, many of them 0) with an interval that knows skew.
 
     The ends are the outer ones of two intervals: Student's t, x̄ ± t s/√n, and Hall's, which removes the skewness λ,
-    [x̄ - s g(t/√n), x̄ - s g(-t/√n)] with g(z) = 3/λ ((1 + λ(z - λ/6n))^(1/3) - 1) and t the quantile of n - 1 degrees.
+    [x̄ - s g(t/√n), x̄ - s g(-t/√n)] with g(z) = 3/λ ((1 + λ(z - λ/6n))^(1/3) - 1) and t the quantile of as many degrees
+    as s² has, 2n / (κ - 1) with κ the kurtosis, at most n - 1 (Satterthwaite): heavy tails tell less about the spread.
     Student's alone is too short where values are skewed (0.82 instead of 0.95 for 50 values of which 9 in 10 are 0), as
     are bootstrap percentiles with bias correction and acceleration (0.87); Hall's needs no drawing, and the outer ends
     keep the level or exceed it slightly (0.93 to 0.98 in simulations with n >= 20; see tests/truth/test_mean.py).
@@ -234,8 +235,10 @@ def mean(
             return scored(None, None, kind, f"all {n} values are equal, so their spread is unknown: no interval")
         same = tail ** (1 / n)
         return scored(same * value, same * value + (1 - same) * most, "exact limit for a sample without exception")
-    t = float(stats.t.ppf(1 - tail, n - 1)) / math.sqrt(n)
     centred = parts - parts.mean()
+    kurtosis = float(centred.pow(4).mean() / centred.square().mean() ** 2)
+    freedom = min(n - 1, 2 * n / (kurtosis - 1)) if kurtosis > 1 else n - 1
+    t = float(stats.t.ppf(1 - tail, freedom)) / math.sqrt(n)
     skew = float(centred.pow(3).mean() / centred.square().mean() ** 1.5)
     low = value - deviation * max(t, _unskewed(t, skew, n))
     high = value + deviation * max(t, -_unskewed(-t, skew, n))

@@ -96,12 +96,10 @@ class MarginDistribution(AttackMeasure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return medians of the fit, the share of rejected ones, and the median of Ψ at every read-out."""
         rejected = torch.where(table["p"].isnan(), torch.nan, (table["p"] < REJECTED).double())
-        return {
-            "shape": replace(statistics.median(table["shape"], given=self.given), unit="ratio"),
-            "scale": replace(statistics.median(table["scale"], given=self.given), unit="ratio"),
-            "fit rejected": statistics.share(rejected, given=self.given),
-            **super().score(table),
-        }
+        fits = {name: replace(statistics.median(table[name]), unit="ratio") for name in ("shape", "scale")}
+        fitted = {name: _without_interval(score) for name, score in (fits | super().score(table)).items()}
+        first = {name: fitted.pop(name) for name in fits}
+        return first | {"fit rejected": statistics.share(rejected, given=self.given)} | fitted
 
     def _tail(self, population: int) -> int:
         others = population - 1
@@ -112,6 +110,13 @@ class MarginDistribution(AttackMeasure):
                 + (" or a smaller tail" if tail > FEWEST else "")
             )
         return tail
+
+
+def _without_interval(score: Score) -> Score:
+    """Return a median of fits without an interval: the fits share their population, which moves them all alike."""
+    words = "no interval: all images are fitted to one population, and another one would move all fits alike"
+    note = "; ".join(filter(None, [score.note, words]))
+    return replace(score, low=None, high=None, interval="none: fits share their population", note=note)
 
 
 def margin_distances(
