@@ -221,7 +221,9 @@ class Seen:
         moved = torch.maximum((world.found[k] - world.clean[k]).abs(), (world.aimed[k] - world.clean[k]).abs())
         reach = moved * (1 + world.slack[k, :, None])
         other = partners(torch.arange(world.images))
-        apart = (world.found[k] - world.clean[k, other]).norm(dim=1) - world.slack[k]
+        partner = world.clean[k, other]
+        nearest = torch.minimum((world.found[k] - partner).norm(dim=1), (world.clean[k] - partner).norm(dim=1))
+        apart = nearest - world.slack[k]
         along = (torch.nn.functional.normalize(world.clean[k], dim=1) * world.found[k]).sum(1) - 0.1 * world.slack[k]
         vacuous = torch.zeros(world.images, dtype=torch.float64)
         return {"low": -reach, "high": reach, "along": along, "apart": apart, "vacuous": vacuous}
