@@ -126,7 +126,7 @@ def test_checks(record) -> None:
         ("breakaway_risk < 4/0", "expected a number"),
         ("breakaway_risk <", "expected a number"),
         ("breakaway_risk", "expected MEASURE"),
-        ("", "expected MEASURE"),
+        ("", "expected a value for --require"),
         ("checks.mask == pass", "did you mean 'masking'"),
         ("checks.masking == good", "unknown status"),
         ("checks.masking < pass", "expected == or !="),
