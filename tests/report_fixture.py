@@ -1,4 +1,4 @@
-"""A run folder made by hand: the record of schema 1, its tables and its pictures, for the tests of the report.
+"""A run folder made by hand, a record with its tables and pictures, for the tests of the report.
 
 The numbers are invented but consistent: scores are computed from the tables, pairs from the same images, and the
 digits of the pictures are real. `make_run(folder)` writes three encoders with what can go wrong: a measure that
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_digits
 
+from holdfast.record_file import SCHEMA
 from holdfast.report import noise_plots, plots
 
 NAMES = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-hardened")
@@ -75,7 +76,7 @@ def make_run(folder: Path, encoders: int = 3, seed: int = 0) -> dict[str, Any]:
     if encoders >= 3:
         _go_wrong(entries)
     record = {
-        "schema": 1,
+        "schema": SCHEMA,
         "holdfast": {"version": "0.1.0", "git": "2e7f5b8"},
         "plan": {
             "profile": "quick", "seed": seed, "images": 600, "attacked": ATTACKED, "batch_size": 64, "device": "cpu",
@@ -180,7 +181,7 @@ def _score(values: np.ndarray) -> dict[str, Any]:
     return {
         "value": value, "low": value - half, "high": min(value + half, max(1.0, value)), "n": len(values),
         "interval": "bootstrap over images",
-        "confidence": 0.95, "note": "",
+        "confidence": 0.95, "note": "", "checks": [], "because": [], "standing": "sound", "if_weak": "at most",
     }  # fmt: skip
 
 
@@ -201,6 +202,7 @@ def _checks() -> dict[str, Any]:
             "status": "pass",
             "finding": finding,
             "meaning": "Nothing here misleads.",
+            "consequence": "caution",
             "details": details,
         }
         for key, (title, finding, details) in passed.items()

@@ -208,7 +208,7 @@ def test_other_conditions_are_refused(capsys, two: tuple[str, str], where, key, 
     assert all(folder in line for folder in two)
 
 
-@pytest.mark.parametrize("text", ['{"schema": 2}', "[]", "{", '{"schema": 1, "plan": {}, "encoders": []}'])
+@pytest.mark.parametrize("text", ['{"schema": 1}', "[]", "{", '{"schema": 2, "plan": {}, "encoders": []}'])
 def test_other_records_are_refused(capsys, two: tuple[str, str], text: str) -> None:
     Path(two[1], "record.json").write_text(text)
     line = refused(capsys, "compare", *two, status=3)
@@ -217,10 +217,10 @@ def test_other_records_are_refused(capsys, two: tuple[str, str], text: str) -> N
 
 
 def test_two_records_of_different_schema_are_refused_with_both(capsys, two: tuple[str, str]) -> None:
-    change(two[1], lambda record: record.update(schema=2))
+    change(two[1], lambda record: record.update(schema=1))
     line = refused(capsys, "compare", *two, status=3)
-    assert "expected a record of schema 1" in line
-    assert "got schema 2" in line
+    assert "expected a record of schema 2" in line
+    assert "got schema 1" in line
 
 
 def test_too_little_to_compare_is_refused(capsys, two: tuple[str, str], tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_a_leaderboard_groups_what_compares_and_drops_nothing(capsys, audits: Pa
     shutil.copytree(audits, everything, ignore=shutil.ignore_patterns("cache", "pictures"))
     shutil.copytree(everything / "cd", everything / "deep" / "seeded")
     change(str(everything / "deep" / "seeded"), lambda record: record["plan"].update(seed=3))
-    for name, text in {"old": '{"schema": 0}', "torn": '{"schema', "study": '{"schema": 1, "study": {}}'}.items():
+    for name, text in {"old": '{"schema": 0}', "torn": '{"schema', "study": '{"schema": 2, "study": {}}'}.items():
         (everything / name).mkdir()
         (everything / name / "record.json").write_text(text)
     data = leaderboard(str(everything))
@@ -415,7 +415,7 @@ def test_a_leaderboard_groups_what_compares_and_drops_nothing(capsys, audits: Pa
     assert code == 0
     assert "10 encoders in 2 groups" in out
     page = Page((tmp_path / "l.html").read_text())
-    assert "expected a record of schema 1" in page.text
+    assert "expected a record of schema 2" in page.text
     assert len(page.all("tr")) > 12
     loads = [a.get("src") or a.get("href", "") for tag in ("script", "img", "link", "a") for a in page.all(tag)]
     assert all(not place or place.startswith(("#", "data:")) for place in loads)

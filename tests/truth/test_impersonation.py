@@ -27,6 +27,7 @@ from holdfast.measures.impersonation_rate import ImpersonationRate
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.impersonated import Impersonated
 from holdfast.threats.linf import Linf
+from searched import Unsearched
 
 PIXELS = [0.1, 0.6, 0.2, 0.9, 0.55, 0.7, 0.3, 0.8, 0.45, 0.95]
 LABELS = [0, 1, 0, 2, 0, 1, 0, 1, 1, 2]
@@ -161,7 +162,7 @@ def test_labels_and_classes_must_be_there() -> None:
 
 
 @dataclass
-class Told:
+class Told(Unsearched):
     """A subject of which so many images are attacked."""
 
     attacked: int

@@ -19,6 +19,7 @@ from holdfast.observations.clean import Clean
 from holdfast.probes.linear import Linear
 from holdfast.probes.linear_adam import LinearAdam
 from holdfast.probes.trained import Trained
+from searched import Unsearched
 
 LEARNERS = [Linear(), LinearAdam(epochs=60, rate=0.05)]
 
@@ -33,7 +34,7 @@ def blobs(classes: int = 3, each: int = 40, dim: int = 5, seed: int = 0) -> tupl
 
 
 @dataclasses.dataclass
-class Labelled:
+class Labelled(Unsearched):
     """A subject of given representations and labels."""
 
     reps: Tensor

@@ -12,6 +12,7 @@ from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.fgsm import Fgsm
 from holdfast.attacks.pgd import Pgd
 from holdfast.core import (
+    Ball,
     Bank,
     Classifier,
     Encoder,
@@ -38,6 +39,7 @@ from holdfast.objectives.targeted import Targeted
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.attacked import Attacked
 from holdfast.observations.clean import Clean
+from searched import Unsearched
 
 SHORT = {"attack": Pgd(4, 0.01), "readouts": (2, 4)}
 ALL = [registry.find("measures", name) for name in registry.names("measures")]
@@ -45,7 +47,7 @@ LABEL_FREE = [cls for cls in ALL if issubclass(cls, AttackMeasure) and not cls.n
 
 
 @dataclass
-class Told:
+class Told(Unsearched):
     """A subject whose representations are given: `attacked` [M, D] at every read-out of every attack."""
 
     clean: Tensor
@@ -78,6 +80,9 @@ class Told:
     def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
         raise AssertionError("these measures read no labels")
 
+    def reached(self, ball: Ball) -> list[Tensor]:
+        return [(self.found if self.later is None else self.later)[:, None].double()]
+
     def read(self, observation: Observation) -> dict[str, Tensor]:
         if isinstance(observation, Clean):
             return {"reps": self.clean}
@@ -94,6 +99,11 @@ class Real(Told):
             clean = encoder(x)
         super().__init__(clean, clean[:attacked], encoder=encoder)
         self.x = x
+
+    def reached(self, ball: Ball) -> list[Tensor]:
+        searches = (Attacked(**{**SHORT, "ball": ball}), Attacked(**{**SHORT, "ball": ball, "objective": Targeted()}))
+        reps = [self.read(search)[f"reps@{search.attack.steps}"] for search in searches]
+        return [torch.stack(reps, 1).double()]
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         if isinstance(observation, Clean):
