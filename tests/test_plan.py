@@ -1,6 +1,6 @@
 """Plans: names of parts, settings, batch sizes, and what joins what."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,18 @@ from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
 from holdfast.audit.one_encoder import title
+from holdfast.audit.panel import validity_panel
 from holdfast.audit.plan import Plan, batch_size_for, merge, named
 from holdfast.audit.plan_file import make_plan, read_plan
 from holdfast.audit.profiles import PROFILES, profile
 from holdfast.audit.record import slugs
 from holdfast.audit.settings import set_parameters
-from holdfast.checks.masking import Masking
+from holdfast.checks.reach import Reach
 from holdfast.checks.steps_converged import StepsConverged
-from holdfast.core import HoldfastError, Measure, Passes
+from holdfast.checks.stronger_attack import StrongerAttack
+from holdfast.checks.unexamined_search import UnexaminedSearch
+from holdfast.core import HoldfastError, Measure, Passes, Search
+from holdfast.failures.misclassified import Misclassified
 from holdfast.measures.breakaway_risk import BreakawayRisk
 from holdfast.measures.certified_radius import CertifiedRadius
 from holdfast.measures.corruption_drift import CorruptionDrift
@@ -25,9 +29,13 @@ from holdfast.measures.overlap_risk import OverlapRisk
 from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.measures.robust_probe import RobustProbe
 from holdfast.measures.universal_quantile import UniversalQuantile
+from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations.adversarial_negatives import AdversarialNegatives
 from holdfast.observations.attacked import Attacked
+from holdfast.observations.clean import Clean
+from holdfast.probes.linear import Linear
 from holdfast.probes.robust_linear import RobustLinear
+from holdfast.registry import register
 from holdfast.threats.common import Common
 from holdfast.threats.gamma import Gamma
 from holdfast.threats.l2 import L2
@@ -94,13 +102,48 @@ def test_bad_settings_are_refused(setting: str) -> None:
         set_parameters((BreakawayRisk(),), [setting])
 
 
-def test_the_validity_panel_judges_the_attack_that_is_used() -> None:
+def test_the_panel_examines_each_search_that_numbers_rely_on_once() -> None:
+    """Whatever the profile and the measure: no search is examined that none relies on, none is left out, none twice."""
     settings = ["*.ball.radius=0.2", "*.attack=apgd"]
     plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="quick", settings=settings)
-    steps = [check for check in plan.checks if isinstance(check, StepsConverged)]
-    assert {(check.attack, check.ball) for check in steps} == {(Apgd(50), Linf(0.2))}
-    standard = make_plan(["zoo:digits-simclr"], "digits")
-    assert {check.attack for check in standard.checks if isinstance(check, Masking)} >= {Apgd(50)}
+    drift = Search(Apgd(50), Linf(0.2), Untargeted())
+    assert drift in [check.search for check in plan.checks if isinstance(check, StepsConverged)]
+    for name in PROFILES:
+        plan = make_plan(["zoo:digits-simclr"], "digits", profile_name=name)
+        needed = {search for measure in plan.measures for search in measure.searches}
+        for kind in (Reach, StrongerAttack):
+            examined = [check.search for check in plan.checks if isinstance(check, kind)]
+            assert len(examined) == len(needed)
+            assert set(examined) == needed
+
+
+def test_robust_accuracy_alone_is_judged_by_its_own_search() -> None:
+    plan = make_plan(["zoo:digits-simclr"], "digits", measures=[{"name": "robust_accuracy"}], eps=2 / 255)
+    (check,) = [check for check in plan.checks if isinstance(check, StrongerAttack)]
+    assert check.ball == Linf(2 / 255)
+    assert check.objective == Misclassified(Linear())
+
+
+@dataclass(frozen=True)
+class OwnSearch(Clean):
+    """An observation of a user's own that follows gradients and does not say how."""
+
+    @property
+    def passes(self) -> Passes:
+        return Passes(forward=2, backward=1)
+
+
+@dataclass(frozen=True)
+class OwnMeasure(UniversalQuantile):
+    def observations(self):
+        return (OwnSearch(),)
+
+
+def test_a_search_that_nobody_tells_of_is_warned_of(own_parts_forgotten) -> None:
+    register("measures")(OwnMeasure)
+    (check,) = [one for one in validity_panel((OwnMeasure(),), 8, 8) if isinstance(one, UnexaminedSearch)]
+    assert check.measures == ("own_measure",)
+    assert not [one for one in validity_panel((UniversalQuantile(),), 8, 8) if isinstance(one, UnexaminedSearch)]
 
 
 def test_zero_images_are_not_the_default() -> None:

@@ -238,13 +238,18 @@ class Measure(metaclass=Checked):
     def score(self, table: Table) -> dict[str, Score]:
         """Reduce: named scores of a table; the last one is the headline."""
 
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The searches that its scores rely on: those of all that is observed, unless the measure knows better."""
+        return tuple(dict.fromkeys(search for seen in self.observations() for search in seen.searches))
+
     def relies_on(self, score: str) -> tuple[Search, ...]:
-        """Return the searches that a score relies on: those of all that is observed, unless the measure knows better.
+        """Return the searches that one of its scores relies on.
 
         Args:
             score: its name.
         """
-        return tuple(dict.fromkeys(search for seen in self.observations() for search in seen.searches))
+        return self.searches
 
     def if_weak(self, score: str) -> Literal["at least", "at most", "void"]:
         """Return what a score is where a search that it relies on was too weak: it then looks too good, unless said.

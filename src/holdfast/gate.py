@@ -244,7 +244,7 @@ def _check_names(one: Requirement, rows: Iterable[Mapping[str, Any]]) -> list[st
     known = list(dict.fromkeys(check for row in rows for check in row["checks"]))
     alike = [check for check in known if name in ("*", check, base(check))]
     if name != "*" and not alike and any(not row.get("error") for row in rows):
-        raise unknown("check", name, known)
+        raise unknown("check", name, dict.fromkeys(map(base, known)))
     return alike or [name]
 
 

@@ -33,6 +33,12 @@ def failed(finding: str) -> dict:
     return {"status": "fail", "finding": finding}
 
 
+def flawed(encoder: dict, measure: dict, standing: str, check: str, finding: str) -> None:
+    encoder["checks"][check] = failed(finding)
+    for number in measure["scores"].values():
+        number.update(standing=standing, because=[check])
+
+
 def measure(headline: str, unit: str, error=None, not_certified=None, **scores) -> dict:
     return {"headline": headline, "unit": unit, "scores": scores, "error": error, "not_certified": not_certified}
 
@@ -86,8 +92,11 @@ def test_scores_fields_and_numbers(record) -> None:
         (lambda e, risk: risk.update(not_certified="not certified: max", scores={}), "not certified: max"),
         (lambda e, risk: risk["scores"].update(last(None, None, None, note="no pairs")), "undefined: no pairs"),
         (lambda e, risk: risk["scores"].update(last(0.0, None, None)), "no interval"),
-        (lambda e, risk: e["checks"].update(collapse=failed("constant")), "check collapse failed: constant"),
-        (lambda e, risk: e["checks"].update(frozen=failed("moves")), "check frozen failed: moves"),
+        (lambda e, risk: flawed(e, risk, "void", "frozen", "moves"), "check frozen failed: moves"),
+        (
+            lambda e, risk: flawed(e, risk, "at least", "masking", "gradients mislead"),
+            "the truth is at least that: check masking failed: gradients mislead",
+        ),
     ],
 )
 def test_nothing_is_met_by_what_is_not_there(record, change, reason) -> None:
@@ -97,6 +106,15 @@ def test_nothing_is_met_by_what_is_not_there(record, change, reason) -> None:
     one, two = judge(record, ["breakaway_risk < 0.5"])
     assert (one.met, two.met, two.reason) == (True, False, reason)
     assert met(record, "breakaway_risk < 0.5") == [True]  # --encoder one
+
+
+def test_a_bound_on_one_side_meets_what_weakness_could_not(record) -> None:
+    """A risk that is at least 4 % is above 1 %, however weak the attack; that it is below 50 % nobody knows."""
+    second = record["encoders"][1]
+    flawed(second, second["measures"]["breakaway_risk"], "at least", "masking", "hm")
+    texts = ("breakaway_risk > 1 %", "breakaway_risk > 5 %", "breakaway_risk < 50 %", "breakaway_risk.value != 0.5")
+    assert met(record, *texts, encoders=("two",)) == [True, False, False, False]
+    assert met(record, "breakaway_risk.n >= 50", encoders=("two",)) == [True]
 
 
 def test_checks(record) -> None:

@@ -98,7 +98,7 @@ class EncoderAudit:
             entry["measures"][name] = self._measure(name, measure, subject, f"tables/{self._slug}/{file}.parquet")
         subject.rely_on(self._shared(subject))
         for name, check in named(self._plan.checks).items():
-            entry["checks"][name] = self._check(check, subject)
+            entry["checks"][name] = self._check(name, check, subject)
         entry = settle(entry, self._plan.allow)
         self.scored = {name: (table, self._settled(entry, name)) for name, (table, _) in self.scored.items()}
         readers = dict(self._readers(subject))
@@ -295,8 +295,7 @@ class EncoderAudit:
                 return {"measure": name, **found}
         return {}
 
-    def _check(self, check: Check, subject: AuditSubject) -> dict[str, Any]:
-        name = registry.part_name(check)
+    def _check(self, name: str, check: Check, subject: AuditSubject) -> dict[str, Any]:
         self._listener.stage(f"checking {name}")
         for observation in observations_of(check):
             if reason := self._reasons.get(observation.key()):

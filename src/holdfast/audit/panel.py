@@ -7,7 +7,7 @@ from holdfast.attacks.apgd import Apgd
 from holdfast.attacks.ensemble import Ensemble
 from holdfast.attacks.pgd import Pgd
 from holdfast.attacks.square import Square
-from holdfast.audit.plan import observations_of, unread
+from holdfast.audit.plan import unread
 from holdfast.checks._search import SearchCheck
 from holdfast.checks.batch_independence import BatchIndependence
 from holdfast.checks.collapse import Collapse
@@ -74,8 +74,7 @@ def validity_panel(
 
 def searches_of(measures: Iterable[Measure]) -> tuple[Search, ...]:
     """Return the searches that any score of some measures may rely on, each once."""
-    needed = (search for measure in measures for seen in observations_of(measure) for search in seen.searches)
-    return tuple(dict.fromkeys(needed))
+    return tuple(dict.fromkeys(search for measure in measures for search in measure.searches))
 
 
 def _of_search(search: Search, searches: tuple[Search, ...], examined: int, queries: int) -> tuple[Check, ...]:
@@ -83,14 +82,12 @@ def _of_search(search: Search, searches: tuple[Search, ...], examined: int, quer
 
     Searches for one thing in one ball are compared with the same costlier one, which is run once.
     """
-    sought = search.objective
-    what = {"failure": sought} if isinstance(sought, Failure) else {"objective": sought}
     members = _members(search)
     alike = [one for one in searches if (one.ball, one.objective) == (search.ball, search.objective)]
     most = max(_steps(member) for one in alike for member in _members(one))
 
     def check(kind: type[SearchCheck], **fields: Attack) -> SearchCheck:
-        return kind(search.attack, search.ball, **what, examined=examined, **fields)  # pyright: ignore[reportArgumentType]
+        return kind(search.attack, search.ball, search.objective, examined, **fields)  # pyright: ignore[reportCallIssue]
 
     return (
         check(Reach),

@@ -124,7 +124,8 @@ class StandIn:
     def shard(self, count: int) -> Shard:
         """Return what is known of the first images, without their pixels."""
         shard, ids = self.shard_of(Clean(), 0, 1, 1), tuple(self.ids[:count])
-        return replace(shard, x=shard.x[:0].cpu(), positions=torch.arange(count), rng=Rng(self.seed, ids=ids))
+        x = shard.x.cpu().expand(count, -1, -1, -1)
+        return replace(shard, x=x, positions=torch.arange(count), rng=Rng(self.seed, ids=ids))
 
     def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
         """Return made-up representations, as if one search had met them."""

@@ -300,10 +300,10 @@ class AuditSubject:
         return broken
 
     def shard(self, count: int) -> Shard:
-        """Return what is known of the first images, without their pixels: `x` holds none."""
+        """Return what is known of the first images, without their pixels: `x` is the first one, over and over."""
         shard = self._shard(Clean(), 0, 1)
         rng = Rng(self.seed, ids=tuple(self.ids[:count]))
-        return replace(shard, x=shard.x[:0].cpu(), positions=torch.arange(count), rng=rng)
+        return replace(shard, x=shard.x.cpu().expand(count, -1, -1, -1), positions=torch.arange(count), rng=rng)
 
     def _run(self, observation: Observation, start: int, stop: int, name: str) -> None:
         began, before = time.perf_counter(), self.encoder.passes

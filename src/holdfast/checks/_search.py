@@ -27,15 +27,13 @@ class SearchCheck(Check):
     Attributes:
         attack: how it searches.
         ball: where, in pixels of a [0, 1] image.
-        objective: what it maximises.
-        failure: the failure that it seeks, in place of an objective.
+        objective: what it maximises, or the failure that it seeks.
         examined: images on which it is examined, the first ones.
     """
 
     attack: Attack = Pgd()
     ball: Ball = Linf()
-    objective: Objective = Untargeted()
-    failure: Failure | None = None
+    objective: Objective | Failure = Untargeted()
     examined: int = 16
 
     consequence = "one side"
@@ -43,7 +41,7 @@ class SearchCheck(Check):
     @property
     def search(self) -> Search:
         """The search that it examines."""
-        return Search(self.attack, self.ball, self.failure or self.objective)
+        return Search(self.attack, self.ball, self.objective)
 
 
 def runs(search: Search, first: int) -> tuple[Observation, ...]:

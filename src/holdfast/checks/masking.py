@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.attacks.square import Square
 from holdfast.checks._search import NOTHING, SearchCheck, broken, by, rise, runs
-from holdfast.core import Attack, Observation, Subject, Verdict
+from holdfast.core import Attack, Failure, Observation, Subject, Verdict
 from holdfast.observations.clean import Clean
 
 
@@ -16,7 +16,8 @@ class Masking(SearchCheck):
         free: the gradient-free attack.
         warn: share of images on which the gradient-free attack gets at least 5 % farther (that it alone breaks, where
             a failure is sought) above which the panel warns.
-        fail: median gain of the gradient-free attack (share of images that it alone breaks) above which it fails.
+        fail: median gain of the gradient-free attack (share of images that it alone breaks, where these are more than
+            one) above which it fails.
     """
 
     free: Attack = Square()
@@ -30,11 +31,12 @@ class Masking(SearchCheck):
     def judge(self, subject: Subject) -> Verdict:
         """Count the images on which the gradient-free attack wins."""
         free_search = by(self.search, self.free)
-        if self.failure is not None:
+        if isinstance(self.objective, Failure):
             gradient, free = (broken(subject, search, self.examined) for search in (self.search, free_search))
-            won = float((free & ~gradient).double().mean())
+            more = int((free & ~gradient).sum())
+            won = more / len(free)
             finding = f"an attack without gradients breaks {100 * won:.0f} % of {len(free)} images that stood"
-            warns, fails, details = won > 0, won > self.fail, {"won": won}
+            warns, fails, details = more > 0, more > max(1, self.fail * len(free)), {"won": won}
         else:
             gradient, free = (rise(subject, search, self.examined)[:, -1] for search in (self.search, free_search))
             ratio = free / gradient.clamp_min(NOTHING)

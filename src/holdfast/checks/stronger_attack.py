@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.attacks.apgd import Apgd
 from holdfast.checks._search import NOTHING, SearchCheck, broken, by, rise, runs
-from holdfast.core import Attack, Observation, Subject, Verdict
+from holdfast.core import Attack, Failure, Observation, Subject, Verdict
 from holdfast.observations.clean import Clean
 
 
@@ -17,7 +17,8 @@ class StrongerAttack(SearchCheck):
     Attributes:
         stronger: the costlier attack.
         tolerance: relative gain in the median rise above which the panel warns; four times that fails.
-        missed: share of the images that only the costlier search breaks above which it fails; it warns of any.
+        missed: share of the images that only the costlier search breaks above which it fails, where these are more than
+            one; it warns of any.
     """
 
     stronger: Attack = Apgd(100, restarts=2)
@@ -31,11 +32,12 @@ class StrongerAttack(SearchCheck):
     def judge(self, subject: Subject) -> Verdict:
         """Compare both, image by image."""
         costlier = by(self.search, self.stronger)
-        if self.failure is not None:
+        if isinstance(self.objective, Failure):
             usual, strong = (broken(subject, search, self.examined) for search in (self.search, costlier))
             missed = int((strong & ~usual).sum())
             finding = f"a costlier attack breaks {missed} more of {len(usual)} images"
-            warns, fails, details = missed > 0, missed > self.missed * len(usual), {"missed": missed / len(usual)}
+            warns, fails = missed > 0, missed > max(1, self.missed * len(usual))
+            details = {"missed": missed / len(usual)}
         else:
             usual, strong = (rise(subject, search, self.examined)[:, -1] for search in (self.search, costlier))
             gain = float((strong / usual.clamp_min(NOTHING)).median()) - 1 if float(strong.max()) > 0 else 0.0

@@ -83,10 +83,14 @@ class AttackMeasure(Measure):
         """Clean representations and the trajectories."""
         return Clean(), *self.trajectories
 
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The search, as a whole where it is that of an ensemble."""
+        return (Search(self.attack, self.ball, self.objective),)
+
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search; what is no read-out of the attack relies on none."""
-        read = {self.attack.label(step) for step in self.steps}
-        return (Search(self.attack, self.ball, self.objective),) if score in read else ()
+        return self.searches[:1] if score in {self.attack.label(step) for step in self.steps} else ()
 
     @property
     def column(self) -> str:

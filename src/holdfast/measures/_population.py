@@ -10,7 +10,7 @@ from holdfast import neighbours
 from holdfast.attacks.apgd import Apgd
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
-from holdfast.core import Attack, Ball, Observation, Subject, Table
+from holdfast.core import Attack, Ball, Observation, Search, Subject, Table
 from holdfast.divergences import unit
 from holdfast.measures._bracket import Bracket, counted, in_order
 from holdfast.measures._worst import trajectories
@@ -48,6 +48,11 @@ class AgainstPopulation(Bracket):
     def found(self) -> tuple[Attacked, ...]:
         """The attack's side: drift as far as it goes."""
         return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The attack's side, as a whole where it is that of an ensemble."""
+        return (Search(self.attack, self.ball, Untargeted()),)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified margins, attacks."""

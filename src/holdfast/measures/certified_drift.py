@@ -10,7 +10,7 @@ from holdfast import universal
 from holdfast.attacks.apgd import Apgd
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
-from holdfast.core import Attack, Ball, Observation, Score, Subject, Table
+from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
 from holdfast.divergences import divergence
 from holdfast.measures._attack_measure import PAPER
 from holdfast.measures._bracket import Bracket, counted, in_order
@@ -63,6 +63,11 @@ class CertifiedDrift(Bracket):
     def found(self) -> tuple[Attacked, ...]:
         """The attack's side."""
         return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The attack's side, as a whole where it is that of an ensemble."""
+        return (Search(self.attack, self.ball, Untargeted()),)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, ranges of representations, attacks."""

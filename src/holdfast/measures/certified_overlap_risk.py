@@ -7,7 +7,7 @@ import torch
 from holdfast.attacks.apgd import Apgd
 from holdfast.certify._certifier import Propagation
 from holdfast.certify.crown import Crown
-from holdfast.core import Attack, Ball, HoldfastError, Observation, Subject, Table
+from holdfast.core import Attack, Ball, HoldfastError, Observation, Search, Subject, Table
 from holdfast.divergences import l2
 from holdfast.measures._attack_measure import PAPER
 from holdfast.measures._bracket import Bracket, counted, in_order
@@ -66,6 +66,11 @@ class CertifiedOverlapRisk(Bracket):
     def found(self) -> tuple[Attacked, ...]:
         """The attack's side."""
         return trajectories(self.attack, self.ball, Targeted(), (self.attack.steps,), self.first)
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The attack's side, as a whole where it is that of an ensemble."""
+        return (Search(self.attack, self.ball, Targeted()),)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, ranges of representations, attacks."""

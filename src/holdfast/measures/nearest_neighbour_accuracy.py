@@ -65,6 +65,11 @@ class NearestNeighbourAccuracy(AttackMeasure):
         """Clean representations, the trajectories, and the search for the event."""
         return (*super().observations(), *((self.event,) if self.event else ()))
 
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The search for drift, and that for the event."""
+        return (*super().searches, *(self.event.searches if self.event else ()))
+
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search for drift at its read-outs, that for the event where the worst counts."""
         return self.event.searches if score == WORST and self.event else super().relies_on(score)

@@ -93,10 +93,9 @@ class Fooled(Some):
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        """A misclassification is sought by each kind of member that follows gradients, or by all where none does."""
+        """A misclassification, as the first member that follows gradients seeks it; the ensemble is no weaker."""
         gradient = [attack for attack in self.attacks if attack.passes.backward]
-        sought = Misclassified(self.probe)
-        return (Search(max(gradient or self.attacks, key=lambda attack: attack.passes.work), self.ball, sought),)
+        return (Search((gradient or self.attacks)[0], self.ball, Misclassified(self.probe)),)
 
     @property
     def passes(self) -> Passes:
