@@ -239,7 +239,7 @@ def test_when_every_measure_failed(folder, record):
 
 
 def test_when_no_encoder_could_be_audited(folder, record):
-    record["encoders"] = [{"name": "timm:nothing", "slug": "timm-nothing", "error": "no such model"}]
+    record["encoders"] = [{"name": "timm:nothing", "error": "no such model", "measures": {}, "checks": {}}]
     record["comparison"] = {}
     text = rewritten(folder, record).text
     assert "No encoder could be audited" in text

@@ -498,7 +498,7 @@ def test_a_certifier_that_promises_too_much_is_caught(pictures, tmp_path, monkey
         (lambda: CertifiedRadius(negatives=0), "at least 1"),
         (lambda: CertifiedRadius(tolerance=0), "positive tolerance"),
         (lambda: CertifiedRadius(steps=0), "steps >= 1"),
-        (lambda: CertifiedRadius(first=0), "at least 1 image"),
+        (lambda: CertifiedRadius(first=0), "whole number above 0"),
         (lambda: CertifiedOverlapRisk(first=5), "even number"),
         (lambda: AttackedPairs(negatives=None), "say how many"),
         (lambda: CertifiedBreakawayRisk(divergence="linf"), "divergence"),

@@ -182,12 +182,20 @@ def test_a_weak_attack_and_an_untrained_noise_are_noticed(tmp_path) -> None:
         CLASSES, learner=replace(LEARNER, epochs=1, rate=1e-9, structure="independent"), ball=BALL
     )
     measures = (weak, untrained, MEASURES[2])
-    record = audit(tmp_path, *measures, checks=(NoiseOrder(CLASSES, BALL, measures),))
-    verdict = record["encoders"][0]["checks"]["noise_order"]
-    assert verdict["status"] == "warn"
-    assert "attack (bim) above uniform" in verdict["finding"]
-    assert "though the attack left them standing" in verdict["finding"]
-    assert verdict["details"]["missed"] > 20
+    checks = (NoiseOrder(CLASSES, BALL, measures),)
+    own, shared = (
+        audit(tmp_path / str(flag), *measures, checks=checks, shared_searches=flag)["encoders"][0]
+        for flag in (False, True)
+    )
+    for record in (own, shared):
+        verdict = record["checks"]["noise_order"]
+        assert verdict["status"] == "warn"
+        assert "though the attack left them standing" in verdict["finding"]
+        assert verdict["details"]["missed"] > 20
+    assert "attack (bim) above uniform" in own["checks"]["noise_order"]["finding"]
+    assert "attack (bim) above" not in shared["checks"]["noise_order"]["finding"]  # what a draw breaks is broken
+    alone, all_found = (r["measures"]["adversarial_robustness"]["scores"]["images that hold"] for r in (own, shared))
+    assert all_found["value"] < alone["value"] - 0.1
 
 
 def test_order_of_structures() -> None:

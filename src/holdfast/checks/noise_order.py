@@ -4,6 +4,8 @@ import itertools
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from holdfast import registry, statistics
 from holdfast.core import Ball, Check, Failure, HoldfastError, Noise, Observation, Score, Subject, Table, Verdict
@@ -89,7 +91,9 @@ class NoiseOrder(Check):
                 details,
             )
         if missed:
-            meaning = "Adversarial robustness is lower than the attack says: use a stronger attack."
+            meaning = (
+                "The attack is too weak: what draws found is counted, what nobody found is not. Use a stronger one."
+            )
             return Verdict("warn", found, meaning, details)
         rest = " A noise that is not below one that knows less may not be learned to the end." if turned else ""
         return Verdict("pass", found, f"No order of the true values is broken beyond its interval.{rest}", details)
@@ -182,6 +186,11 @@ def _missed(measures: list[ChanceMeasure], tables: list[Table]) -> int:
     attacked = [isinstance(measure, AdversarialRobustness) for measure in measures]
     if all(attacked) or not any(attacked):
         return 0
-    standing = torch.stack([t["held"] == 1 for t, a in zip(tables, attacked, strict=True) if a]).all(0)
+    standing = torch.stack([_standing(t) for t, a in zip(tables, attacked, strict=True) if a]).all(0)
     failed = torch.stack([t["failed"] > 0 for t, a in zip(tables, attacked, strict=True) if not a]).any(0)
     return int((standing & failed).sum())
+
+
+def _standing(table: Table) -> Bool[Tensor, "images"]:
+    """Return which images the attack itself left standing, whatever else made them fail."""
+    return (table["value"] <= 0) & (table["wrong"] == 0)

@@ -92,7 +92,9 @@ class FailureProbability(ChanceMeasure):
             for column in ("low", "probability", "high")
         )
         kind = "order statistics of the lower, and of the upper, ends of the images' own intervals"
-        return replace(middle, low=low.low, high=high.high, interval=kind)
+        start = low.value if low.low is None else low.low  # ends that are all alike have none of their own
+        end = high.value if high.high is None else high.high
+        return replace(middle, low=start, high=end, interval=kind)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image on the median."""
