@@ -172,6 +172,25 @@ def test_measures_and_attacks_of_ones_own_harm_nobody_else() -> None:
     assert "changes its input in place" in errors
 
 
+@dataclass(frozen=True)
+class Incomparable(CosineToSelf):
+    """A measure whose scores cannot be compared."""
+
+    def influence(self, table: dict[str, torch.Tensor]) -> torch.Tensor:
+        raise ZeroDivisionError("no influence")
+
+
+def test_a_comparison_that_fails_costs_no_score(own_parts_forgotten) -> None:
+    registry.register("measures")(Incomparable)
+    encoders = ["zoo:digits-simclr", "zoo:digits-simclr-adv"]
+    measures = ["incomparable", "cosine_to_self"]
+    record = holdfast.audit(encoders, "digits", measures=measures, profile="quick", size=16, attacked=4)
+    assert record.failures == ("comparison of incomparable: no influence",)
+    assert record.data["comparison"]["incomparable"] == {"best": None, "pairs": []}
+    assert len(record.data["comparison"]["cosine_to_self"]["pairs"]) == 1
+    assert record[encoders[0], "incomparable"].value is not None
+
+
 def test_a_data_set_that_ends_the_process(tmp_path: Path) -> None:
     class Items:
         def __len__(self) -> int:

@@ -3,9 +3,10 @@
 import itertools
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from holdfast.audit.units import CACHE, PLAN, Job, audited
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
 from holdfast.engines._pool import Engine
 from holdfast.errors import NothingAudited, UnreadableRecord, first_line, no_labels
+from holdfast.foreign import foreign
 from holdfast.listener import Listener, Silent
 from holdfast.privacy import placed, places, public
 from holdfast.record_file import RECORD, SCHEMA, digest_of, files_of, read_record, sealed, unbroken
@@ -97,15 +99,30 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
     if all(row["error"] for row in rows):
         raise _nothing(ready, failures)
     measures, unfit = named(plan.measures), {row["name"] for row in rows if void_checks(row, plan.allow)}
+    called = dict(zip(plan.encoders, job.names, strict=True))
+
+    def apart(what: str, make: Callable[[], Any], nothing: Any) -> Any:
+        """Return what is made of scores that are there; what fails is noted and costs none of them."""
+        try:
+            with foreign(what, "run"):
+                return make()
+        except Exception as error:
+            failures.append(f"{what}: {first_line(error)}")
+            return nothing
+
     record: dict[str, Any] = {
         "schema": SCHEMA,
         "holdfast": entries.software(),
         "plan": ready.asked | {"command": command},
         "data": entries.data_entry(plan, images, ready.labels, ready.facts),
         "encoders": rows,
-        "comparison": {name: compare(measures[name], pair) for name, pair in found.items() if len(pair) > 1},
-        "relations": relations(rows, unfit),
-        "series": series_entries(plan.series, dict(zip(plan.encoders, job.names, strict=True)), found),
+        "comparison": {
+            name: apart(f"comparison of {name}", partial(compare, measures[name], pair), {"best": None, "pairs": []})
+            for name, pair in found.items()
+            if len(pair) > 1
+        },
+        "relations": apart("relations", lambda: relations(rows, unfit), []),
+        "series": apart("series", lambda: series_entries(plan.series, called, found), []),
         "environment": entries.environment(),
         "failures": failures,
         "run": {
