@@ -8,7 +8,7 @@ import pytest
 from holdfast.report._chances import chance_charts
 from holdfast.report.html import write_report
 from holdfast.report.noise_plots import Row, forest
-from report_fixture import make_run, write_record
+from report_fixture import SOUND, make_run, write_record
 from test_report_html import Page
 
 NEAREST = {"kind": "failures", "name": "nearest", "divergence": "l2"}
@@ -41,7 +41,7 @@ def entry(part: dict, value: float | None, half: float | None = 0.05, **more) ->
     }
     return {
         "part": part, "title": part["name"], "unit": "share", "error": None, "headline": "what holds",
-        "scores": {"what holds": {"value": value, **ends, "n": 100, "interval": "", "confidence": 0.95, "note": ""}},
+        "scores": {"what holds": {"value": value, **ends, "n": 100, "interval": "", "note": "", **SOUND}},
         **more,
     }  # fmt: skip
 

@@ -9,17 +9,19 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
+from holdfast.folders import Folder
+from holdfast.record_file import RunFiles
 from holdfast.report._corruptions import corruption_grids, relation_charts, relation_rows
 from holdfast.report._radii import radius_charts
 from holdfast.report.html import write_report
-from report_fixture import make_run, write_record
+from report_fixture import SOUND, make_run, write_record
 
 NAMES = ["γ 0.2", "G4x4", "<fog>"]
 
 
 def score(value: float | None, half: float = 0.01) -> dict:
     ends = {end: None if value is None else value + sign * half for end, sign in (("low", -1), ("high", 1))}
-    return {"value": value, **ends, "n": 100, "interval": "", "confidence": 0.95, "note": "", "unit": ""}
+    return {"value": value, **ends, "n": 100, "interval": "", "confidence": 0.95, "note": "", "unit": "", **SOUND}
 
 
 def measure(title: str, values: list[float | None], **more) -> dict:
@@ -98,7 +100,7 @@ def test_the_curve_begins_at_the_share_of_right_answers_and_has_exact_intervals(
     assert (curve.low[at], curve.high[at]) == pytest.approx((exact.low, exact.high))
     assert (curve.low[-1], curve.high[-1]) == pytest.approx(tuple(stats.binomtest(0, 4).proportion_ci(0.95)))
     made = {"encoders": [{"name": "a", "measures": {"s": table(tmp_path, [1, 1, 1, 0], [0.0, 0.2, 0.4, 0.7])}}]}
-    (chart,) = radius_charts(made, tmp_path)
+    (chart,) = radius_charts(made, RunFiles(Folder(str(tmp_path)), {}))
     assert "a 75 % at 0, average radius 0.15" in chart.alt  # the wrong answer's radius does not count
     assert re.search("radius in pixels", chart.svg)
 
@@ -106,6 +108,6 @@ def test_the_curve_begins_at_the_share_of_right_answers_and_has_exact_intervals(
 def test_a_table_that_is_gone_is_named(tmp_path: Path) -> None:
     made = {"encoders": [{"name": "a", "measures": {"s": table(tmp_path, [1], [0.1])}}]}
     (tmp_path / "t.parquet").unlink()
-    (chart,) = radius_charts(made, tmp_path)
+    (chart,) = radius_charts(made, RunFiles(Folder(str(tmp_path)), {}))
     assert chart.svg == ""
     assert "t.parquet" in chart.notes[0]

@@ -14,7 +14,7 @@ from holdfast.record_file import RunFiles
 from holdfast.report import synbench_plots
 from holdfast.report._synbench import _expected, _points, synbench
 from holdfast.report.html import write_report
-from report_fixture import make_run, write_record
+from report_fixture import SOUND, make_run, write_record
 from test_report_html import Page, contrast
 from test_report_terminal import line, printed
 
@@ -67,7 +67,7 @@ def make_synbench(folder: Path, keep: float, table: str = "tables/s.parquet", be
 
 def entry(value: float | None, half: float, unit: str = "") -> dict:
     ends = {"low": None, "high": None} if value is None else {"low": max(0, value - half), "high": value + half}
-    return {"value": value, **ends, "n": 49, "interval": "t", "confidence": 0.95, "note": "", "unit": unit}
+    return {"value": value, **ends, "n": 49, "interval": "t", "confidence": 0.95, "note": "", "unit": unit, **SOUND}
 
 
 def add(record: dict, folder: Path, index: int, key: str, **options) -> dict:

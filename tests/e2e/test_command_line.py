@@ -284,13 +284,13 @@ def test_bad_encoders_are_named_and_the_status_is_not_zero(capsys, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, "audit", f"py:{module}:make?mean=0&std=1", "--data", "digits", *TINY)
     assert code == Status.NOTHING
-    assert says in out, (out, err)
+    assert says in err, (out, err)
 
 
 def test_wrong_channels_say_what_to_do(capsys, tmp_path: Path) -> None:
-    code, out, _ = run(capsys, "audit", "zoo:cnn_a_cifar", "--data", "digits?size=32", "--out", str(tmp_path), *TINY)
+    code, _, err = run(capsys, "audit", "zoo:cnn_a_cifar", "--data", "digits?size=32", "--out", str(tmp_path), *TINY)
     assert code == Status.NOTHING
-    assert "channels=3" in out
+    assert "channels=3" in err
 
 
 def test_unwritable_folder(capsys, tmp_path: Path) -> None:

@@ -166,7 +166,8 @@ def test_measures_and_attacks_of_ones_own_harm_nobody_else() -> None:
         registry.forget()
     measures = record.data["encoders"][0]["measures"]
     plain = next(name for name in measures if name.startswith("cosine_to_self") and measures[name]["scores"])
-    assert measures[plain]["scores"] == alone.data["encoders"][0]["measures"]["cosine_to_self"]["scores"]
+    same = alone.data["encoders"][0]["measures"]["cosine_to_self"]["scores"]
+    assert {key: s["value"] for key, s in measures[plain]["scores"].items()} == {k: s["value"] for k, s in same.items()}
     errors = " | ".join(record.failures)
     assert "measure quitter called sys.exit(0) while it was run" in errors
     assert "changes its input in place" in errors

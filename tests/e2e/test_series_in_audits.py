@@ -26,7 +26,7 @@ from holdfast.measures.probe_accuracy import ProbeAccuracy
 from holdfast.report._format import number, score
 from holdfast.report.html import write_report
 from holdfast.threats.gamma import Gamma
-from report_fixture import write_record
+from report_fixture import SOUND, write_record
 from test_report_html import Page
 
 EPOCHS = (0, 1, 2, 6)
@@ -167,7 +167,9 @@ def test_many_scores_are_thinned_out(run, tmp_path: Path) -> None:
     for encoder in record["encoders"]:
         scores = encoder["measures"]["probe_accuracy"]["scores"]
         encoder["measures"]["probe_accuracy"]["scores"] = {f"x{i}": scores["top-5"] for i in range(9)} | scores
-    record["encoders"][0]["measures"]["corruption_drift"]["scores"]["other"] = {"value": 3.0, "unit": "pixels"}
+    record["encoders"][0]["measures"]["corruption_drift"]["scores"]["other"] = {
+        "value": 3.0, "low": None, "high": None, "n": 1, "interval": "none", "unit": "pixels", **SOUND
+    }  # fmt: skip
     write_record(tmp_path, record)
     html = section(tmp_path)
     more = len(record["encoders"][0]["measures"]["probe_accuracy"]["scores"]) - 12

@@ -52,7 +52,7 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
         if any(bracket(m["scores"], m["unit"]) for e in encoders for m in e["measures"].values()):
             lines.append(Text("[attack, certificate]: what was found and what is proved; between them is open", "dim"))
         if any(s.get("standing") in ONE_SIDE for s in _headlines(encoders)):
-            lines.append(Text("at least, at most: a check below failed, so the number is a bound on one side", "dim"))
+            lines.append(Text("at least, at most: a bound on one side, for a check below FAILED", "dim"))
         if any(entry.get("best") for entry in record["comparison"].values()):
             lines.append(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
     lines += _validity(encoders)
@@ -70,7 +70,7 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
 
 def _headlines(encoders: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the headline scores of all measures that have one."""
-    return [m["scores"][m["headline"]] for e in encoders for m in e["measures"].values() if m.get("headline")]
+    return [m["scores"].get(m.get("headline"), {}) for e in encoders for m in e["measures"].values()]
 
 
 def rows(record: Mapping[str, Any]) -> list[tuple[Text, list[Text]]]:
