@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.report._folder import nice_ticks
 from holdfast.report._format import SIDES, bracket, finite, listing, part, score, statement
 from holdfast.report._verdict import titles
+from holdfast.standing import SOUND, VOID
 
 
 @dataclass(frozen=True)
@@ -150,11 +151,18 @@ def _row(
     text, said = statement(s, unit)
     text, said = (bracket(m["scores"], unit), f"mark: {said}" if said else "") if both else (text, said)
     note = "; ".join(filter(None, [flaw(s), s.get("note")]))
+    start, end = drawn_ends(s, ticks)
     return Row(
-        name=name, series=series, value=text, interval=said,
-        note=note, best=name == best, error=error, at=at, start=place(s.get("low"), ticks),
-        end=place(s.get("high"), ticks), uncertified=uncertified, other=side,
+        name=name, series=series, value=text, interval=said, note=note, best=name == best, error=error,
+        at=None if s.get("standing") == VOID else at, start=start, end=end, uncertified=uncertified, other=side,
     )  # fmt: skip
+
+
+def drawn_ends(s: Mapping[str, Any], ticks: list[int | float]) -> tuple[float | None, float | None]:
+    """Return where the interval of a score is drawn; nowhere where the number is a bound on one side, or void."""
+    if s.get("standing", SOUND) != SOUND:
+        return None, None
+    return place(s.get("low"), ticks), place(s.get("high"), ticks)
 
 
 def flaw(s: Mapping[str, Any]) -> str:

@@ -139,7 +139,10 @@ def _doubts(audited: list[Mapping[str, Any]]) -> list[Sentence]:
             if check["status"] in ("warn", "fail"):
                 said.setdefault((check["status"], check["title"].lower()), []).append(encoder["name"])
     lines = [
-        Sentence(f"The check “{title}” failed for {listing(names)}: do not rely on those numbers yet.", "bad")
+        Sentence(
+            f"The check “{title}” failed for {listing(names)}: what depends on it is a bound, or void.",
+            "bad",
+        )
         for (status, title), names in said.items()
         if status == "fail"
     ]

@@ -8,11 +8,12 @@ from typing import Any
 from holdfast.report._apart import Apart
 from holdfast.report._format import BETTER, finite, listing, score, statement
 from holdfast.report._page import page, write_page
-from holdfast.report._scorecard import axis, flaw, place
+from holdfast.report._scorecard import axis, drawn_ends, flaw, place
 from holdfast.report._sections import Chart
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.comparison import heading, p_text, rank, scope
 from holdfast.report.pareto_plots import Point, front
+from holdfast.standing import SOUND, VOID
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,16 @@ def _cell(row: Mapping[str, Any], unit: str, ticks: list[int | float]) -> Cell:
     s = row["score"] or {"value": None, "low": None, "high": None}
     known = finite(s["value"])
     value, within = statement(s, unit)
+    start, end = drawn_ends(s, ticks)
     return Cell(
         value=value if known else "–",
         interval=within if known else "",
         rank=rank(row) if row["rank"] else "",
         best=row["best"],
-        sort=s["value"] if known else None,
-        at=place(s["value"], ticks),
-        start=place(s["low"], ticks),
-        end=place(s["high"], ticks),
+        sort=s["value"] if known and s.get("standing", SOUND) == SOUND else None,  # else last, whichever way
+        at=place(s["value"], ticks) if s.get("standing") != VOID else None,
+        start=start,
+        end=end,
         remark=row["why_not"] or flaw(s),
     )
 
