@@ -193,7 +193,8 @@ def _misfits(hint: Any) -> tuple[Any, ...]:
     """Return values that an annotation does not allow."""
     if get_origin(hint) is Annotated:
         positive = (0,) if "above 0" in hint.__metadata__ else ()
-        return _misfits(get_args(hint)[0]) + positive
+        signed = (-1,) if "signed" in hint.__metadata__ else ()
+        return tuple(value for value in _misfits(get_args(hint)[0]) if value not in signed) + positive
     if isinstance(hint, types.UnionType) or (get_origin(hint) is not None and type(None) in get_args(hint)):
         rest = [one for one in get_args(hint) if one is not type(None)]
         wrong = (value for value in _misfits(rest[0]) if len(rest) == 1 or not isinstance(value, (int, float)))

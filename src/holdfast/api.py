@@ -33,7 +33,7 @@ from holdfast.monitoring.look import frozen_copy, undisturbed
 from holdfast.progress import LIFE, Bars
 from holdfast.results import Comparison, Record, compared
 from holdfast.screen import Screen
-from holdfast.standing import allowing
+from holdfast.standing import allowing, refuse_unknown
 
 Model = nn.Module | str
 """An `Encoder`, any network that maps normalised images [B, C, H, W] to representations [B, D], or an encoder spec."""
@@ -173,6 +173,7 @@ def compare(
             if place in runs:
                 raise HoldfastError(f"expected different records, got {place!r} twice; give each once")
             runs[place] = replace(found, place=place, record=allowing(found.record, allow))
+    refuse_unknown(allow, [run.record for run in runs.values()])
     return compared(list(runs.values()), measures, correction)
 
 

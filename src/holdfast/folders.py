@@ -195,6 +195,19 @@ class Folder:
         return f"{self._root}/{name}"
 
 
+def local_folder(place: str | Path) -> Path:
+    """Return the path of a run folder that cannot be a URL.
+
+    Raises:
+        HoldfastError: a URL, or no folder at all.
+    """
+    if "://" in str(place):
+        raise HoldfastError(
+            f"out: expected a local folder, got {str(place)!r}; only audits write to other file systems"
+        )
+    return Path(Folder(place).place)
+
+
 def write_file(place: str, put: Callable[[Path], object]) -> None:
     """Write one file, local or remote, so that no half of it is seen; `put` gets a path beside it.
 

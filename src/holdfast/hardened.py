@@ -18,6 +18,7 @@ from holdfast.api import Images, Model, Numbers, _encoders, _listener, _source
 from holdfast.checked import checked
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
+from holdfast.folders import local_folder
 from holdfast.harden.audits import Opened
 from holdfast.harden.plan import Hardening, seconds
 from holdfast.harden.run import harden as run
@@ -119,7 +120,7 @@ def harden(
         device=str(device or (given.get_buffer("_mean").device if given is not None else "cpu")),
         **how,
     )
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-") if out is None else os.fspath(out))
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-")) if out is None else local_folder(os.fspath(out))
     try:
         with undisturbed(), _listener(quiet) as heard:
             found = run(asked, folder, opened=Opened(given, data, tested, learned), listener=heard)

@@ -333,7 +333,7 @@ RECORD_SHAPE = Object(
         "plan": Object(
             {"seed": COUNT, "measures": Items(PART), "command": TEXT, "profile": Maybe(TEXT), "device": TEXT,
              "batch_size": Maybe(COUNT)},
-            {"precision": Maybe(TEXT)},
+            {"precision": Maybe(TEXT), "allow": Items(TEXT)},
             also=lambda plan: (
                 f"measures[{i}].ball has no name and radius"
                 for i, part in enumerate(plan["measures"])
@@ -364,4 +364,4 @@ RECORD_SHAPE = Object(
     },
     also=_whole,
 )  # fmt: skip
-"""A record of schema 1."""
+"""A record of schema 2."""

@@ -37,18 +37,24 @@ def _standing(score: Mapping[str, Any], checks: Mapping[str, Any], allowed: Coll
     return {"standing": standing, "because": void or weak}
 
 
+def refuse_unknown(allowed: Iterable[str], records: Iterable[Mapping[str, Any]]) -> None:
+    """Make sure that checks whose failure is to be accepted are in the records.
+
+    Raises:
+        HoldfastError: a check that no encoder of any of them has.
+    """
+    there = {name for record in records for row in record["encoders"] for name in row.get("checks", {})}
+    for name in allowed:
+        if there and not any(accepted(check, [name]) for check in there):
+            raise unknown("check to allow", name, {base(check) for check in there})
+
+
 def allowing(record: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:
     """Return a record in which the failure of some checks is accepted, beside those that the audit accepted.
 
-    Raises:
-        HoldfastError: a check that no encoder of the record has.
+    Names that it has not mean nothing in it; see `refuse_unknown`.
     """
-    names = list(allowed)
-    there = {name for row in record["encoders"] for name in row.get("checks", {})}
-    for name in names:
-        if there and not any(accepted(check, [name]) for check in there):
-            raise unknown("check to allow", name, {base(check) for check in there})
-    names += record["plan"].get("allow", [])
+    names = [*allowed, *record["plan"].get("allow", [])]
     plan = {**record["plan"], "allow": names}
     return {**record, "plan": plan, "encoders": [settle(row, names) for row in record["encoders"]]}
 

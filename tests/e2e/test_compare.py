@@ -421,6 +421,13 @@ def test_a_leaderboard_groups_what_compares_and_drops_nothing(capsys, audits: Pa
     assert all(not place or place.startswith(("#", "data:")) for place in loads)
 
 
+@pytest.mark.parametrize("option", ["--correction", "--x", "--y", "--allow"])
+def test_a_leaderboard_refuses_what_no_audit_has(capsys, audits: Path, tmp_path: Path, option: str) -> None:
+    page = tmp_path / "l.html"
+    assert "'nosuch'" in refused(capsys, "leaderboard", str(audits), option, "nosuch", "--out", str(page))
+    assert not page.exists()
+
+
 def test_a_lone_audit_has_scores_and_no_ranks(capsys, two: tuple[str, str], tmp_path: Path) -> None:
     change(two[0], lambda record: record["encoders"].pop())
     data = leaderboard(two[0])

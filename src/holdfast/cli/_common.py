@@ -87,15 +87,6 @@ def warned(strong: str, text: str = "") -> None:
     err.print(said, soft_wrap=True, highlight=False)
 
 
-def local_folder(place: str | Path) -> Path:
-    """Read the path of a folder that cannot be a URL."""
-    if "://" in str(place):
-        raise HoldfastError(
-            f"--out: expected a local folder, got {str(place)!r}; only audits write to other file systems"
-        )
-    return Path(place)
-
-
 def number(text: str | float) -> float:
     """Read 0.05 or 4/255; typer hands over defaults too, which are numbers already."""
     try:

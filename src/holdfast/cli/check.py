@@ -29,10 +29,12 @@ def check(
     """Hold a run against requirements: status 0 where all are met, 1 where one is not; see below for others."""
     from holdfast.gate import judge
     from holdfast.report.gate import as_data, print_findings
-    from holdfast.standing import allowing
+    from holdfast.standing import allowing, refuse_unknown
 
     asked = [*(require or []), *(_lines(require_file) if require_file else [])]
-    findings = judge(allowing(_record(folder), allow or []), asked, encoder or [])
+    record = _record(folder)
+    refuse_unknown(allow or (), [record])
+    findings = judge(allowing(record, allow or ()), asked, encoder or [])
     if json_output:
         answer({"record": folder, **as_data(findings)})
     else:

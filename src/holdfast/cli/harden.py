@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import QuietOption, answer, listening, local_folder, number, out, partly
+from holdfast.cli._common import QuietOption, answer, listening, number, out, partly
+from holdfast.folders import local_folder
 
 
 def harden(

@@ -6,9 +6,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli._common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, local_folder, out
+from holdfast.cli._common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
 from holdfast.cli._workers import engine_of
 from holdfast.errors import HoldfastError, Status
+from holdfast.folders import local_folder
 from holdfast.privacy import public
 
 
@@ -40,7 +41,7 @@ def reproduce(
         if not equals:
             raise HoldfastError(f"--input: expected NAME=SPEC, got {one!r}")
         given[key] = spec
-    folder = local_folder(out_folder or f"holdfast-{asked.name}-{profile}")
+    folder = local_folder(f"holdfast-{asked.name}-{profile}" if out_folder is None else out_folder)
     engine = engine_of(None, workers, device)
     with listening(quiet) as bars:
         found = run(

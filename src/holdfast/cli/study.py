@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import QuietOption, answer, command_line, listening, local_folder, out
+from holdfast.cli._common import QuietOption, answer, command_line, listening, out
 from holdfast.errors import Status
+from holdfast.folders import local_folder
 from holdfast.privacy import public
 
 

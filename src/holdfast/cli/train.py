@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import QuietOption, SeedOption, answer, command_line, listening, local_folder, out
+from holdfast.cli._common import QuietOption, SeedOption, answer, command_line, listening, out
+from holdfast.folders import local_folder
 
 
 def train(

@@ -1,18 +1,21 @@
 """All records below a folder, in groups that can be compared."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.conditions import conditions, learned_from
+from holdfast.comparison.corrections import CORRECTIONS
+from holdfast.comparison.pareto import axes
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
-from holdfast.errors import UnreadableRecord, first_line, os_reason
+from holdfast.errors import UnreadableRecord, first_line, os_reason, unknown
 from holdfast.folders import Folder
 from holdfast.privacy import public
 from holdfast.record_file import RECORD
+from holdfast.standing import refuse_unknown
 
 
 def leaderboard(
@@ -21,7 +24,7 @@ def leaderboard(
     correction: str = "holm",
     x: str | None = None,
     y: str | None = None,
-    allow: Iterable[str] = (),
+    allow: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return a comparison for each group of audits that can be compared, largest first, and what could not be read.
 
@@ -36,8 +39,11 @@ def leaderboard(
         allow: checks whose failure is accepted.
 
     Raises:
-        HoldfastError: a folder that cannot be read, or without any record.
+        HoldfastError: a folder that cannot be read, or without any record; an unknown correction; a measure or a check
+            that no audit has.
     """
+    if correction not in CORRECTIONS:
+        raise unknown("correction", correction, CORRECTIONS)
     folder = Folder(place)
     try:
         found = [name for name in folder.files() if PurePosixPath(name).name == RECORD]
@@ -59,11 +65,14 @@ def leaderboard(
             runs.append(open_run(folder.named(name).removesuffix(f"/{RECORD}"), called, allow))
         except HoldfastError as error:
             unreadable.append({"place": called, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
+    refuse_unknown(allow, [run.record for run in runs])
     tables = []
     for group in groups(runs):
         whole, lost = _tables(group, lambda some: _table(some, correction, x, y))
         tables += whole
         unreadable += lost
+    if tables and (x or y):
+        axes({name: m for table in tables for name, m in table["measures"].items()}, x, y)  # refuses unknown names
     tables.sort(key=lambda table: -len(table["encoders"]))
     return {"place": public(place), "groups": tables, "unreadable": unreadable}
 

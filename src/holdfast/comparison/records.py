@@ -1,7 +1,7 @@
 """Audits that were made: their records and tables, read from run folders."""
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,7 +15,7 @@ from holdfast.core import HoldfastError, Score, Table
 from holdfast.errors import UnreadableRecord, first_line
 from holdfast.folders import Folder
 from holdfast.record_file import read_record, run_files
-from holdfast.standing import allowing
+from holdfast.standing import allowing, refuse_unknown
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ def open_run(place: str, called: str | None = None, allow: Iterable[str] = ()) -
     return Run(called or place, folder, allowing(read_record(folder, place), allow))
 
 
-def open_runs(places: Iterable[str], fewest: int = 2, allow: Iterable[str] = ()) -> tuple[list[Run], list[str]]:
+def open_runs(places: Iterable[str], fewest: int = 2, allow: Sequence[str] = ()) -> tuple[list[Run], list[str]]:
     """Read the records of run folders; see `open_run`.
 
     Returns:
         The records, and a sentence for each that cannot be read.
 
     Raises:
-        HoldfastError: a folder given twice.
+        HoldfastError: a folder given twice, or a check to allow that none of the records has.
         UnreadableRecord: fewer than `fewest` records that can be read, and all that is wrong with the others.
     """
     runs: dict[str, Run | None] = {}
@@ -96,6 +96,7 @@ def open_runs(places: Iterable[str], fewest: int = 2, allow: Iterable[str] = ())
     found = [run for run in runs.values() if run is not None]
     if lost and len(found) < fewest:
         raise UnreadableRecord("; ".join(lost))
+    refuse_unknown(allow, [run.record for run in found])
     return found, lost
 
 
