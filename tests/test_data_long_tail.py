@@ -122,7 +122,7 @@ def test_spec_strings() -> None:
     [
         ("balance=longtail", "expected one of long_tail, uniform"),
         ("balance=long_tail&ratio=0.5", "expected ratio >= 1, got 0.5"),
-        ("balance=long_tail&ratio=nan", "expected ratio >= 1"),
+        ("balance=long_tail&ratio=nan", "ratio=nan is not usable: expected a finite number such as 0.05 or 4/255"),
         ("balance=uniform&ratio=1e6", "expected 1000000 images or more of the most frequent class"),
         ("balance=long_tail&ratio=x", "ratio=x is not usable"),
         ("ratio=5", "unknown option"),

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,10 @@ def test_optional_packages_are_not_imported_eagerly() -> None:
         "sys.exit(str(bad) if bad else 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_module_can_be_imported() -> None:
+    for path in files():
+        name = ".".join(("holdfast", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+        if path.stem != "__main__":
+            import_module(name)

@@ -25,8 +25,11 @@ T = TypeVar("T")
 OrInfinity = Annotated[float, math.inf]
 """A number that may be infinite; all others are finite."""
 
-Positive, Count = Annotated[float, "above 0"], Annotated[int, "above 0"]
-"""A number above 0, and a whole one."""
+Positive = Annotated[float, "above 0"]
+"""A number above 0."""
+
+Count = Annotated[int, "above 0"]
+"""A whole number above 0."""
 
 Signed = Annotated[float, "signed"]
 """A number of a part of ours that may be below 0; the others may not."""

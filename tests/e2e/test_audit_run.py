@@ -285,7 +285,9 @@ def test_pairs_are_even() -> None:
         return Plan(("it",), "digits", (BreakawayRisk(),), attacked=asked, **more).attacked_of(population)
 
     assert attacked(None, 7) == 6
-    assert attacked(5, 100) == 4
+    assert attacked(4, 100) == 4
+    with pytest.raises(HoldfastError, match=r"^attacked: expected an even number, .*, got 5; take 4 or 6$"):
+        attacked(5, 100)
     assert attacked(50, 9) == 8
     assert attacked(50, 9, spare=True) == attacked(None, 9, spare=True) == 4
     assert attacked(2, 9, spare=True) == 2

@@ -149,7 +149,7 @@ def test_every_claim_of_the_reproductions_is_counted() -> None:
 def test_what_code_says_stays_as_it_is_in_markdown() -> None:
     facts = generated().facts("breakaway_risk")
     assert "`breakaway_risk`, in shares, lower is more robust." in facts
-    assert "| `attack` | `Pgd(" in facts
+    assert "| `attack` | `Apgd(steps=50, restarts=1)` | how" in facts
     assert "how the worst case is searched" in facts  # said by the class above it
 
 

@@ -390,9 +390,9 @@ def test_workers_must_see_the_run_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--workers", "0"], "expected at least 1 worker"),
-        (["--workers", "-1"], "expected at least 1 worker"),
-        (["--workers", "-1", "--engine", "ray"], "expected at least 1 worker"),
+        (["--workers", "0"], "processes.workers: expected a whole number above 0, got 0"),
+        (["--workers", "-1"], "processes.workers: expected a whole number above 0, got -1"),
+        (["--workers", "-1", "--engine", "ray"], "ray.workers: expected a whole number above 0, got -1"),
         (["--workers", "2", "--engine", "rya"], "did you mean 'ray'"),
         (["--shard", "3/2"], "expected a number from 1 to the count, such as 2/8, got 3/2"),
         (["--shard", "0/2"], "from 1 to the count"),
@@ -400,7 +400,7 @@ def test_workers_must_see_the_run_folder(tmp_path: Path) -> None:
         (["--shard", "1/2", "--workers", "2"], "leave out --workers"),
         (["--address", "auto", "--workers", "2"], "--address and --gpus are for --engine ray"),
         (["--engine", "ray", "--gpus", "1.5"], "a share of one GPU, or whole GPUs"),
-        (["--engine", "ray", "--gpus", "-1"], "not below 0"),
+        (["--engine", "ray", "--gpus", "-1"], "ray.gpus: expected 0 or more, got -1.0"),
     ],
 )
 def test_bad_options(capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str], words: str) -> None:

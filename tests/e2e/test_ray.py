@@ -160,7 +160,13 @@ def test_a_cluster_that_does_not_answer_is_told(capsys, tmp_path: Path) -> None:
 
 
 def test_bad_parameters() -> None:
-    for values in ({"workers": 0}, {"gpus": -1.0}, {"cpus": 0.0}, {"threads": -1}, {"patience": 0.0}):
-        with pytest.raises(HoldfastError, match="ray: expected at least 1 worker, cpus and patience above 0"):
-            Ray(**values)
+    for parameter, value, expected in (
+        ("workers", 0, "a whole number above 0"),
+        ("gpus", -1.0, "0 or more"),
+        ("cpus", 0.0, "a finite number above 0"),
+        ("threads", -1, "0 or more"),
+        ("patience", 0.0, "a finite number above 0"),
+    ):
+        with pytest.raises(HoldfastError, match=f"^ray.{parameter}: expected {expected}, got {value}$"):
+            Ray(**{parameter: value})
     assert Ray(1).title == "1 Ray worker"

@@ -160,6 +160,7 @@ def test_a_correlation_is_over_all_encoders(made: tuple[Path, dict, dict]) -> No
 def test_a_quantile_is_of_the_table(made: tuple[Path, dict, dict]) -> None:
     measure = made[2]["encoders"][0]["measures"]["universal_quantile"]
     values = pq.read_table(made[0] / "run/audits/main" / measure["table"])["quantile@5"].to_numpy()
+    values = values[~np.isnan(values)]  # those of images that were not attacked
     cell = cells(made[1], 0)["median"]["score"]
     assert cell["value"] == pytest.approx(np.median(values))
     assert cell["low"] < cell["value"] < cell["high"]

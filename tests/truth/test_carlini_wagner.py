@@ -88,8 +88,15 @@ def test_longer_searches_begin_like_shorter_ones(tiny: Encoder, edges: Tensor) -
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"restarts": 0}, {"rate": 0.0}, {"rate": float("inf")}, {"start": -1.0}]
+    ("parameter", "value", "expected"),
+    [
+        ("steps", 0, "a whole number above 0"),
+        ("restarts", 0, "a whole number above 0"),
+        ("rate", 0.0, "a finite number above 0"),
+        ("rate", float("inf"), "a finite number"),
+        ("start", -1.0, "a finite number above 0"),
+    ],
 )
-def test_impossible_parameters_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(HoldfastError, match="carlini_wagner: expected"):
-        CarliniWagner(**wrong)
+def test_impossible_parameters_are_refused(parameter: str, value: float, expected: str) -> None:
+    with pytest.raises(HoldfastError, match=f"^carlini_wagner.{parameter}: expected {expected}, got {value}$"):
+        CarliniWagner(**{parameter: value})

@@ -420,7 +420,7 @@ def test_small_views_have_a_size_of_their_own() -> None:
     still = Views(crop=(1, 1), flip=0, local_crop=(1, 1), local_size=4)
     means = F.avg_pool2d(x, 2)  # sampling midway between pixels is their mean
     assert torch.allclose(still(x, rng, local=True), means, atol=1e-6)
-    with pytest.raises(HoldfastError, match="local_size: expected at least 1 pixel, got 0"):
+    with pytest.raises(HoldfastError, match=r"^views\.local_size: expected a whole number above 0 or None, got 0$"):
         Views(local_size=0)
 
 
@@ -438,25 +438,25 @@ def test_small_views_that_nobody_takes_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "parameter", "value", "message"),
     [
-        ("dino", {"temperature": 0}),
-        ("dino", {"first_temperature": -1}),
-        ("dino", {"warmup": 1.5}),
-        ("dino", {"centre_momentum": 2}),
-        ("dino", {"prototypes": 0}),
-        ("dino", {"frozen": -1}),
-        ("swav", {"epsilon": 0}),
-        ("swav", {"queue": -1}),
-        ("swav", {"queue_from": 1.5}),
-        ("swav", {"iterations": 0}),
-        ("deepcluster_v2", {"temperature": 0}),
-        ("deepcluster_v2", {"clusters": 1}),
+        ("dino", "temperature", 0, ".temperature: expected a finite number above 0"),
+        ("dino", "first_temperature", -1, ".first_temperature: expected a finite number above 0"),
+        ("dino", "warmup", 1.5, ": expected warmup, momentum and centre_momentum in"),
+        ("dino", "centre_momentum", 2, ": expected warmup, momentum and centre_momentum in"),
+        ("dino", "prototypes", 0, ".prototypes: expected a whole number above 0"),
+        ("dino", "frozen", -1, ".frozen: expected 0 or more"),
+        ("swav", "epsilon", 0, ".epsilon: expected a finite number above 0"),
+        ("swav", "queue", -1, ".queue: expected 0 or more"),
+        ("swav", "queue_from", 1.5, r": expected queue_from in \[0, 1\]"),
+        ("swav", "iterations", 0, ".iterations: expected a whole number above 0"),
+        ("deepcluster_v2", "temperature", 0, ".temperature: expected a finite number above 0"),
+        ("deepcluster_v2", "clusters", 1, ": expected at least 2 clusters"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(name: str, changes: dict[str, object]) -> None:
-    with pytest.raises(HoldfastError, match=f"{name}: expected"):
-        registry.build({"kind": "methods", "name": name, **changes})
+def test_settings_that_mean_nothing_are_refused(name: str, parameter: str, value: object, message: str) -> None:
+    with pytest.raises(HoldfastError, match=f"^{name}{message}.* got .*{value}"):
+        registry.build({"kind": "methods", "name": name, parameter: value})
 
 
 def test_more_clusters_than_images_are_refused(tiny: Encoder) -> None:

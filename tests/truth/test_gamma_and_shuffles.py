@@ -121,7 +121,7 @@ def test_grids_that_do_not_divide_are_refused_with_the_nearest_that_do(cls: type
     with pytest.raises(HoldfastError, match="got 16; the nearest: 8"):
         cls(16).sample(numbered(1, 8, 8), RNG)
     for grid in (0, -2):
-        with pytest.raises(HoldfastError, match="whole number of cells"):
+        with pytest.raises(HoldfastError, match=f"_shuffle.grid: expected a whole number above 0, got {grid}$"):
             cls(grid)
 
 
@@ -135,11 +135,11 @@ def test_cells_of_so_many_pixels_are_the_grid_that_they_make(cls: type) -> None:
     assert (cls(cell=4).title, cls(cell=4).title[1:]) == (cls(9, cell=4).title, ", cells of 4 px")
     with pytest.raises(HoldfastError, match=r"cells whose side divides both sides of 8 x 8 images, got 3; .*: 2"):
         cls(cell=3).sample(x, RNG)
-    with pytest.raises(HoldfastError, match="of pixels along a cell's"):
+    with pytest.raises(HoldfastError, match=r"_shuffle\.cell: expected 0 or more, got -1$"):
         cls(cell=-1)
 
 
 @pytest.mark.parametrize("gamma", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_powers_are_refused(gamma: float) -> None:
-    with pytest.raises(HoldfastError, match="positive power"):
+    with pytest.raises(HoldfastError, match=f"^gamma.gamma: expected a finite number.*, got {gamma}$"):
         Gamma(gamma)

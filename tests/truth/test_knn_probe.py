@@ -62,9 +62,13 @@ def test_what_cannot_vote_is_refused() -> None:
         Knn().fit(torch.randn(5, 3), torch.zeros(5, dtype=torch.long))
     with pytest.raises(HoldfastError, match="finite"):
         Knn().fit(torch.full((4, 3), torch.nan), torch.arange(4)).scores(torch.randn(2, 3))
-    for wrong in ({"k": 0}, {"temperature": 0.0}, {"temperature": float("nan")}):
-        with pytest.raises(HoldfastError, match="expected k >= 1 and temperature > 0"):
-            Knn(**wrong)
+    for parameter, value, expected in (
+        ("k", 0, "a whole number above 0"),
+        ("temperature", 0.0, "a finite number above 0"),
+        ("temperature", float("nan"), "a finite number"),
+    ):
+        with pytest.raises(HoldfastError, match=f"^knn.{parameter}: expected {expected}, got {value}$"):
+            Knn(**{parameter: value})
     with pytest.raises(HoldfastError, match="unknown index of knn 'hnsw'; known: exact, faiss"):
         Knn(index="hnsw")
 

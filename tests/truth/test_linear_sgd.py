@@ -128,9 +128,16 @@ def test_what_cannot_be_learned_is_refused() -> None:
             LinearSgd().learn(Bank(torch.arange(count) % 3, lambda: iter(reps.split(30))))
     with pytest.raises(HoldfastError, match="the descent diverges at a rate of 1e\\+30"):
         LinearSgd(rate=1e30).fit(*blobs(apart=0.0))
-    for wrong in ({"epochs": 0}, {"rate": 0.0}, {"momentum": 1.0}, {"penalty": -1.0}, {"pool": 511}, {"batch_size": 0}):
-        with pytest.raises(HoldfastError, match="linear_sgd: expected"):
-            LinearSgd(**wrong)
+    for parameter, value, message in (
+        ("epochs", 0, "linear_sgd.epochs: expected a whole number above 0, got 0"),
+        ("batch_size", 0, "linear_sgd.batch_size: expected a whole number above 0, got 0"),
+        ("rate", 0.0, "linear_sgd.rate: expected a finite number above 0, got 0.0"),
+        ("penalty", -1.0, "linear_sgd.penalty: expected 0 or more, got -1.0"),
+        ("momentum", 1.0, "linear_sgd: expected 0 <= momentum < 1 and a pool of two batches or more"),
+        ("pool", 511, "linear_sgd: expected 0 <= momentum < 1 and a pool of two batches or more"),
+    ):
+        with pytest.raises(HoldfastError, match=f"^{message}"):
+            LinearSgd(**{parameter: value})
 
 
 STREAM = """

@@ -200,16 +200,16 @@ def test_classes_without_spread_are_told_apart_for_certain() -> None:
     [
         ("epsilons", (), "epsilons: expected numbers from 0"),
         ("epsilons", (0.2, 0.1), "increasing"),
-        ("epsilons", (-0.1,), "from 0"),
+        ("epsilons", (-0.1,), r"mixtures.epsilons: expected 0 or more, got \(-0.1,\)"),
         ("separations", (0.0, 1.0), "separations"),
-        ("samples", 4, "samples >= 8"),
-        ("directions", 0, "directions >= 1"),
+        ("samples", 4, "samples: expected 8 or more, got 4"),
+        ("directions", 0, "mixtures.directions: expected a whole number above 0, got 0"),
         ("covariance", "image", "did you mean 'images'"),
         ("shrinkage", "ledoit", "did you mean 'ledoit_wolf'"),
         ("budget", "relativ", "did you mean 'relative'"),
-        ("norm", 0.5, "norm >= 1"),
-        ("scale", 0.0, "positive scale"),
-        ("estimated_from", 1, "estimated_from >= 2"),
+        ("norm", 0.5, "norm: expected 1 or more, got 0.5"),
+        ("scale", 0.0, "mixtures.scale: expected a finite number above 0, got 0.0"),
+        ("estimated_from", 1, "estimated_from: expected 2 or more, got 1"),
     ],
 )
 def test_bad_parameters(field: str, wrong: object, says: str) -> None:

@@ -77,8 +77,9 @@ def test_lars_scales_each_layer_by_its_norms() -> None:
     ("wrong", "said"),
     [
         ({"name": "adamn"}, "did you mean"), ({"schedule": "cosin"}, "did you mean 'cosine'"),
-        ({"rate": 0.0}, "rate above 0"),
-        ({"weight_decay": -1.0}, "weight_decay >= 0"), ({"momentum": 1.0}, "momentum"), ({"warmup": 1.0}, "warmup"),
+        ({"rate": 0.0}, "optimiser.rate: expected a finite number above 0, got 0.0"),
+        ({"weight_decay": -1.0}, "optimiser.weight_decay: expected 0 or more, got -1.0"),
+        ({"momentum": 1.0}, "momentum"), ({"warmup": 1.0}, "warmup"),
         ({"milestones": (0.5, 0.2)}, "rising milestones"), ({"milestones": (0.0,)}, "between 0 and 1"),
     ],
 )  # fmt: skip

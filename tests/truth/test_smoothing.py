@@ -351,7 +351,7 @@ def test_impossible_sigmas_are_refused(sigma) -> None:
         (lambda: Center(slack=0.5), "slack"),
         (lambda: Center(distances=0), "at least 1"),
         (lambda: Center(alpha_centre=1.0), "alpha_centre"),
-        (lambda: Smoothed(first=0), "at least 1 image"),
+        (lambda: Smoothed(first=0), "smoothed.first: expected a whole number above 0 or None, got 0"),
     ],
 )
 def test_bad_parameters_are_refused(make, words) -> None:

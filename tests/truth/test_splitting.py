@@ -179,19 +179,16 @@ def test_values_that_are_no_numbers_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "message"),
     [
-        {"particles": 1},
-        {"kill": 0.0},
-        {"kill": 1.0},
-        {"moves": 0},
-        {"runs": 1},
-        {"least": 0.0},
-        {"least": float("nan")},
+        *[(wrong, "splitting: expected particles >= 2, runs >= 2, kill and least in")
+          for wrong in ({"particles": 1}, {"kill": 0.0}, {"kill": 1.0}, {"runs": 1}, {"least": 0.0})],
+        ({"moves": 0}, "splitting.moves: expected a whole number above 0, got 0"),
+        ({"least": float("nan")}, "splitting.least: expected a finite number, got nan"),
     ],
-)
-def test_impossible_parameters_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(HoldfastError, match="splitting: expected"):
+)  # fmt: skip
+def test_impossible_parameters_are_refused(wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(HoldfastError, match=f"^{message}"):
         Splitting(**wrong)
 
 

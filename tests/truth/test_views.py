@@ -161,13 +161,24 @@ def test_small_views_show_less() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("parameter", "value", "message"),
     [
-        {"crop": (0.0, 1.0)}, {"crop": (0.5, 1.5)}, {"crop": (0.8, 0.2)}, {"flip": 1.5}, {"grey": -0.1},
-        {"colour": 1.0},
-        {"rotate": -1.0}, {"noise": -0.1}, {"blur": (2.0, 1.0)}, {"local_crop": (0.5, 2.0)}, {"hole": -1},
+        ("crop", (0.0, 1.0), r"views: expected ranges \[low, high\] with 0 < low <= high"),
+        ("crop", (0.8, 0.2), r"views: expected ranges \[low, high\] with 0 < low <= high"),
+        ("blur", (2.0, 1.0), r"views: expected ranges \[low, high\] with 0 < low <= high"),
+        ("blur", (1.0,), "views.blur: expected a list of 2"),
+        ("crop", (0.5, 1.5), "views: a crop keeps a share of the area, at most 1"),
+        ("local_crop", (0.5, 2.0), "views: a crop keeps a share of the area, at most 1"),
+        ("flip", 1.5, r"views: expected probabilities in \[0, 1\], got flip=1.5"),
+        ("colour", 1.0, r"views: expected colour in \[0, 1\), got 1"),
+        ("noise", float("nan"), "views.noise: expected a finite number, got nan"),
+        *[(name, value, f"views.{name}: expected 0 or more, got {value}") for name, value in (
+            ("grey", -0.1), ("rotate", -1.0), ("noise", -0.1), ("hole", -1), ("shift", -1.0), ("local", -1),
+            ("colour", -0.1),
+        )],
+        ("local_size", 0, "views.local_size: expected a whole number above 0 or None, got 0"),
     ],
 )  # fmt: skip
-def test_wrong_views(wrong: dict) -> None:
-    with pytest.raises(HoldfastError, match="views: "):
-        Views(**wrong)
+def test_wrong_views(parameter: str, value: object, message: str) -> None:
+    with pytest.raises(HoldfastError, match=f"^{message}"):
+        Views(**{parameter: value})

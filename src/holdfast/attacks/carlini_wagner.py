@@ -8,7 +8,8 @@ import torch
 
 from holdfast.attacks._gradient import climb, look
 from holdfast.attacks._readout import Readout, check_readouts
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.checked import Count, Positive
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.worst_case import towards
 
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
@@ -39,18 +40,11 @@ class CarliniWagner(Attack):
         the ball's form as in "NPPR".
     """
 
-    steps: int = 100
-    rate: float = 0.3
-    start: float = 0.1
-    restarts: int = 1
+    steps: Count = 100
+    rate: Positive = 0.3
+    start: Positive = 0.1
+    restarts: Count = 1
     keep: Literal["best", "last"] = "best"
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.restarts < 1 or not 0 < self.rate < float("inf") or not 0 < self.start < float("inf"):
-            raise HoldfastError(
-                f"carlini_wagner: expected steps >= 1, restarts >= 1, positive rate and start, got steps={self.steps}, "
-                f"restarts={self.restarts}, rate={self.rate}, start={self.start}"
-            )
 
     def root(self) -> Attack:
         """The number of steps only says where the trajectory ends."""

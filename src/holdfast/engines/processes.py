@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, NoReturn
 
+from holdfast.checked import Count
 from holdfast.engines._pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unready
 from holdfast.errors import HoldfastError
 from holdfast.foreign import Ended, foreign
@@ -35,17 +36,11 @@ class Processes(Engine):
         gpus: how many GPUs the workers share, each of which sees one only; 0: all see what this process sees.
     """
 
-    workers: int = 2
+    workers: Count = 2
     threads: int = 0
     gpus: int = 0
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or self.threads < 0 or self.gpus < 0:
-            raise HoldfastError(
-                f"processes: expected at least 1 worker, and threads and gpus not below 0, got workers={self.workers}, "
-                f"threads={self.threads}, gpus={self.gpus}"
-            )
-
         if self.workers > (most := max(AT_LEAST, EACH * cores())):
             raise HoldfastError(
                 f"processes: expected at most {most} workers on {cores()} cores, got {self.workers}; more only wait "

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.checked import Count, Positive
 from holdfast.encoders._packages import optional
 from holdfast.engines._pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unready
 from holdfast.engines.processes import cores
@@ -36,20 +37,14 @@ class Ray(Engine):
         patience: seconds in which an actor must be ready for work.
     """
 
-    workers: int = 2
+    workers: Count = 2
     address: str = ""
     gpus: float = 0.0
-    cpus: float = 1.0
+    cpus: Positive = 1.0
     threads: int = 0
-    patience: float = 300.0
+    patience: Positive = 300.0
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or self.threads < 0 or not (self.gpus >= 0 and self.cpus > 0 and self.patience > 0):
-            raise HoldfastError(
-                "ray: expected at least 1 worker, cpus and patience above 0, and gpus and threads not below 0, got "
-                f"workers={self.workers}, cpus={self.cpus}, patience={self.patience}, gpus={self.gpus}, "
-                f"threads={self.threads}"
-            )
         if self.gpus > 1 and self.gpus != int(self.gpus):  # Ray's own rule
             raise HoldfastError(f"ray: expected a share of one GPU, or whole GPUs, for each worker, got {self.gpus}")
 

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from holdfast.checked import Checked
+from holdfast.checked import Checked, Count
 from holdfast.core import HoldfastError, Rng
 from holdfast.estimators._climb import Climbed, Value, climb
 from holdfast.estimators._streams import Streams
@@ -44,15 +44,15 @@ class Splitting(metaclass=Checked):
 
     particles: int = 100
     kill: float = 0.5
-    moves: int = 4
+    moves: Count = 4
     runs: int = 6
     least: float = 1e-12
 
     def __post_init__(self) -> None:
-        if self.particles < 2 or self.moves < 1 or self.runs < 2 or not 0 < self.kill < 1 or not 0 < self.least < 1:
+        if self.particles < 2 or self.runs < 2 or not 0 < self.kill < 1 or not 0 < self.least < 1:
             raise HoldfastError(
-                "splitting: expected particles >= 2, moves >= 1, runs >= 2, kill and least in (0, 1), got "
-                f"{self.particles}, {self.moves}, {self.runs}, {self.kill} and {self.least}"
+                "splitting: expected particles >= 2, runs >= 2, kill and least in (0, 1), got "
+                f"{self.particles}, {self.runs}, {self.kill} and {self.least}"
             )
 
     def estimate(

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import Count
 from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders._packages import optional
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student
@@ -28,14 +29,12 @@ class BarlowTwins(Method):
     """
 
     redundancy: float = 5e-3
-    hidden: int = 2048
+    hidden: Count = 2048
     dim: int = 2048
 
     def __post_init__(self) -> None:
-        if not self.redundancy >= 0 or self.hidden < 1 or self.dim < 2:
-            raise HoldfastError(
-                f"barlow_twins: expected redundancy >= 0, a positive width and at least 2 features, got {self}"
-            )
+        if self.dim < 2:
+            raise HoldfastError(f"barlow_twins: expected a dim of at least 2 features, got {self.dim}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector."""

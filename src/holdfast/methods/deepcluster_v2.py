@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import Count, Positive
 from holdfast.core import Encoder, HoldfastError, Reps, Rng
 from holdfast.encoders._packages import optional
 from holdfast.methods._spherical_kmeans import spherical_kmeans
@@ -36,17 +37,14 @@ class DeepclusterV2(Method):
     """
 
     clusters: int = 300
-    iterations: int = 10
-    hidden: int = 2048
-    dim: int = 128
-    temperature: float = 0.1
+    iterations: Count = 10
+    hidden: Count = 2048
+    dim: Count = 128
+    temperature: Positive = 0.1
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0 or self.clusters < 2 or min(self.iterations, self.hidden, self.dim) < 1:
-            raise HoldfastError(
-                "deepcluster_v2: expected a temperature above 0, at least 2 clusters, positive iterations and widths, "
-                f"got {self}"
-            )
+        if self.clusters < 2:
+            raise HoldfastError(f"deepcluster_v2: expected at least 2 clusters, got {self.clusters}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector, and a memory of all images.

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from holdfast.checked import Count, Positive
 from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders._packages import optional
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student, momentum_at
@@ -37,25 +38,21 @@ class Dino(Method):
     Source: Caron et al. (2021), "Emerging properties in self-supervised vision transformers".
     """
 
-    prototypes: int = 4096
-    hidden: int = 2048
-    dim: int = 256
+    prototypes: Count = 4096
+    hidden: Count = 2048
+    dim: Count = 256
     batchnorm: bool = False
-    temperature: float = 0.1
-    teacher_temperature: float = 0.04
-    first_temperature: float = 0.04
+    temperature: Positive = 0.1
+    teacher_temperature: Positive = 0.04
+    first_temperature: Positive = 0.04
     warmup: float = 0.3
     momentum: float = 0.996
     centre_momentum: float = 0.9
     frozen: int = 1
 
     def __post_init__(self) -> None:
-        if not min(self.temperature, self.first_temperature, self.teacher_temperature) > 0:
-            raise HoldfastError(f"dino: expected temperatures above 0, got {self}")
-        if not all(0 <= share <= 1 for share in (self.warmup, self.momentum, self.centre_momentum)):
+        if max(self.warmup, self.momentum, self.centre_momentum) > 1:
             raise HoldfastError(f"dino: expected warmup, momentum and centre_momentum in [0, 1], got {self}")
-        if min(self.prototypes, self.hidden, self.dim) < 1 or self.frozen < 0:
-            raise HoldfastError(f"dino: expected positive widths and frozen >= 0 epochs, got {self}")
 
     def teacher_temperature_at(self, progress: float) -> float:
         """Return t when this share of the training is done."""

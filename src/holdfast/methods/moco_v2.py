@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import Count, Positive
 from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders._packages import optional
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student, pairs
@@ -35,18 +36,15 @@ class MocoV2(Method):
     representation learning without labels", listing 1.
     """
 
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     momentum: float = 0.99
-    queue: int = 4096
-    hidden: int = 512
-    dim: int = 128
+    queue: Count = 4096
+    hidden: Count = 512
+    dim: Count = 128
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0 or not 0 <= self.momentum <= 1 or min(self.queue, self.hidden, self.dim) < 1:
-            raise HoldfastError(
-                "moco_v2: expected a temperature above 0, a momentum in [0, 1], a queue of at least 1 and positive "
-                f"widths, got {self}"
-            )
+        if self.momentum > 1:
+            raise HoldfastError(f"moco_v2: expected a momentum in [0, 1], got {self.momentum:g}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector, their twin and the queue."""

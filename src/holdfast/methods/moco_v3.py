@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import Count, Positive
 from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders._packages import optional
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student, momentum_at, pairs
@@ -31,16 +32,14 @@ class MocoV3(Method):
     unsupervised representation learning without labels", listing 2.
     """
 
-    temperature: float = 0.2
+    temperature: Positive = 0.2
     momentum: float = 0.99
-    hidden: int = 4096
-    dim: int = 256
+    hidden: Count = 4096
+    dim: Count = 256
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0 or not 0 <= self.momentum <= 1 or min(self.hidden, self.dim) < 1:
-            raise HoldfastError(
-                f"moco_v3: expected a temperature above 0, a momentum in [0, 1] and positive widths, got {self}"
-            )
+        if self.momentum > 1:
+            raise HoldfastError(f"moco_v3: expected a momentum in [0, 1], got {self.momentum:g}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with projector and predictor, and their twin."""

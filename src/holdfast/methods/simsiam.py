@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder, HoldfastError, Reps
+from holdfast.checked import Count
+from holdfast.core import Encoder, Reps
 from holdfast.encoders._packages import optional
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student, pairs
 
@@ -24,13 +25,9 @@ class Simsiam(Method):
     Source: Chen and He (2021), "Exploring simple siamese representation learning".
     """
 
-    hidden: int = 2048
-    dim: int = 2048
-    bottleneck: int = 512
-
-    def __post_init__(self) -> None:
-        if min(self.hidden, self.dim, self.bottleneck) < 1:
-            raise HoldfastError(f"simsiam: expected positive widths, got {self}")
+    hidden: Count = 2048
+    dim: Count = 2048
+    bottleneck: Count = 512
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with projector and predictor."""

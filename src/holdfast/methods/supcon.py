@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.checked import Count, Positive
 from holdfast.core import Encoder, HoldfastError
 from holdfast.encoders._packages import optional
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student
@@ -28,14 +29,10 @@ class Supcon(Method):
     Source: Khosla et al. (2020), "Supervised contrastive learning", Eq. 2; without their code's factor T / 0.07.
     """
 
-    temperature: float = 0.1
-    hidden: int = 2048
-    dim: int = 128
+    temperature: Positive = 0.1
+    hidden: Count = 2048
+    dim: Count = 128
     needs_labels = True
-
-    def __post_init__(self) -> None:
-        if not self.temperature > 0 or min(self.hidden, self.dim) < 1:
-            raise HoldfastError(f"supcon: expected a temperature above 0 and positive widths, got {self}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with its projector.

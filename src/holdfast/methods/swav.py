@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from holdfast.checked import Count, Positive
 from holdfast.core import Encoder, HoldfastError, Reps
 from holdfast.encoders._packages import optional
 from holdfast.methods._student import Batch, Facts, Method, Seen, Student
@@ -35,23 +36,19 @@ class Swav(Method):
     Source: Caron et al. (2020), "Unsupervised learning of visual features by contrasting cluster assignments".
     """
 
-    prototypes: int = 300
-    hidden: int = 2048
-    dim: int = 128
-    temperature: float = 0.1
-    epsilon: float = 0.05
-    iterations: int = 3
+    prototypes: Count = 300
+    hidden: Count = 2048
+    dim: Count = 128
+    temperature: Positive = 0.1
+    epsilon: Positive = 0.05
+    iterations: Count = 3
     queue: int = 0
     queue_from: float = 0.15
     frozen: int = 1
 
     def __post_init__(self) -> None:
-        if not min(self.temperature, self.epsilon) > 0 or not 0 <= self.queue_from <= 1:
-            raise HoldfastError(f"swav: expected temperature and epsilon above 0 and queue_from in [0, 1], got {self}")
-        if min(self.prototypes, self.hidden, self.dim, self.iterations) < 1 or min(self.queue, self.frozen) < 0:
-            raise HoldfastError(
-                f"swav: expected positive widths and iterations, queue and frozen of at least 0, got {self}"
-            )
+        if self.queue_from > 1:
+            raise HoldfastError(f"swav: expected queue_from in [0, 1], got {self.queue_from:g}")
 
     def student(self, encoder: Encoder, facts: Facts) -> Student:
         """Return the encoder with projector and prototypes."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.pgd import Pgd
-from holdfast.core import Attack, Ball, HoldfastError, Images, Passes, Rng, Shard, Trajectory
+from holdfast.core import Attack, Ball, Images, Passes, Rng, Shard, Trajectory
 from holdfast.objectives.untargeted import Untargeted
 from holdfast.observations._some import MadeNegatives
 from holdfast.registry import part_name
@@ -37,11 +37,6 @@ class AdversarialNegatives(MadeNegatives):
     shift: int = 3
 
     count = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.shift < 0:
-            raise HoldfastError(f"adversarial_negatives: expected a shift of 0 pixels or more, got {self.shift}")
 
     @property
     def title(self) -> str:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.checked import OrInfinity
+from holdfast.checked import Count, OrInfinity, Positive
 from holdfast.core import HoldfastError, Images, Observation, Passes, Reps, Rng, Shard
 from holdfast.data._covariance import isotropic
 from holdfast.data.gaussian import ConditionalGaussian, ones, random_direction
@@ -56,13 +56,13 @@ class Mixtures(Observation):
     epsilons: tuple[float, ...] = tuple(k / 10 for k in range(9))
     samples: int = 2048
     separations: tuple[float, ...] = tuple(k / 10 for k in range(1, 50))
-    directions: int = 1
+    directions: Count = 1
     covariance: str = "isotropic"
     shrinkage: str = "none"
     budget: str = "relative"
     norm: OrInfinity = 2.0
     clamp: bool = False
-    scale: float = 1.0
+    scale: Positive = 1.0
     estimated_from: int = 512
 
     synthetic = True
@@ -79,11 +79,11 @@ class Mixtures(Observation):
             fine = values and all(least <= value < math.inf for value in values)
             if not fine or list(values) != sorted(set(values)):
                 raise HoldfastError(f"mixtures: {name}: expected numbers from {least:g} on, increasing, got {values}")
-        if self.samples < 8 or self.directions < 1 or self.estimated_from < 2:
-            got = f"{self.samples}, {self.directions} and {self.estimated_from}"
-            raise HoldfastError(f"mixtures: expected samples >= 8, directions >= 1 and estimated_from >= 2, got {got}")
-        if not self.norm >= 1 or not 0 < self.scale < math.inf:
-            raise HoldfastError(f"mixtures: expected norm >= 1 and a positive scale, got {self.norm} and {self.scale}")
+        for name, number, least in (("samples", self.samples, 8), ("estimated_from", self.estimated_from, 2)):
+            if number < least:
+                raise HoldfastError(f"mixtures: {name}: expected {least} or more, got {number}")
+        if self.norm < 1:
+            raise HoldfastError(f"mixtures: norm: expected 1 or more, got {self.norm:g}")
 
     @property
     def title(self) -> str:

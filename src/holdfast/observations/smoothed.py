@@ -48,8 +48,6 @@ class Smoothed(Observation):
         Gaussian(self.sigma)
         for certificate in self.certificates:
             certificate.check(self.sigma)
-        if self.first is not None and self.first < 1:
-            raise HoldfastError(f"smoothed first: expected at least 1 image, got {self.first}")
 
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Bank, Classifier, HoldfastError, Probe, Reps
+from holdfast.checked import Count, Positive
+from holdfast.core import Bank, Classifier, Probe, Reps
 from holdfast.errors import unknown
 from holdfast.probes._training import classes_of
 from holdfast.probes._vote import INDICES, Vote
@@ -26,13 +27,11 @@ class Knn(Probe):
     Source: Wu et al. (2018), "Unsupervised feature learning via non-parametric instance discrimination", section 3.4.
     """
 
-    k: int = 200
-    temperature: float = 0.1
+    k: Count = 200
+    temperature: Positive = 0.1
     index: str = "exact"
 
     def __post_init__(self) -> None:
-        if self.k < 1 or not 0 < self.temperature < float("inf"):
-            raise HoldfastError(f"knn: expected k >= 1 and temperature > 0, got {self}")
         if self.index not in INDICES:
             raise unknown("index of knn", self.index, INDICES)
 

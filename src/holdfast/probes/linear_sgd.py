@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
+from holdfast.checked import Count, Positive
 from holdfast.core import Bank, Head, HoldfastError, LinearProbe, Reps
 from holdfast.probes._stream import Labelled, blocks, moments, shuffled, some
 from holdfast.probes._training import classes_of
@@ -44,18 +45,16 @@ class LinearSgd(LinearProbe):
     improved rates".
     """
 
-    epochs: int = 100
-    rate: float = 2.0
+    epochs: Count = 100
+    rate: Positive = 2.0
     momentum: float = 0.9
-    batch_size: int = 256
+    batch_size: Count = 256
     penalty: float = 1.0
     pool: int = 2**16
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.batch_size) < 1 or not self.rate > 0 or not self.penalty >= 0:
-            raise HoldfastError(f"linear_sgd: expected positive epochs, batch_size and rate, penalty >= 0, got {self}")
-        if not 0 <= self.momentum < 1 or self.pool < 2 * self.batch_size:
+        if self.momentum >= 1 or self.pool < 2 * self.batch_size:
             raise HoldfastError(f"linear_sgd: expected 0 <= momentum < 1 and a pool of two batches or more, got {self}")
 
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Head:

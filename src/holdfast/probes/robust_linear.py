@@ -1,6 +1,5 @@
 """Robust linear probe: a head on frozen representations that minimises its loss on attacked images."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.attacks.pgd import Pgd
+from holdfast.checked import Positive
 from holdfast.core import (
     Attack,
     Ball,
@@ -76,17 +76,17 @@ class RobustLinear(LinearProbe):
     objective: Objective = CrossEntropy()
     epochs: int = 8
     tolerance: float = 0.01
-    penalty: float = 1.0
+    penalty: Positive = 1.0
     chosen_by: Observation | None = None
     threshold: float = 0.7
 
     through = True
 
     def __post_init__(self) -> None:
-        if self.epochs < 2 or not 0 < self.penalty < math.inf:
-            raise HoldfastError(f"robust_linear: expected 2 epochs or more and a penalty above 0, got {self}")
-        if not 0 <= self.tolerance < 1:
-            raise HoldfastError(f"robust_linear: tolerance: expected a share, 0 or more, got {self.tolerance:g}")
+        if self.epochs < 2:
+            raise HoldfastError(f"robust_linear: epochs: expected 2 or more, got {self.epochs}")
+        if self.tolerance >= 1:
+            raise HoldfastError(f"robust_linear: tolerance: expected a share below 1, got {self.tolerance:g}")
         if self.objective.batchwise:
             raise HoldfastError(
                 f"robust_linear: {part_name(self.objective)} couples the images of a batch; take cross_entropy, dlr or "

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast import ratios, registry
 from holdfast.attacks.ensemble import Ensemble
-from holdfast.comparison.records import Run
+from holdfast.comparison.records import Run, score_of
 from holdfast.core import HoldfastError, Measure, Score
 from holdfast.correlations import pearson
 from holdfast.errors import unknown
@@ -222,7 +222,7 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
     if "problem" in found:
         raise HoldfastError(found["problem"])
     if wanted == "mean":
-        return Score(**found["mean"])
+        return score_of(found["mean"])
     known = {"noise": found["noise"], **found["classes"]}
     if wanted not in known:
         raise unknown("fluctuation", wanted, ["mean", *known])

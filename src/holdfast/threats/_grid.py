@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from holdfast.checked import Count
 from holdfast.core import Corruption, HoldfastError, Images, Rng
 
 Cells = Float[Tensor, "batch channel cells pixels"]
@@ -67,19 +68,11 @@ class Shuffle(Corruption):
         seed: names the permutation.
     """
 
-    grid: int = 4
+    grid: Count = 4
     cell: int = 0
     seed: int = 0
 
     letter: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        grid, cell = self.grid, self.cell
-        if not isinstance(grid, int) or not isinstance(cell, int) or grid < 1 or cell < 0:
-            raise HoldfastError(
-                "shuffle: expected a whole number of cells along each side (grid), or of pixels along a cell's (cell), "
-                f"at least 1; got grid={grid}, cell={cell}"
-            )
 
     @property
     def title(self) -> str:

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.checked import Positive
+from holdfast.core import Corruption, Images, Rng
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,7 @@ class Gamma(Corruption):
     section 2.2.
     """
 
-    gamma: float = 0.2
-
-    def __post_init__(self) -> None:
-        if not 0 < self.gamma < float("inf"):
-            raise HoldfastError(f"gamma: expected a positive power, got {self.gamma}; 1 leaves images as they are")
+    gamma: Positive = 0.2
 
     @property
     def title(self) -> str:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Corruption, HoldfastError, Images, Rng
+from holdfast.checked import Count, Positive
+from holdfast.core import Corruption, Images, Rng
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,8 @@ class Lowpass(Corruption):
     Source: "Robustness of unsupervised representation learning without labels", appendix C.
     """
 
-    radius: float = 50.0
-    side: int = 224
-
-    def __post_init__(self) -> None:
-        if not self.radius > 0 or not self.side > 0:
-            raise HoldfastError(f"low-pass: expected a positive radius and side, got {self.radius} and {self.side}")
+    radius: Positive = 50.0
+    side: Count = 224
 
     @property
     def title(self) -> str:

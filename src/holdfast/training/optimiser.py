@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from holdfast.checked import Checked
+from holdfast.checked import Checked, Positive
 from holdfast.core import HoldfastError
 from holdfast.encoders._packages import optional
 from holdfast.errors import unknown
@@ -36,7 +36,7 @@ class Optimiser(metaclass=Checked):
     """
 
     name: str = "adam"
-    rate: float = 1e-3
+    rate: Positive = 1e-3
     momentum: float = 0.9
     weight_decay: float = 1e-6
     schedule: str = "cosine"
@@ -49,9 +49,7 @@ class Optimiser(metaclass=Checked):
             raise unknown("optimiser", self.name, NAMES)
         if self.schedule not in SCHEDULES:
             raise unknown("schedule", self.schedule, SCHEDULES)
-        if not 0 < self.rate < math.inf or not 0 <= self.weight_decay < math.inf:
-            raise HoldfastError(f"optimiser: expected a rate above 0 and weight_decay >= 0, got {self}")
-        if not 0 <= self.momentum < 1 or not 0 <= self.warmup < 1:
+        if self.momentum >= 1 or self.warmup >= 1:
             raise HoldfastError(f"optimiser: expected momentum and warmup in [0, 1), got {self}")
         if not 0 < self.factor <= 1:
             raise HoldfastError(f"optimiser: factor: expected a number in (0, 1], got {self.factor}")

@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args
 
 from holdfast import registry
-from holdfast.checked import shown
+from holdfast.checked import fitting, shown
 from holdfast.core import HoldfastError
 from holdfast.documents import TooDeep, parse_json, read_toml
 from holdfast.errors import unknown
@@ -102,7 +101,7 @@ def _made(cls: type, values: Mapping[str, Any], where: str) -> Any:
                 raise HoldfastError(f"{where}: {key}: expected a table, got {value!r}")
             built[key] = _made(TABLES[key], value, f"{where}: {key}")
         else:
-            built[key] = _plain(fields[key].type, value, f"{where}: {key}")
+            built[key] = fitting(value, fields[key].type, f"{where}: {key}")
     return cls(**built)
 
 
@@ -113,27 +112,6 @@ def _part(key: str, value: Any, where: str) -> Any:
     if not isinstance(data, Mapping) or "name" not in data:
         raise HoldfastError(f"{where}: {key}: expected a name or a table with one, got {value!r}")
     return registry.build({**data, "kind": PARTS[key]})
-
-
-def _plain(kind: Any, value: Any, where: str) -> Any:
-    """Return a plain value of the type that a field has."""
-    kinds = get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    for one in kinds:
-        if get_origin(one) is Literal and value in get_args(one):
-            return value
-        if get_origin(one) is tuple and isinstance(value, list) and all(_is(float, item) for item in value):
-            return tuple(float(item) for item in value)
-        if isinstance(one, type) and _is(one, value):
-            return one(value)
-    words = (get_args(one) if get_origin(one) is Literal else [getattr(one, "__name__", one)] for one in kinds)
-    wanted = " or ".join(str(word) for several in words for word in several if word != "NoneType")
-    raise HoldfastError(f"{where}: expected {wanted}, got {value!r}")
-
-
-def _is(kind: type, value: Any) -> bool:
-    if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def _set(data: dict[str, Any], setting: str) -> None:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.checked import Checked
+from holdfast.checked import Checked, Count
 from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.errors import first_line
 from holdfast.threats.hue import YIQ, chroma_maps
@@ -68,26 +68,21 @@ class Views(metaclass=Checked):
     hole_share: float = 0.0
     local: int = 0
     local_crop: tuple[float, float] = (0.05, 0.2)
-    local_size: int | None = None
+    local_size: Count | None = None
 
     def __post_init__(self) -> None:
-        numbers = {f.name: getattr(self, f.name) for f in fields(self) if f.type is float}
-        if wrong := [f"{name}={value}" for name, value in numbers.items() if not math.isfinite(value)]:
-            raise HoldfastError(f"views: expected finite numbers, got {', '.join(wrong)}")
         ranges = [self.crop, self.ratio, self.scale, self.gain, self.blur, self.local_crop]
-        if any(len(pair) != 2 or not 0 < pair[0] <= pair[1] < math.inf for pair in ranges):
+        if any(not 0 < low <= high for low, high in ranges):
             raise HoldfastError(f"views: expected ranges [low, high] with 0 < low <= high, got {self}")
         if max(self.crop[1], self.local_crop[1]) > 1:
             raise HoldfastError(
                 f"views: a crop keeps a share of the area, at most 1; got {self.crop}, {self.local_crop}"
             )
         shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _SHARES}
-        if wrong := [f"{name}={value}" for name, value in shares.items() if not 0 <= value <= 1]:
+        if wrong := [f"{name}={value}" for name, value in shares.items() if value > 1]:
             raise HoldfastError(f"views: expected probabilities in [0, 1], got {', '.join(wrong)}")
-        if not 0 <= self.colour < 1 or min(self.rotate, self.shift, self.noise, self.hole, self.local) < 0:
-            raise HoldfastError(f"views: expected colour in [0, 1) and nothing below 0, got {self}")
-        if self.local_size is not None and self.local_size < 1:
-            raise HoldfastError(f"views: local_size: expected at least 1 pixel, got {self.local_size}")
+        if self.colour >= 1:
+            raise HoldfastError(f"views: expected colour in [0, 1), got {self.colour:g}")
 
     def check(self, encoder: Encoder, x: Images, *, many: bool) -> None:
         """Refuse small views that nobody takes.
