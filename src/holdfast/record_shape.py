@@ -333,7 +333,7 @@ RECORD_SHAPE = Object(
         "plan": Object(
             {"seed": COUNT, "measures": Items(PART), "command": TEXT, "profile": Maybe(TEXT), "device": TEXT,
              "batch_size": Maybe(COUNT)},
-            {"precision": Maybe(TEXT), "allow": Items(TEXT)},
+            {"precision": Maybe(TEXT), "allow": Items(TEXT), "shared_searches": FLAG},
             also=lambda plan: (
                 f"measures[{i}].ball has no name and radius"
                 for i, part in enumerate(plan["measures"])
