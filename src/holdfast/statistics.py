@@ -236,9 +236,7 @@ def mean(
         same = tail ** (1 / n)
         return scored(same * value, same * value + (1 - same) * most, "exact limit for a sample without exception")
     centred = parts - parts.mean()
-    kurtosis = float(centred.pow(4).mean() / centred.square().mean() ** 2)
-    freedom = min(n - 1, 2 * n / (kurtosis - 1)) if kurtosis > 1 else n - 1
-    t = float(stats.t.ppf(1 - tail, freedom)) / math.sqrt(n)
+    t = float(stats.t.ppf(1 - tail, _freedom(centred))) / math.sqrt(n)
     skew = float(centred.pow(3).mean() / centred.square().mean() ** 1.5)
     low = value - deviation * max(t, _unskewed(t, skew, n))
     high = value + deviation * max(t, -_unskewed(-t, skew, n))
@@ -252,6 +250,16 @@ def mean(
         kind,
         f"{few}: the interval may be too short" if carriers < 10 else "",
     )
+
+
+def _freedom(centred: Float[Tensor, "units"]) -> float:
+    """Return the degrees of freedom of the spread of some values, less their mean: 2n / (κ - 1), at most n - 1.
+
+    κ is the kurtosis: heavy tails tell less about the spread (Satterthwaite).
+    """
+    n, square = len(centred), float(centred.square().mean())
+    kurtosis = float(centred.pow(4).mean()) / square**2 if square > 0 else 0.0
+    return min(n - 1, 2 * n / (kurtosis - 1)) if kurtosis > 1 else n - 1
 
 
 def _linearised(values: Float[Tensor, "rows"], value: float, units: Int[Tensor, "rows"]) -> Float[Tensor, "units"]:
@@ -273,7 +281,8 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
     The variance is that of a bootstrap over images which resamples every image in both of its roles. To first order
     (Hájek) θ is a sum of influences I_i = [i attacked] (rows_i - θ)/M + (columns_i - θ)/N, so that the bootstrap needs
     no drawing: v = Σ_i (I_i - Ī)², attacked and other images apart. v gives the number of independent pairs that
-    the sample is worth, n_eff = θ(1-θ) / v · (z / t_{M-1})², at most all M(N-1) of them; the interval is the binomial
+    the sample is worth, n_eff = θ(1-θ) / v · (z / t)², t with the degrees of freedom that v has, at most M - 1 (see
+    `mean`), and n_eff at most all M(N-1) of them; the interval is the binomial
     one of that size, because percentiles of a bootstrap end too low where the event is rare. Where no pair shows the
     event (or all do) there is nothing to resample; the exact limit then is 1 - (α/2)^(1/M), since a mean μ of values
     in [0, 1] leaves M draws all at zero with probability at most (1-μ)^M.
@@ -294,10 +303,11 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
         low, high = (0.0, limit) if value == 0 else (1 - limit, 1.0)
         return Score(value, low, high, m, "exact limit for a sample without exception", confidence)
     influence = influence_of_pair_mean(rows, columns)
-    strata = [part for part in (influence[first], influence[~first]) if len(part)]
-    variance = sum(float((part - part.mean()).square().sum()) for part in strata)
+    strata = [part - part.mean() for part in (influence[first], influence[~first]) if len(part)]
+    variance = sum(float(part.square().sum()) for part in strata)
     pairs = float(m * (len(rows) - 1)) if m > 1 else 0.0  # one image tells nothing
-    ratio = float(stats.norm.ppf(1 - tail) / stats.t.ppf(1 - tail, max(m - 1, 1)))
+    freedom = max(min(m - 1.0, _freedom(torch.cat(strata))), 1.0)
+    ratio = float(stats.norm.ppf(1 - tail) / stats.t.ppf(1 - tail, freedom))
     size = min(pairs, value * (1 - value) / variance * ratio**2) if variance > 0 else pairs
     low, high = clopper_pearson(value * size, size, confidence)
     carriers = int((rows[first] > 0).sum())
