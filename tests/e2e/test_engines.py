@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,11 @@ def alive(pid: int) -> bool:
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started, and those that these have."""
-    own = [int(c) for task in Path(f"/proc/{pid}/task").iterdir() for c in (task / "children").read_text().split()]
+    own: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):  # a process may end while it is looked at
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # and so may a thread
+                own += map(int, (task / "children").read_text().split())
     return own + [inner for child in own for inner in children(child)]
 
 
