@@ -87,6 +87,8 @@ def score(entry: Mapping[str, Any], unit: str) -> str:
 def choice(entry: Mapping[str, Any]) -> str:
     """Return "0.2 [0, 0.3]" for a score that is one of some given values, which are written as they were given."""
     value, *ends = (entry.get(key) for key in ("value", "low", "high"))
+    if entry.get("standing") == VOID:
+        return VOID
     if not finite(value):
         return UNDEFINED
     return f"{value:g}" + (f" [{ends[0]:g}, {ends[1]:g}]" if all(map(finite, ends)) else "")

@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.record_file import RunFiles
 from holdfast.report import plots, synbench_plots
 from holdfast.report._folder import read_column
-from holdfast.report._format import BEST_BUDGET, choice, finite, interval, number, plural
+from holdfast.report._format import BEST_BUDGET, choice, finite, plural, statement
 from holdfast.report._sections import Chart
 from holdfast.report._verdict import titles
 
@@ -153,9 +153,8 @@ def _row(found: _Found, start: str, budgets: Sequence[str]) -> list[Cell]:
     best, cells = found.best(start, budgets), []
     for budget in budgets:
         s = found.score(start, budget)
-        known = finite(s.get("value"))
-        text = number(s["value"], "ratio", s.get("low"), s.get("high")) if known else "-"
-        cells.append(Cell(text, interval(s) if known else "", s.get("note") or "", budget == best))
+        text, within = statement(s, "ratio") if finite(s.get("value")) else ("-", "")
+        cells.append(Cell(text, within, s.get("note") or "", budget == best))
     return cells
 
 
