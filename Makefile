@@ -17,6 +17,7 @@ slow: $(VENV)/installed-test
 check: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pyright
 
 format: $(VENV)/installed-test

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from benchmarks.paced import beside
 from benchmarks.result import Result, from_rounds, report
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import Rng
-from holdfast.encoders import open_encoder
-from holdfast.encoders._copy import trainable
-from holdfast.encoders._packages import optional
-from holdfast.methods._student import Batch, Facts, Method, Student
-from holdfast.methods.self_distillation import SelfDistillation
-from holdfast.methods.simclr import Simclr
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.methods.self_distillation import SelfDistillation
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Student
+from holdfast.parts.methods.simclr import Simclr
+from holdfast.runtime.optional import optional
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training.adversary import Adversary
 
 TARGET = 1.1

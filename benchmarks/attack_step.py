@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from benchmarks.paced import Paced, Timing
 from benchmarks.peers import PEERS
 from benchmarks.result import Result, from_rounds, report
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
 from holdfast.core import Attack, Encoder, Rng
-from holdfast.encoders import open_encoder
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.encoders import open_encoder
 
 TARGET = 1.05
 BATCH, RADIUS = 64, 0.05

@@ -22,17 +22,17 @@ import torch
 from torch import Tensor
 
 from benchmarks.result import Result, report
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.pgd import Pgd
-from holdfast.certify._certifier import Propagation
-from holdfast.certify.alpha_crown import AlphaCrown
-from holdfast.certify.beta_crown import BetaCrown
-from holdfast.certify.crown import Crown
 from holdfast.core import Encoder, Margin, Rng, Shard
-from holdfast.encoders import open_encoder
-from holdfast.margins import between
-from holdfast.observations.adversarial_negatives import AdversarialNegatives
-from holdfast.threats.linf import Linf
+from holdfast.numerics.geometry.margins import between
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.certifiers.alpha_crown import AlphaCrown
+from holdfast.parts.certifiers.beta_crown import BetaCrown
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.observations.adversarial_negatives import AdversarialNegatives
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.encoders import open_encoder
 
 MNIST, CIFAR = "mean=0&std=1", "mean=0.485,0.456,0.406&std=0.225,0.225,0.225"
 UNIT = 0.225 / 255

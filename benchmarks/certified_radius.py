@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.result import Result, from_rounds, report
-from holdfast.certify._certifier import prepare
-from holdfast.certify._propagate import Region
-from holdfast.certify._radius import certified_radii
-from holdfast.certify.crown import Crown
 from holdfast.core import Encoder, Margin
-from holdfast.encoders import open_encoder
-from holdfast.margins import between
-from holdfast.threats.linf import Linf
+from holdfast.numerics.bounds.propagate import Region
+from holdfast.numerics.geometry.margins import between
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import prepare
+from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.encoders import open_encoder
 
 TARGET = 1 / 10
 IMAGES = 4

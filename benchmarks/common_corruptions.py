@@ -17,8 +17,8 @@ import torch
 from benchmarks.published_corruptions import FUNCTIONS
 from benchmarks.result import Result, from_rounds, report
 from holdfast.core import Rng
-from holdfast.threats._common_constants import IMAGENET
-from holdfast.threats.common import Common
+from holdfast.parts.threats.common import Common
+from holdfast.parts.threats.common.constants import IMAGENET
 
 TARGET = 0.1
 AIMED = tuple(FUNCTIONS)[:6]

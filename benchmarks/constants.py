@@ -20,12 +20,12 @@ import torch
 from benchmarks.negatives import ENCODER as CERTIFIED
 from benchmarks.negatives import seconds as certify
 from benchmarks.result import Result, report
-from holdfast import nearest_in_chunks, neighbours
 from holdfast.core import Encoder, Geometry
-from holdfast.data._geometry import Conversion, fit
-from holdfast.encoders import open_encoder
-from holdfast.remembered import Remembered
-from holdfast.store import Store
+from holdfast.numerics.geometry import pairwise, top_k
+from holdfast.numerics.geometry.cache import Remembered
+from holdfast.sources.data.shared.geometry import Conversion, fit
+from holdfast.sources.encoders import open_encoder
+from holdfast.storage.run_folder import Store
 
 NETWORKS = ("resnet50", "vit_small_patch16_224")
 BATCH, SIDE, ROUNDS = 8, 224, 3
@@ -37,7 +37,7 @@ def timed(call: Callable[[], object], rounds: int) -> float:
     """Return the median processor time of a call, after one that warms up."""
     spent = []
     for _ in range(rounds + 1):
-        neighbours._PLACED = Remembered(1)
+        pairwise._PLACED = Remembered(1)
         began = time.process_time()
         call()
         spent.append(time.process_time() - began)
@@ -85,8 +85,8 @@ def pairs(rows: int, dim: int, rounds: int) -> list[Result]:
     """Return the time per pair of placing all pairs, and of finding the nearest."""
     bank = torch.randn(rows, dim, generator=torch.Generator().manual_seed(0))
     values = torch.linspace(0.8, 1.2, rows, dtype=torch.float64) * torch.dist(bank[0], bank[1]).double()
-    placed = timed(lambda: neighbours.share_below(bank, values), rounds) / (rows * (rows - 1) / 2)
-    found = timed(lambda: nearest_in_chunks.top(bank, [bank], min(20, rows)), rounds) / rows**2
+    placed = timed(lambda: pairwise.share_below(bank, values), rounds) / (rows * (rows - 1) / 2)
+    found = timed(lambda: top_k.top(bank, [bank], min(20, rows)), rounds) / rows**2
     note = f"{rows:,} x {dim}"
     return [
         Result("placing a pair of representations", 1e9 * placed, None, "ns", None, note),

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from benchmarks import laws
-from holdfast import registry, statistics
-from holdfast.core import Score
+from holdfast.core import Score, registry
+from holdfast.numerics import statistics
 
 SIZES = (40, 300)
 STRENGTHS = ("weak", "strong")

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from benchmarks.curve import Curve, fresh, kib
 from benchmarks.result import Result, report
-from holdfast import nearest_in_chunks, neighbours
-from holdfast.remembered import Remembered
+from holdfast.numerics.geometry import pairwise, top_k
+from holdfast.numerics.geometry.cache import Remembered
 
 TARGET = 1.05
 WIDTHS = (128, 256, 512, 1024, 2048, 4096)
@@ -33,20 +33,20 @@ def place(rows: int, dim: int) -> Callable[[], object]:
     """Return how values are placed among the distances of all pairs."""
     bank = representations(rows, dim)
     values = torch.linspace(0.8, 1.2, VALUES, dtype=torch.float64) * torch.dist(bank[0], bank[1]).double()
-    return lambda: neighbours.share_below(bank, values)
+    return lambda: pairwise.share_below(bank, values)
 
 
 def break_away(rows: int, dim: int) -> Callable[[], object]:
     """Return how the clean images that are nearer to an attacked one are counted."""
     bank = representations(rows, dim)
     attacked = bank + 0.3 * bank.roll(1, 0)
-    return lambda: neighbours.closer(attacked, bank, torch.arange(rows))
+    return lambda: pairwise.closer(attacked, bank, torch.arange(rows))
 
 
 def look_up(rows: int, dim: int) -> Callable[[], object]:
     """Return how the nearest of a bank five times as large are found."""
     queries, bank = representations(rows, dim), representations(rows * BANK // ROWS, dim, 1)
-    return lambda: nearest_in_chunks.top(queries, [bank], min(K, len(bank)))
+    return lambda: top_k.top(queries, [bank], min(K, len(bank)))
 
 
 CASES: dict[str, Callable[[int, int], Callable[[], object]]] = {
@@ -60,7 +60,7 @@ def seconds(case: str, rows: int, dim: int, rounds: int) -> float:
     """Return the best processor time of some rounds, nothing remembered between them."""
     call, best = CASES[case](rows, dim), float("inf")
     for _ in range(rounds):
-        neighbours._CLOSER, neighbours._PLACED = Remembered(1), Remembered(1)
+        pairwise._CLOSER, pairwise._PLACED = Remembered(1), Remembered(1)
         began = time.process_time()
         call()
         best = min(best, time.process_time() - began)

@@ -21,20 +21,20 @@ from torch import Tensor
 
 from benchmarks.curve import Curve, fresh, kib
 from benchmarks.result import Result, arguments, publish
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import ImageSource, Measure
-from holdfast.measures.adversarial_margin import AdversarialMargin
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.cosine_to_self import CosineToSelf
-from holdfast.measures.cosine_to_target import CosineToTarget
-from holdfast.measures.nearest_neighbour_accuracy import NearestNeighbourAccuracy
-from holdfast.measures.overlap_risk import OverlapRisk
-from holdfast.measures.relative_quantile import RelativeQuantile
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.registry import part_name
-from holdfast.threats.linf import Linf
+from holdfast.core.registry import part_name
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.parts.measures.drift.cosine_to_target import CosineToTarget
+from holdfast.parts.measures.drift.relative_quantile import RelativeQuantile
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.adversarial_margin import AdversarialMargin
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.nearest_neighbour_accuracy import NearestNeighbourAccuracy
+from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
+from holdfast.parts.threats.linf import Linf
 
 TARGET = 1.05
 SIZES = (100, 316, 1000, 3162, 10_000)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from benchmarks.curve import Curve, fresh, kib
 from benchmarks.images import Drawn
 from benchmarks.result import Result, report
-from holdfast.data import ImageSet
+from holdfast.sources.data import ImageSet
 
 SIZES = (10_000, 100_000, 1_000_000)
 CHOSEN = 1000

@@ -17,8 +17,8 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from benchmarks.result import Result, from_rounds, report
-from holdfast import nearest_in_chunks
-from holdfast.divergences import unit
+from holdfast.numerics.geometry import top_k
+from holdfast.numerics.geometry.divergences import unit
 
 TARGET = 2.0
 QUERIES, BANK, DIM, K, CHUNK = 10_000, 50_000, 512, 200, 10_000
@@ -31,8 +31,8 @@ def representations(rows: int, dim: int, seed: int) -> Tensor:
 
 def in_blocks(queries: Tensor, bank: Tensor) -> None:
     """Compute every cosine and keep none."""
-    for members in bank.split(nearest_in_chunks.COLUMNS):
-        for part in queries.split(nearest_in_chunks.ROWS):
+    for members in bank.split(top_k.COLUMNS):
+        for part in queries.split(top_k.ROWS):
             torch.mm(part, members.T)
 
 
@@ -56,7 +56,7 @@ def ratios(threads: int, rounds: int, peers: bool) -> Iterator[Result]:
     for _ in range(rounds):
         for name, floor in floors.items():
             spent[name].append(seconds(floor))
-        ours.append(seconds(lambda: nearest_in_chunks.top(queries, bank.split(CHUNK), K)))
+        ours.append(seconds(lambda: top_k.top(queries, bank.split(CHUNK), K)))
     note = f"{QUERIES:,} x {BANK:,} x {DIM}, k {K}, {rounds} rounds A B C A B C"
     where = f"{threads} thread{'s' if threads > 1 else ''}"
     for name, times in spent.items():
@@ -67,7 +67,7 @@ def ratios(threads: int, rounds: int, peers: bool) -> Iterator[Result]:
         few = QUERIES // 10
         peer = NearestNeighbors(n_neighbors=K, algorithm="brute", n_jobs=1).fit(far.numpy())
         theirs = seconds(lambda: peer.kneighbors(near[:few].numpy()))
-        own = seconds(lambda: nearest_in_chunks.top(queries[:few], bank.split(CHUNK), K))
+        own = seconds(lambda: top_k.top(queries[:few], bank.split(CHUNK), K))
         yield Result(f"nearest of a bank / scikit-learn, {where}", own / theirs, None, "x", None, f"{few:,} queries")
 
 

@@ -14,9 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast import drawn_pairs, registry
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import (
     Ball,
     Bank,
@@ -31,23 +28,27 @@ from holdfast.core import (
     Shard,
     Table,
     Threat,
+    registry,
 )
-from holdfast.measures import _population
-from holdfast.objectives.targeted import Targeted
-from holdfast.observations._some import SomeMargins
-from holdfast.observations.attacked import Attacked, partners
-from holdfast.observations.attacked_pairs import AttackedPairs
-from holdfast.observations.certified import Certified
-from holdfast.observations.clean import Clean
-from holdfast.observations.drifts import Drifts
-from holdfast.observations.minimal_radii import MinimalRadii
-from holdfast.observations.mixtures import Mixtures
-from holdfast.observations.radii import Radii
-from holdfast.observations.represented import Represented
-from holdfast.observations.smoothed import Smoothed
-from holdfast.smoothing.pair_probability import PairProbability
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.global_shuffle import GlobalShuffle
+from holdfast.numerics.statistics import drawn_pairs
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.shared import population as _population
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.observations.attacked import Attacked, partners
+from holdfast.parts.observations.attacked_pairs import AttackedPairs
+from holdfast.parts.observations.certified import Certified
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.drifts import Drifts
+from holdfast.parts.observations.minimal_radii import MinimalRadii
+from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.parts.observations.radii import Radii
+from holdfast.parts.observations.represented import Represented
+from holdfast.parts.observations.shared.some import SomeMargins
+from holdfast.parts.observations.smoothed import Smoothed
+from holdfast.parts.smoothing.pair_probability import PairProbability
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
 
 DIM, CLASSES, SHARED, NEGATIVES = 6, 4, 0.7, 5
 CORRUPTIONS = (Gamma(0.2), GlobalShuffle(grid=4))

@@ -16,12 +16,12 @@ from torch import Tensor
 from benchmarks.paced import beside
 from benchmarks.result import Result, from_rounds, report
 from holdfast.core import Encoder, Rng
-from holdfast.encoders import open_encoder
-from holdfast.learners import _step
-from holdfast.learners._schedule import heat
-from holdfast.learners.worst_mixture import WorstMixture
-from holdfast.threats._mixture import LearnedNoise
-from holdfast.threats.linf import Linf
+from holdfast.parts.learners.shared import step as _step
+from holdfast.parts.learners.shared.schedule import heat
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.shared.learned import LearnedNoise
+from holdfast.sources.encoders import open_encoder
 
 TARGET = 1.15
 SAMPLES = 32

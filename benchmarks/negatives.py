@@ -14,12 +14,12 @@ from torch import Tensor
 
 from benchmarks.curve import Curve
 from benchmarks.result import Result, report
-from holdfast.certify._radius import certified_radii
-from holdfast.certify.crown import Crown
 from holdfast.core import Encoder
-from holdfast.encoders import open_encoder
-from holdfast.margins import between
-from holdfast.threats.linf import Linf
+from holdfast.numerics.geometry.margins import between
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.encoders import open_encoder
 
 COUNTS = (1, 3, 9, 27, 81)
 IMAGES, TOLERANCE = 3, 1e-4

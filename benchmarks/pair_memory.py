@@ -20,7 +20,7 @@ from sklearn.metrics import pairwise_distances_chunked
 from torch import Tensor
 
 from benchmarks.result import Result, from_rounds, report
-from holdfast import neighbours
+from holdfast.numerics.geometry import pairwise
 
 TARGET_GIB = 2.0
 GIB = 2**30
@@ -43,13 +43,13 @@ def bank_of(kind: str, rows: int, dim: int) -> Tensor:
 def place(bank: Tensor) -> Tensor:
     """Place 4,000 drifts (1,000 images, four read-outs) among the distances of all pairs."""
     typical = torch.dist(bank[0], bank[1])
-    return neighbours.share_below(bank, torch.linspace(0.5, 1.5, 4000, dtype=torch.float64) * typical)
+    return pairwise.share_below(bank, torch.linspace(0.5, 1.5, 4000, dtype=torch.float64) * typical)
 
 
 def break_away(bank: Tensor) -> Tensor:
     """Count, for as many attacked images as there are clean ones, the clean ones that are nearer."""
     queries = bank + 0.5 * bank.roll(1, 0)
-    return neighbours.closer(queries, bank, torch.arange(len(bank)))[0]
+    return pairwise.closer(queries, bank, torch.arange(len(bank)))[0]
 
 
 CASES: dict[str, Callable[[Tensor], Tensor]] = {"share_below": place, "closer": break_away}
@@ -88,7 +88,7 @@ def against_peers(rows: int = 4096, dim: int = 2048, rounds: int = 2) -> list[Re
     array, values = bank.numpy(), torch.linspace(0.9, 1.1, 4000, dtype=torch.float64) * torch.dist(bank[0], bank[1])
 
     def ours() -> np.ndarray:
-        return neighbours.share_below(bank, values).numpy()
+        return pairwise.share_below(bank, values).numpy()
 
     def scipy_pairs() -> np.ndarray:
         return np.searchsorted(np.sort(pdist(array)), values.numpy(), side="right") / (rows * (rows - 1) / 2)

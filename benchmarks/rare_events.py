@@ -16,15 +16,15 @@ from torch import Tensor, nn
 
 from benchmarks.result import Result, report
 from holdfast.core import Encoder, Event, Noise, Rng, Shard
-from holdfast.data.digits import Digits
-from holdfast.encoders import open_encoder
-from holdfast.estimators._climb import Value
-from holdfast.estimators.splitting import Splitting
-from holdfast.failures.nearest import Nearest
-from holdfast.statistics import clopper_pearson
-from holdfast.threats.linf import Linf
-from holdfast.threats.truncated_gaussian import TruncatedGaussian
-from holdfast.threats.uniform import Uniform
+from holdfast.numerics.statistics import clopper_pearson
+from holdfast.parts.estimators.shared.climb import Value
+from holdfast.parts.estimators.splitting import Splitting
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.truncated_gaussian import TruncatedGaussian
+from holdfast.parts.threats.uniform import Uniform
+from holdfast.sources.data.digits import Digits
+from holdfast.sources.encoders import open_encoder
 
 TARGET = 0.01
 ESTIMATOR = Splitting(particles=200, kill=0.3, moves=3)

@@ -16,11 +16,11 @@ from torch import nn
 
 from benchmarks.result import Result, from_rounds, report
 from holdfast.core import Encoder, Rng, Shard
-from holdfast.encoders import open_encoder
-from holdfast.observations.smoothed import Smoothed, block_size
-from holdfast.smoothing._certificate import Certificate
-from holdfast.smoothing.classifier import Classifier
-from holdfast.smoothing.pair_probability import PairProbability
+from holdfast.parts.observations.smoothed import Smoothed, block_size
+from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.parts.smoothing.pair_probability import PairProbability
+from holdfast.parts.smoothing.shared.certificate import Certificate
+from holdfast.sources.encoders import open_encoder
 
 TARGET = 1 / 0.9
 POPULATION = 500

@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 from torch import Tensor, nn
 
 from benchmarks.result import Result, report
-from holdfast.audit.panel import validity_panel
-from holdfast.audit.plan import Plan, merge
-from holdfast.audit.profiles import profile
-from holdfast.audit.run import run_audit
+from holdfast.auditing.panel import validity_panel
+from holdfast.auditing.plan import Plan, merge
+from holdfast.auditing.profiles import profile
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Measure, Passes
-from holdfast.encoders import open_encoder
+from holdfast.sources.encoders import open_encoder
 
 TARGET = 0.5
 ENCODER = "zoo:digits-simclr"

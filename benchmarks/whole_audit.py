@@ -19,10 +19,10 @@ import torch
 
 from benchmarks.result import Result, report
 from benchmarks.sharing import ENCODER, alone, plan_of
-from holdfast.audit.plan import Plan, batch_size_for
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan, batch_size_for
+from holdfast.auditing.run import run_audit
 from holdfast.core import Passes
-from holdfast.encoders import open_encoder
+from holdfast.sources.encoders import open_encoder
 
 TARGET = 0.5
 

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 
 from benchmarks.curve import Curve
 from benchmarks.result import Result, report
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.engines.processes import Processes
-from holdfast.measures.cosine_to_self import CosineToSelf
-from holdfast.measures.cosine_to_target import CosineToTarget
-from holdfast.threats.linf import Linf
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.engines.processes import Processes
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.parts.measures.drift.cosine_to_target import CosineToTarget
+from holdfast.parts.threats.linf import Linf
 
 TARGET = 1 / 1.7
 COUNTS = (1, 2, 4, 8)

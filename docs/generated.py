@@ -34,7 +34,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
 
 def facts(name: str) -> str:
     """Return a measure's question, formula, reading, source and parameters."""
-    from holdfast import registry
+    from holdfast.core import registry
 
     part: Any = registry.find("measures", name)
     formula, *rest = _paragraphs(part)
@@ -55,7 +55,7 @@ def facts(name: str) -> str:
 
 def measures() -> str:
     """Return a table of all measures: question, labels, and the page that explains each."""
-    from holdfast import registry
+    from holdfast.core import registry
 
     lines = ["| measure | question | labels |", "|---|---|---|"]
     for name, page in pages_of_measures().items():
@@ -76,7 +76,7 @@ def pages_of_measures() -> Mapping[str, str]:
 
 def profiles() -> str:
     """Return a table of the profiles."""
-    from holdfast.audit.profiles import PROFILES, profile
+    from holdfast.auditing.profiles import PROFILES, profile
 
     return _table("profile", {name: profile(name).description for name in PROFILES})
 
@@ -115,7 +115,7 @@ def commands() -> str:
 
 def verdicts(pages: Iterable[Path]) -> str:
     """Return, paper by paper, what became of the claims of each reproduction; and those that do not hold."""
-    from holdfast.reproduce.recipe import read
+    from holdfast.workflows.reproduce.recipe import read
 
     lines: list[str] = []
     paper, rest, sums = "", [], [0] * len(OUTCOMES)

@@ -47,11 +47,11 @@ def corruptions() -> None:
     """Digits under corruptions."""
     import torch
 
-    from holdfast.audit.profile import COMMON
+    from holdfast.auditing.profile import COMMON
     from holdfast.core import Rng
-    from holdfast.data import open_images
-    from holdfast.measures._disturbed import SIX
-    from holdfast.observations._noisy import title_of
+    from holdfast.parts.measures.shared.disturbed import SIX
+    from holdfast.parts.observations.shared.noisy import title_of
+    from holdfast.sources.data import open_images
 
     images = open_images("digits", size=3, seed=0)
     x = images.batch(0, 3)
@@ -73,8 +73,8 @@ def drift() -> None:
     import torch
 
     import holdfast
-    from holdfast.data import open_images
-    from holdfast.encoders import open_encoder
+    from holdfast.sources.data import open_images
+    from holdfast.sources.encoders import open_encoder
 
     figure, axes = plt.subplots(1, 2, sharey=True)
     images = open_images("digits", size=300, seed=0).batch(0, 300)

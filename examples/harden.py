@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from holdfast.harden.plan import Hardening
-from holdfast.harden.run import harden
 from holdfast.report.hardening import print_hardening
+from holdfast.workflows.harden.plan import Hardening
+from holdfast.workflows.harden.run import harden
 
 
 def main(words: list[str] | None = None) -> int:

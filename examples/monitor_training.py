@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from holdfast.data import open_images
-from holdfast.monitoring import monitor
+from holdfast.sources.data import open_images
+from holdfast.workflows.monitor import monitor
 
 ATTACK = {"kind": "attacks", "name": "apgd", "steps": 10}
 BALL = {"kind": "threats", "name": "linf", "radius": 0.1}

@@ -25,32 +25,32 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.carlini_wagner import CarliniWagner
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
-from holdfast.audit.panel import validity_panel
-from holdfast.audit.papers import STRUCTURES
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.panel import validity_panel
+from holdfast.auditing.papers import STRUCTURES
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Ball, Encoder, Failure, ImageSource, Measure
-from holdfast.data.arrays import Arrays
-from holdfast.data.digits import Digits
-from holdfast.errors import HoldfastError
-from holdfast.failures.misclassified import Misclassified
-from holdfast.failures.nearest import Nearest
-from holdfast.learners.worst_mixture import WorstMixture
-from holdfast.measures.adversarial_robustness import AdversarialRobustness
-from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
-from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
-from holdfast.probes.logits import Logits
-from holdfast.progress import Bars
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.carlini_wagner import CarliniWagner
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.measures.probabilistic.adversarial_robustness import AdversarialRobustness
+from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.parts.probes.logits import Logits
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.truncated_gaussian import TruncatedGaussian
+from holdfast.parts.threats.uniform import Uniform
 from holdfast.report.html import write_report
 from holdfast.report.terminal import print_record
-from holdfast.threats.linf import Linf
-from holdfast.threats.truncated_gaussian import TruncatedGaussian
-from holdfast.threats.uniform import Uniform
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.progress import Bars
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.digits import Digits
 
 MEAN, STD = 0.5, 0.25
 SOURCE = "the training in this example"

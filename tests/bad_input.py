@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import typer
 
-from holdfast import registry
 from holdfast.cli import app
+from holdfast.core import registry
 
 LIMIT = 60
 """Seconds after which a case counts as hanging."""

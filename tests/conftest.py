@@ -17,8 +17,7 @@ import typechecker
 install_import_hook("holdfast", "typechecker.check")  # before the first import of holdfast
 
 
-from holdfast import registry  # noqa: E402
-from holdfast.core import Encoder  # noqa: E402
+from holdfast.core import Encoder, registry  # noqa: E402
 
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
 

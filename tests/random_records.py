@@ -5,9 +5,9 @@ import math
 import random
 from typing import Any
 
-from holdfast import record_shape as shapes
-from holdfast.record_file import SCHEMA
-from holdfast.record_shape import Items, Maybe, Named, Object, Plain, Shape
+from holdfast.storage import record_shape as shapes
+from holdfast.storage.record_file import SCHEMA
+from holdfast.storage.record_shape import Items, Maybe, Named, Object, Plain, Shape
 
 NUMBERS = (
     0, 1, -1, 0.5, 0.25, 1 + 1e-12, 1 - 1e-12, 3.9, 1e-300, 5e-324, 1e300, -1e300, 1.7e308, 12345678, 0.05, -0.0,

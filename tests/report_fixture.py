@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_digits
 
-from holdfast.record_file import SCHEMA, SEAL, sealed
 from holdfast.report import noise_plots, plots
+from holdfast.storage.record_file import SCHEMA, SEAL, sealed
 
 SOUND = {"checks": [], "because": [], "standing": "sound", "if_weak": "at most"}
 """What a score says of its checks where none failed."""

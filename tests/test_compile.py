@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.attention import attention
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.certify.crown import Crown
+from holdfast.auditing.artifacts.grad_cam import attention
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Images, Margin, Passes
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.threats.linf import Linf
 
 if shutil.which(os.environ.get("CXX", "g++")) is None and shutil.which("clang++") is None:
     pytest.skip("torch.compile needs a C++ compiler on a CPU; none is installed", allow_module_level=True)
@@ -152,7 +152,7 @@ def test_a_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_of_memory_are_left_as_they_are() -> None:
-    from holdfast.compiled import compiling
+    from holdfast.core.compiled import compiling
 
     with pytest.raises(torch.OutOfMemoryError, match="too much"), compiling("it"):
         raise torch.OutOfMemoryError("too much")

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core import Geometry, HoldfastError
-from holdfast.data import Conversion, render
-from holdfast.data._geometry import convert, standard
-from holdfast.torchvision_guard import guard_torchvision
+from holdfast.runtime.torchvision_guard import guard_torchvision
+from holdfast.sources.data import Conversion, render
+from holdfast.sources.data.shared.geometry import convert, standard
 
 
 def noise(height, width, channels=3, seed=0):

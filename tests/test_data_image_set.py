@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core import Geometry, HoldfastError, ImageSource, Rng
-from holdfast.data import Conversion, ImageSet, open_images
-from holdfast.data.folder import Folder
+from holdfast.sources.data import Conversion, ImageSet, open_images
+from holdfast.sources.data.folder import Folder
 
 SMALL = Geometry((8, 8), 3, 8, "bilinear", "test")
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from holdfast.core import Geometry, HoldfastError
-from holdfast.data import SOURCES, Conversion, open_images
-from holdfast.data.digits import Digits
+from holdfast.sources.data import SOURCES, Conversion, open_images
+from holdfast.sources.data.digits import Digits
 
 
 @pytest.fixture

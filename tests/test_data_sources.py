@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from holdfast.core import Geometry, HoldfastError
-from holdfast.data import ImageSet, open_images
-from holdfast.data.arrays import Arrays
-from holdfast.data.digits import Digits, train_images
-from holdfast.data.folder import Folder
-from holdfast.data.webdataset import WebDataset
+from holdfast.sources.data import ImageSet, open_images
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.digits import Digits, train_images
+from holdfast.sources.data.folder import Folder
+from holdfast.sources.data.webdataset import WebDataset
 
 SMALL = Geometry((8, 8), 3, 8, "bilinear", "test")
 

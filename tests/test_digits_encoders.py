@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.data.digits import Digits, train_images
-from holdfast.encoders import open_encoder
-from holdfast.encoders.zoo import SHIPPED
+from holdfast.sources.data.digits import Digits, train_images
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.zoo import SHIPPED
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import read_recipe
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.encoders import open_encoder
-from holdfast.encoders._layer import Tap
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.layer import Tap
 
 
 class Counting(nn.Module):

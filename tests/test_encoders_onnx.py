@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.encoders import open_encoder
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.encoders import open_encoder
 
 pytestmark = pytest.mark.filterwarnings(  # raised inside exporters and converters
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
@@ -189,9 +189,9 @@ class Shaped(nn.Module):
 
 
 def _certifies(encoder):
-    from holdfast.certify.crown import Crown
     from holdfast.core import Margin
-    from holdfast.threats.linf import Linf
+    from holdfast.parts.certifiers.crown import Crown
+    from holdfast.parts.threats.linf import Linf
 
     x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     margin = Margin(torch.eye(5).expand(2, -1, -1), torch.zeros(2, 5))
@@ -244,8 +244,8 @@ class Attends(nn.Module):
 
 @pytest.mark.slow
 def test_transformers_are_refused_by_the_name_of_a_layer(tmp_path):
-    from holdfast.certify._trace import trace
-    from holdfast.errors import NotCertified
+    from holdfast.numerics.bounds.trace import trace
+    from holdfast.runtime.errors import NotCertified
 
     path = tmp_path / "m.onnx"
     export(Attends(), path, dynamo=True)

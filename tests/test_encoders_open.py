@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from holdfast.encoders import SOURCES, doctor, open_encoder
-from holdfast.encoders._networks import NETWORKS
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.encoders import SOURCES, doctor, open_encoder
+from holdfast.sources.encoders.shared.networks import NETWORKS
 
 BAD = {
     "digits-simclr": "names no source: expected source:name",
@@ -28,7 +28,7 @@ BAD = {
     "file:absent.safetensors?weights=random": "file: is itself the weights",
     "py:nowhere_to_be_found": "expected py:package.module:factory",
     "py:nowhere_to_be_found:make": "No module named 'nowhere_to_be_found'",
-    "py:holdfast.encoders:open_encodr": "did you mean 'open_encoder'",
+    "py:holdfast.sources.encoders:open_encodr": "did you mean 'open_encoder'",
 }
 
 
@@ -129,7 +129,7 @@ def test_all_published_checkpoints_load(shared):
 CODE = """
 import torch
 from torch import nn
-from holdfast.encoder import Encoder
+from holdfast.core.encoder import Encoder
 def module(): return nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
 def encoder(): return Encoder(module(), mean=0.5, std=0.25, name="theirs", origin={"weights": "mine"})
 def sequence(): return nn.Sequential(nn.Conv1d(3, 4, 2), nn.Flatten())
@@ -177,7 +177,7 @@ def test_python_modules_whose_inputs_are_no_images(tmp_path, monkeypatch):
 
 
 def test_absent_packages_are_named(monkeypatch):
-    monkeypatch.setattr("holdfast.encoders._packages.find_spec", lambda name: None)
+    monkeypatch.setattr("holdfast.runtime.optional.find_spec", lambda name: None)
     for spec, extra in {
         "timm:resnet18": "timm",
         "torchvision:resnet18": "torchvision",
@@ -195,7 +195,7 @@ def test_doctor(monkeypatch):
     assert set(rows) == {"torch", "accelerate", "lightly"} | optional
     for name, (status, _) in rows.items():
         assert status == ("ok" if importlib.util.find_spec(name) else "missing")
-    monkeypatch.setattr("holdfast.encoders._doctor.guard_torchvision", lambda: True)
+    monkeypatch.setattr("holdfast.runtime.doctor.guard_torchvision", lambda: True)
     assert "builds for CPU and CUDA are mixed" in {name: detail for name, _, detail in doctor()}["torchvision"]
-    monkeypatch.setattr("holdfast.encoders._doctor.find_spec", lambda name: None)
+    monkeypatch.setattr("holdfast.runtime.doctor.find_spec", lambda name: None)
     assert ("timm", "missing", "pip install 'holdfast[timm]'") in doctor()

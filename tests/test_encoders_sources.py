@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from holdfast.data._geometry import render
-from holdfast.encoders import open_encoder
-from holdfast.errors import HoldfastError
-from holdfast.torchvision_guard import guard_torchvision
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.torchvision_guard import guard_torchvision
+from holdfast.sources.data.shared.geometry import render
+from holdfast.sources.encoders import open_encoder
 
 pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages are imported or export
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::PendingDeprecationWarning"
@@ -309,7 +309,7 @@ def test_huggingface_weights_must_be_whole(hub, tmp_path):
 
 def test_processors_are_taken_at_their_deeds(hub):
     """A processor whose output is not (x - mean) / std of its own configuration is not believed."""
-    from holdfast.encoders._hf_processor import preprocessing
+    from holdfast.sources.encoders.shared.hf_processor import preprocessing
 
     _, _, processor = hub("vit")
     assert preprocessing(processor, "hf:x").mean == [0.5] * 3

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast import folders
-from holdfast.errors import HoldfastError
-from holdfast.folders import Folder, write_file
-from holdfast.report._page import write_page
-from holdfast.store import Store, StoreError
+from holdfast.report.page import write_page
+from holdfast.runtime.errors import HoldfastError
+from holdfast.storage import filesystem
+from holdfast.storage.filesystem import Folder, write_file
+from holdfast.storage.run_folder import Store, StoreError
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -98,7 +98,7 @@ def test_a_link_put_where_half_files_are_expected_is_never_followed(tmp_path: Pa
     assert victim.read_text() == "kept"
     assert (run / "report.html").read_text() == "<p>new</p>"
     assert not (run / "report.html").is_symlink()
-    monkeypatch.setattr(folders.secrets, "token_hex", lambda size: "guessed")  # even the right name is refused
+    monkeypatch.setattr(filesystem.secrets, "token_hex", lambda size: "guessed")  # even the right name is refused
     (run / "x.guessed.part").symlink_to(victim)
     with pytest.raises(HoldfastError, match="a file is in its place"):
         write_file(str(run / "x"), text("harm"))
@@ -119,7 +119,7 @@ def test_every_writer_says_what_is_wrong_with_the_disk(number: int, words: str, 
     def fail(*_: object) -> None:
         raise OSError(number, "words of the system")
 
-    monkeypatch.setattr(folders.os, "replace", fail)
+    monkeypatch.setattr(filesystem.os, "replace", fail)
     writers = (
         lambda: write_page("page", tmp_path / "report.html"),
         lambda: write_file(str(tmp_path / "table.csv"), text("1")),

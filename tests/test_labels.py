@@ -9,18 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast import registry
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.audit.subject import AuditSubject
-from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Subject, Table
-from holdfast.data import ImageSet
-from holdfast.data.arrays import Arrays
-from holdfast.data.folder import Folder
-from holdfast.data.webdataset import WebDataset
-from holdfast.measures.cosine_to_self import CosineToSelf
-from holdfast.observations.clean import Clean
-from holdfast.store import Store
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
+from holdfast.auditing.session import AuditSubject
+from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Subject, Table, registry
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.parts.observations.clean import Clean
+from holdfast.sources.data import ImageSet
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.folder import Folder
+from holdfast.sources.data.webdataset import WebDataset
+from holdfast.storage.run_folder import Store
 
 PIXELS = torch.rand(12, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = [0, 1, 2, 0, 1, 2, 2, 2, 1, 1, 0, 0]

@@ -13,17 +13,18 @@ import PIL.Image
 import pytest
 import torch
 
-from holdfast.attacks import square
-from holdfast.attacks._readout import Readout
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
 from holdfast.core import HoldfastError, Rng
-from holdfast.data import _pictures, open_images
-from holdfast.data._choice import _digest
-from holdfast.data._pictures import decode, one_large_at_a_time
-from holdfast.engines.processes import Processes, cores
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks import square
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.shared.readout import Readout
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.engines.processes import Processes, cores
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.data import open_images
+from holdfast.sources.data.shared import pictures
+from holdfast.sources.data.shared.choice import _digest
+from holdfast.sources.data.shared.pictures import decode, one_large_at_a_time
 
 
 def png(path: Path, side: int) -> None:
@@ -63,7 +64,7 @@ def test_a_picture_that_unpacks_to_too_much(tmp_path: Path) -> None:
 
 
 def test_large_pictures_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pictures, "LARGE", 100)
+    monkeypatch.setattr(pictures, "LARGE", 100)
     PIL.Image.new("L", (20, 20)).save(tmp_path / "large.png")
     PIL.Image.new("L", (8, 8)).save(tmp_path / "small.png")
     ended = threading.Event()

@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.room import Room, short_of_memory
-from holdfast.audit.run import run_audit
+from holdfast.auditing.memory import Room, short_of_memory
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Observation, Passes, Rng, Shard
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.observations.attacked import Attacked
-from holdfast.observations.clean import Clean
-from holdfast.observations.worst_noise import WorstNoise
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.worst_noise import WorstNoise
+from holdfast.parts.threats.linf import Linf
 
 ERRORS = {
     "cuda": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),

@@ -4,9 +4,9 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from holdfast.audit._noise_draws import covariance_of_blocks, shrunk
-from holdfast.audit._projection import axes, neighbourhoods, plane
-from holdfast.threats._generator import Gaussians
+from holdfast.auditing.artifacts.noise_draws import covariance_of_blocks, shrunk
+from holdfast.numerics.geometry.projection import axes, neighbourhoods, plane
+from holdfast.parts.threats.shared.generator import Gaussians
 
 
 def points(seed: int = 0) -> torch.Tensor:

@@ -5,42 +5,41 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import registry
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
-from holdfast.audit.one_encoder import title
-from holdfast.audit.panel import validity_panel
-from holdfast.audit.plan import Plan, batch_size_for, merge, named
-from holdfast.audit.plan_file import make_plan, read_plan
-from holdfast.audit.profiles import PROFILES, profile
-from holdfast.audit.record import slugs
-from holdfast.audit.settings import set_parameters
-from holdfast.checks.reach import Reach
-from holdfast.checks.steps_converged import StepsConverged
-from holdfast.checks.stronger_attack import StrongerAttack
-from holdfast.checks.unexamined_search import UnexaminedSearch
-from holdfast.core import HoldfastError, Measure, Passes, Search
-from holdfast.failures.misclassified import Misclassified
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.certified_radius import CertifiedRadius
-from holdfast.measures.corruption_drift import CorruptionDrift
-from holdfast.measures.overlap_risk import OverlapRisk
-from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
-from holdfast.measures.robust_probe import RobustProbe
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.observations.adversarial_negatives import AdversarialNegatives
-from holdfast.observations.attacked import Attacked
-from holdfast.observations.clean import Clean
-from holdfast.probes.linear import Linear
-from holdfast.probes.robust_linear import RobustLinear
-from holdfast.registry import register
-from holdfast.threats.common import Common
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.l2 import L2
-from holdfast.threats.laplace import Laplace
-from holdfast.threats.linf import Linf
+from holdfast.auditing.audit_encoder import title
+from holdfast.auditing.panel import validity_panel
+from holdfast.auditing.plan import Plan, batch_size_for, merge, named
+from holdfast.auditing.plan_file import make_plan, read_plan
+from holdfast.auditing.profiles import PROFILES, profile
+from holdfast.auditing.record import slugs
+from holdfast.auditing.settings import set_parameters
+from holdfast.core import HoldfastError, Measure, Passes, Search, registry
+from holdfast.core.registry import register
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.checks.reach import Reach
+from holdfast.parts.checks.steps_converged import StepsConverged
+from holdfast.parts.checks.stronger_attack import StrongerAttack
+from holdfast.parts.checks.unexamined_search import UnexaminedSearch
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
+from holdfast.parts.measures.classifiers.robust_probe import RobustProbe
+from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
+from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.adversarial_negatives import AdversarialNegatives
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.robust_linear import RobustLinear
+from holdfast.parts.threats.common import Common
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.laplace import Laplace
+from holdfast.parts.threats.linf import Linf
 
 
 def test_twins_are_named_by_what_differs() -> None:

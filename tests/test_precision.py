@@ -8,29 +8,29 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.minimum_norm import MinimumNorm
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
-from holdfast.audit.panel import validity_panel
-from holdfast.audit.plan import Plan
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.profiles import profile
-from holdfast.audit.run import run_audit
-from holdfast.checks.precision import Precision
+from holdfast.auditing.panel import validity_panel
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.profiles import profile
+from holdfast.auditing.run import run_audit
 from holdfast.core import Attack, Encoder, HoldfastError, Images, Observation, Passes, Rng, Shard
-from holdfast.data import open_images
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.observations._some import clean_of
-from holdfast.observations.adversarial_negatives import AdversarialNegatives
-from holdfast.observations.attacked import Attacked
-from holdfast.observations.attacked_pairs import AttackedPairs
-from holdfast.observations.broken import Broken
-from holdfast.observations.minimal_radii import MinimalRadii
-from holdfast.precision import tf32
-from holdfast.threats.linf import Linf
+from holdfast.core.precision import tf32
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.checks.precision import Precision
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.adversarial_negatives import AdversarialNegatives
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.attacked_pairs import AttackedPairs
+from holdfast.parts.observations.broken import Broken
+from holdfast.parts.observations.minimal_radii import MinimalRadii
+from holdfast.parts.observations.shared.some import clean_of
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.data import open_images
 
 REDUCED = ("bf16", "fp16")
 

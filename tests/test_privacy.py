@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from holdfast.privacy import KEEP, brief, concealed, distinct, placed, places, public
+from holdfast.runtime.privacy import KEEP, brief, concealed, distinct, placed, places, public
 
 
 @pytest.fixture(autouse=True)

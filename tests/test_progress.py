@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from holdfast import progress
-from holdfast.progress import Bars, Lines
-from holdfast.screen import Screen
+from holdfast.runtime import progress
+from holdfast.runtime.console import Screen
+from holdfast.runtime.progress import Bars, Lines
 
 
 def lines_of(shown: io.StringIO) -> list[str]:

@@ -8,20 +8,20 @@ import pytest
 import typer.testing
 from torch import nn
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.cli import app
 from holdfast.comparison.leaderboard import leaderboard
 from holdfast.core import Encoder
-from holdfast.errors import HoldfastError, UnreadableRecord
-from holdfast.folders import Folder
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.cosine_to_self import CosineToSelf
-from holdfast.record_file import parse_record, read_record, run_files, sealed
-from holdfast.record_shape import RECORD_SHAPE
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.report.html import render, write_report
 from holdfast.report.leaderboard import render as render_leaderboard
+from holdfast.runtime.errors import HoldfastError, UnreadableRecord
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import parse_record, read_record, run_files, sealed
+from holdfast.storage.record_shape import RECORD_SHAPE
 from random_records import Draw, damaged
 
 COMMANDS = (
@@ -147,7 +147,7 @@ def test_values_that_no_axis_can_tell_apart_are_drawn(folder: Path, value: float
 
 
 def test_a_chart_that_fails_says_so_in_its_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.report import _series, plots
+    from holdfast.report import plots, series
 
     before = write_report(folder / "sound").read_text(encoding="utf-8")
 
@@ -155,7 +155,7 @@ def test_a_chart_that_fails_says_so_in_its_place(folder: Path, monkeypatch: pyte
         raise ValueError("<math> domain error")
 
     monkeypatch.setattr(plots, "_svg", fail)
-    monkeypatch.setattr(_series, "trainings", fail)
+    monkeypatch.setattr(series, "trainings", fail)
     html = write_report(folder / "sound").read_text(encoding="utf-8")
     wanted = before.count('focusable="false">')
     assert html.count("this chart could not be drawn: ValueError: &lt;math&gt; domain error") == wanted > 0

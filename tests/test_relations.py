@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from holdfast.audit.relations import relations
+from holdfast.auditing.relations import relations
 
 
 def measure(value: float | None, needs_labels: bool, **corruptions: float | None) -> dict:

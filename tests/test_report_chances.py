@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.report._chances import chance_charts
+from holdfast.report.chances import chance_charts
 from holdfast.report.html import write_report
 from holdfast.report.noise_plots import Row, forest
 from report_fixture import SOUND, make_run, write_record

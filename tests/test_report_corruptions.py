@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from holdfast.folders import Folder
-from holdfast.record_file import RunFiles
-from holdfast.report._corruptions import corruption_grids, relation_charts, relation_rows
-from holdfast.report._radii import radius_charts
+from holdfast.report.corruptions import corruption_grids, relation_charts, relation_rows
 from holdfast.report.html import write_report
+from holdfast.report.radii import radius_charts
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import RunFiles
 from report_fixture import SOUND, make_run, write_record
 
 NAMES = ["γ 0.2", "G4x4", "<fog>"]
@@ -89,7 +89,7 @@ def table(folder: Path, found: list[int], radius: list[float]) -> dict:
 
 
 def test_the_curve_begins_at_the_share_of_right_answers_and_has_exact_intervals(tmp_path: Path) -> None:
-    from holdfast.report._radii import _curves
+    from holdfast.report.radii import _curves
 
     values = np.array([0.0, 0.2, 0.4, -1.0])
     (curve,) = _curves([(0, values)])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.report import _format as f
+from holdfast.report import numbers as f
 
 
 @pytest.mark.parametrize(

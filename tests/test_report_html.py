@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import HoldfastError
-from holdfast.report._scorecard import favours
 from holdfast.report.html import write_report
 from holdfast.report.plots import COLOURS, MARKERS
+from holdfast.report.scorecard import favours
+from holdfast.runtime.errors import HoldfastError
 from report_fixture import CHARTS, MEASURES, NAMES, NO_TARGETS, draw_charts_once, make_run, write_record
 
 VOID = {"meta", "link", "img", "br", "col", "wbr", "input"}

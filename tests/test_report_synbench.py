@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import norm
 
-from holdfast.folders import Folder
-from holdfast.record_file import RunFiles
 from holdfast.report import synbench_plots
-from holdfast.report._synbench import _expected, _points, synbench
 from holdfast.report.html import write_report
+from holdfast.report.synbench import _expected, _points, synbench
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import RunFiles
 from report_fixture import SOUND, make_run, write_record
 from test_report_html import Page, contrast
 from test_report_terminal import line, printed
@@ -212,7 +212,7 @@ def test_twins_have_a_block_each_and_names_are_escaped(folder):
 def test_curves_are_those_of_the_score(folder):
     import torch
 
-    from holdfast.synbench import area, thresholds
+    from holdfast.numerics.gaussian_classes.synbench import area, thresholds
 
     m, points = make_synbench(folder, 0.8), _points()
     table = pq.read_table(folder / m["table"])

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.audit.plan import Plan
-from holdfast.audit.plan_file import make_plan, read_plan
-from holdfast.audit.series import Series, expand, natural, series_entries
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_file import make_plan, read_plan
+from holdfast.auditing.series import Series, expand, natural, series_entries
 from holdfast.core import HoldfastError, Score
-from holdfast.measures.corruption_drift import CorruptionDrift
+from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.report.series_plots import places
-from holdfast.spec_string import parse
+from holdfast.sources.spec_string import parse
 
 
 @pytest.fixture

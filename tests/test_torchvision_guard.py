@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from holdfast.torchvision_guard import guard_torchvision
+from holdfast.runtime.torchvision_guard import guard_torchvision
 
 SCRIPT = """
 import sys
@@ -10,7 +10,7 @@ try:
     broken = False
 except RuntimeError:
     broken = True
-from holdfast.torchvision_guard import guard_torchvision
+from holdfast.runtime.torchvision_guard import guard_torchvision
 assert guard_torchvision() is broken, "the guard steps in exactly where the import fails"
 import torch, torchvision.models, torchvision.transforms.v2, torchvision.datasets, timm
 assert torchvision.models.resnet18().eval()(torch.zeros(1, 3, 32, 32)).shape == (1, 1000)

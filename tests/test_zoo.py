@@ -4,9 +4,9 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from holdfast.encoders import open_encoder
-from holdfast.encoders._networks import NETWORKS
-from holdfast.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.networks import NETWORKS
 
 DIMS = {"resnet18_32": 512, "resnet20_32": 64, "vit_small_32": 512, "digits_cnn": 64}
 
@@ -53,7 +53,7 @@ def test_networks_are_those_of_the_published_checkpoints(shared):
 
 
 def test_resnet18_computes_what_torchvision_does():
-    from holdfast.torchvision_guard import guard_torchvision
+    from holdfast.runtime.torchvision_guard import guard_torchvision
 
     guard_torchvision()
     import torchvision

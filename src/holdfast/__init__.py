@@ -5,28 +5,28 @@
     print(record)
 
 `audit`, `compare`, `open` and `harden` are all there is to begin with; the command line is `holdfast`. What they are
-made of is in `holdfast.core` (the nouns), `holdfast.encoders.open_encoder`, `holdfast.data.open_images`,
-`holdfast.audit.plan_file.make_plan` and `holdfast.audit.run.run_audit`.
+made of is in `holdfast.core` (the nouns), `holdfast.sources.encoders.open_encoder`,
+`holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan` and `holdfast.auditing.run.run_audit`;
+`holdfast.extend` is what parts of your own are written with.
 """
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.api import audit as audit
     from holdfast.api import compare as compare
     from holdfast.api import open as open
-    from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.hardened import harden as harden
     from holdfast.results import Comparison as Comparison
     from holdfast.results import Record as Record
+    from holdfast.runtime.errors import HoldfastError as HoldfastError
 
     __version__: str
 
-_FROM = {
-    "compare": "holdfast.api", "open": "holdfast.api", "HoldfastError": "holdfast.errors",
-    "Record": "holdfast.results", "Comparison": "holdfast.results",
+_HOME = {
+    "audit": "holdfast.api", "compare": "holdfast.api", "open": "holdfast.api", "harden": "holdfast.hardened",
+    "Record": "holdfast.results", "Comparison": "holdfast.results", "HoldfastError": "holdfast.runtime.errors",
 }  # fmt: skip
 """Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""
 
@@ -37,8 +37,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value: Any = version("holdfast")
-    elif name in _FROM:
-        value = getattr(import_module(_FROM[name]), name)
+    elif name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
     else:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     globals()[name] = value
@@ -47,32 +47,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Return the names that completion offers first."""
-    return sorted({*globals(), *_FROM, "__version__"})
-
-
-_CALLED = {"holdfast.audit": "holdfast.api", "holdfast.harden": "holdfast.hardened"}
-"""Package that is called like the function of its name -> the module that holds the function."""
-
-
-class _Called(ModuleType):
-    """A package that is called as the function of the same name."""
-
-    @property
-    def _function(self) -> Any:
-        return getattr(import_module(_CALLED[self.__name__]), self.__name__.rpartition(".")[2])
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the function; see `holdfast.api.audit` and `holdfast.hardened.harden`."""
-        return self._function(*args, **options)
-
-    @property
-    def __signature__(self) -> Any:
-        """The function's signature, for help and completion."""
-        from inspect import signature
-
-        return signature(self._function)
-
-
-# The packages that hold the parts are called `holdfast.audit` as well: whichever is imported first, both work.
-for _name in _CALLED:
-    import_module(_name).__class__ = _Called
+    return sorted({*globals(), *_HOME, "__version__"})

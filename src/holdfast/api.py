@@ -16,24 +16,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast import registry
-from holdfast.audit.changes import Change
-from holdfast.audit.plan import Plan
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.run import run_audit
-from holdfast.checked import checked, plain, shown
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
 from holdfast.comparison.records import Run, open_run
-from holdfast.core import Encoder, HoldfastError, ImageSource, Measure
-from holdfast.data.arrays import Arrays
-from holdfast.data.torch_dataset import TorchDataset
-from holdfast.engines.processes import Processes
-from holdfast.errors import NothingAudited, unknown
-from holdfast.listener import Listener
-from holdfast.monitoring.look import frozen_copy, undisturbed
-from holdfast.progress import LIFE, Bars
+from holdfast.config.overrides import Change
+from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, registry
+from holdfast.parts.engines.processes import Processes
 from holdfast.results import Comparison, Record, compared
-from holdfast.screen import Screen
-from holdfast.standing import allowing, refuse_unknown
+from holdfast.runtime.checked import checked, plain, shown
+from holdfast.runtime.console import Screen
+from holdfast.runtime.errors import NothingAudited, unknown
+from holdfast.runtime.listener import Listener
+from holdfast.runtime.progress import LIFE, Bars
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.torch_dataset import TorchDataset
+from holdfast.storage.standing import allowing, refuse_unknown
+from holdfast.workflows.monitor.snapshot import frozen_copy, undisturbed
 
 Model = nn.Module | str
 """An `Encoder`, any network that maps normalised images [B, C, H, W] to representations [B, D], or an encoder spec."""
@@ -101,7 +100,7 @@ def audit(
         workers: worker processes that share the audit. A script must then begin under `if __name__ == "__main__":`.
         seed: the one seed that decides everything.
         quiet: show no progress; else bars on a terminal, and elsewhere a line a minute, on stderr.
-        run: batch_size, precision, compiled, skip_corrupt, train_images, allow; see `holdfast.audit.plan.Plan`.
+        run: batch_size, precision, compiled, skip_corrupt, train_images, allow; see `holdfast.auditing.plan.Plan`.
 
     Raises:
         HoldfastError: a request that cannot be answered, or no encoder that could be audited. Measures that fail are in

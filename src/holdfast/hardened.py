@@ -15,16 +15,16 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from holdfast.api import Images, Model, Numbers, _encoders, _listener, _source
-from holdfast.checked import checked
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
-from holdfast.folders import local_folder
-from holdfast.harden.audits import Opened
-from holdfast.harden.plan import Hardening, seconds
-from holdfast.harden.run import harden as run
-from holdfast.monitoring.look import undisturbed
 from holdfast.report.hardening import print_hardening
 from holdfast.results import Record
+from holdfast.runtime.checked import checked
+from holdfast.storage.filesystem import local_folder
+from holdfast.workflows.harden.audits import Opened
+from holdfast.workflows.harden.plan import Hardening, seconds
+from holdfast.workflows.harden.run import harden as run
+from holdfast.workflows.monitor.snapshot import undisturbed
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def harden(
         device: where to compute; where the network is where None.
         quiet: say nothing meanwhile.
         how: objective, attack, norm, eps, views, rate, batch_size, batchnorm, profile, seed; see
-            `holdfast.harden.plan.Hardening`.
+            `holdfast.workflows.harden.plan.Hardening`.
 
     Raises:
         HoldfastError: a network that cannot be trained, or whose weights could not be loaded again; images too few; a

@@ -14,14 +14,14 @@ from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.exports import COLUMNS, rows
 from holdfast.comparison.records import Run, open_run, score_of
 from holdfast.core import HoldfastError, Score
-from holdfast.errors import missing, os_reason, unknown
-from holdfast.folders import Folder, write_file
-from holdfast.record_file import RECORD, run_files
 from holdfast.report import html, leaderboard
 from holdfast.report.comparison import print_comparison
 from holdfast.report.notebook import comparison_html, record_html
 from holdfast.report.terminal import print_record
-from holdfast.screen import Screen
+from holdfast.runtime.console import Screen
+from holdfast.runtime.errors import missing, os_reason, unknown
+from holdfast.storage.filesystem import Folder, write_file
+from holdfast.storage.record_file import RECORD, run_files
 
 CACHE = "cache/"
 """What a run folder keeps to continue from; no part of what is saved."""

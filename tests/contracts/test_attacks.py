@@ -4,13 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast import registry
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
-from holdfast.core import Attack, Ball, Encoder, HoldfastError, Passes, Rng
-from holdfast.objectives.loss import Loss
-from holdfast.objectives.untargeted import Untargeted
+from holdfast.core import Attack, Ball, Encoder, HoldfastError, Passes, Rng, registry
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.objectives.loss import Loss
+from holdfast.parts.objectives.untargeted import Untargeted
 
 IDS = tuple("abcdefgh")
 NAMES = registry.names("attacks")

@@ -9,35 +9,34 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast import registry
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.minimum_norm import MinimumNorm
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.core import Check, Encoder, Measure
-from holdfast.data.arrays import Arrays
-from holdfast.errors import NothingAudited
-from holdfast.estimators.counting import Counting
-from holdfast.estimators.sequential import Sequential
-from holdfast.estimators.splitting import Splitting
-from holdfast.learners.worst_mixture import WorstMixture
-from holdfast.measures._attack_measure import AttackMeasure
-from holdfast.objectives.class_margin import ClassMargin
-from holdfast.objectives.cross_entropy import CrossEntropy
-from holdfast.objectives.dlr import Dlr
-from holdfast.observations.fine_tuned import FineTuned
-from holdfast.observations.mixtures import Mixtures
-from holdfast.probes.linear import Linear
-from holdfast.probes.robust_linear import RobustLinear
-from holdfast.smoothing.center import Center
-from holdfast.smoothing.classifier import Classifier
-from holdfast.smoothing.pair_probability import PairProbability
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
+from holdfast.core import Check, Encoder, Measure, registry
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.estimators.counting import Counting
+from holdfast.parts.estimators.sequential import Sequential
+from holdfast.parts.estimators.splitting import Splitting
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.objectives.class_margin import ClassMargin
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.objectives.dlr import Dlr
+from holdfast.parts.observations.fine_tuned import FineTuned
+from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.robust_linear import RobustLinear
+from holdfast.parts.smoothing.center import Center
+from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.parts.smoothing.pair_probability import PairProbability
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import NothingAudited
+from holdfast.sources.data.arrays import Arrays
 
 IMAGES, ATTACKED = 30, 14
 SMALL_MIXTURES = Mixtures(samples=64, separations=(1.0, 2.0, 3.0))

@@ -6,16 +6,15 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from holdfast import registry
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
-from holdfast.core import Attack, Ball, Bound, Certifier, Encoder, HoldfastError, Margin, Rng
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.core import Attack, Ball, Bound, Certifier, Encoder, HoldfastError, Margin, Rng, registry
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 IDS = tuple("abcdefgh")
-NAMES = registry.names("certify")
+NAMES = registry.names("certifiers")
 BALLS: list[Ball] = [Linf(0.04), L2(0.25)]
 BOTH = [*(pytest.param(name, ball, id=f"{name}-{type(ball).__name__}") for name in NAMES for ball in BALLS)]
 
@@ -26,7 +25,7 @@ def make(name: str) -> Certifier:
         "alpha_crown": {"inside": 2, "steps": 8},
         "beta_crown": {"splits": 6, "until": "tight", "inside": 2, "steps": 5, "leaf_steps": 3},
     }
-    return registry.find("certify", name)(**small.get(name, {}))
+    return registry.find("certifiers", name)(**small.get(name, {}))
 
 
 def margins(dim: int, count: int = 8, rows: int = 3, seed: int = 0) -> Margin:
@@ -167,7 +166,7 @@ def test_vacuous_bounds_say_so(name, ball, tiny, edges) -> None:
     certifier, margin = make(name), margins(12)
     small = certifier(tiny, margin, edges, ball, torch.full((8,), 1e-3))
     assert not bool(small.vacuous.any())
-    whole = registry.find("certify", "interval")()(tiny, margin, edges, ball, torch.full((8,), 8.0))
+    whole = registry.find("certifiers", "interval")()(tiny, margin, edges, ball, torch.full((8,), 8.0))
     assert bool(whole.vacuous.all())
 
 
@@ -177,7 +176,7 @@ def test_weights_that_change_are_seen(edges: Tensor) -> None:
     encoder, margin = Encoder(nn.Sequential(nn.Flatten(), layer), mean=0, std=1), margins(4)
 
     def wrong() -> float:
-        lower = registry.find("certify", "crown")()(encoder, margin, edges, Linf(0.01), torch.zeros(8)).lower
+        lower = registry.find("certifiers", "crown")()(encoder, margin, edges, Linf(0.01), torch.zeros(8)).lower
         with torch.no_grad():
             return float((lower - margin(encoder(edges))).abs().max())
 
@@ -195,7 +194,7 @@ def test_layers_that_change_are_seen(edges: Tensor) -> None:
     bend = nn.LeakyReLU(0.1)
     encoder, margin = Encoder(nn.Sequential(nn.Flatten(), nn.Linear(64, 4), bend), mean=0, std=1), margins(4)
     for bend.negative_slope in (0.1, 0.9):
-        lower = registry.find("certify", "crown")()(encoder, margin, edges, Linf(0.01), torch.zeros(8)).lower
+        lower = registry.find("certifiers", "crown")()(encoder, margin, edges, Linf(0.01), torch.zeros(8)).lower
         torch.testing.assert_close(lower, margin(encoder(edges)), rtol=0, atol=1e-4, check_dtype=False)
 
 
@@ -214,7 +213,7 @@ class Clamped(nn.Module):
 
 def test_a_clamp_behind_a_batch_norm_is_kept() -> None:
     encoder, white = Encoder(Clamped().eval(), mean=0, std=1), torch.ones(1, 1, 3, 3)
-    bound = registry.find("certify", "crown")()(
+    bound = registry.find("certifiers", "crown")()(
         encoder, Margin(torch.ones(1, 1, 1), torch.zeros(1, 1)), white, Linf(1e-9)
     )
     assert float(bound.lower) == pytest.approx(8.5, rel=1e-6)

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast import registry
-from holdfast.core import Corruption, Noise, Rng
+from holdfast.core import Corruption, Noise, Rng, registry
 
 IDS = tuple("abcdefgh")
 FOUND = [registry.find("threats", name) for name in registry.names("threats")]

@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast import registry
-from holdfast.core import Ball, HoldfastError, Noise, Rng
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.core import Ball, HoldfastError, Noise, Rng, registry
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 IDS = tuple("abcdefgh")
 NEEDS_A_FILE = {"mixture"}  # read from a file that has to be learned first; it has tests of its own

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from holdfast import registry
 from holdfast.core import (
     Attack,
     Certifier,
@@ -18,12 +17,13 @@ from holdfast.core import (
     Observation,
     Probe,
     Threat,
+    registry,
 )
-from holdfast.engines._pool import Engine
-from holdfast.learners._learner import Learner
-from holdfast.methods._student import Method
-from holdfast.objectives.loss import Loss
-from holdfast.smoothing._certificate import Certificate
+from holdfast.parts.engines.shared.pool import Engine
+from holdfast.parts.learners.shared.learner import Learner
+from holdfast.parts.methods.shared.student import Method
+from holdfast.parts.objectives.loss import Loss
+from holdfast.parts.smoothing.shared.certificate import Certificate
 
 BASES = {
     "threats": Threat,
@@ -33,7 +33,7 @@ BASES = {
     "estimators": object,  # rules of drawing, and splitting
     "learners": Learner,
     "failures": Failure,
-    "certify": Certifier,
+    "certifiers": Certifier,
     "smoothing": Certificate,
     "observations": Observation,
     "measures": Measure,

@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import registry
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.audit.changes import changed
-from holdfast.audit.plan_file import plan_from
-from holdfast.audit.profiles import PROFILES, profile
-from holdfast.core import Attack, Ball, Measure
-from holdfast.reproduce import recipe
-from holdfast.reproduce.run import _audit
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.auditing.plan_file import plan_from
+from holdfast.auditing.profiles import PROFILES, profile
+from holdfast.config.overrides import changed
+from holdfast.core import Attack, Ball, Measure, registry
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 from holdfast.training.adversary import Adversary
+from holdfast.workflows.reproduce import recipe
+from holdfast.workflows.reproduce.run import _audit
 
 BALLS: list[Ball] = [kind(radius) for kind in (Linf, L2) for radius in (0.001, 0.05, 0.3)]
 

@@ -12,15 +12,15 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.encoders import SOURCES, open_encoder
-from holdfast.encoders._networks import NETWORKS
-from holdfast.methods.simclr import Simclr
-from holdfast.monitoring.look import frozen_copy
-from holdfast.torchvision_guard import guard_torchvision
+from holdfast.parts.methods.simclr import Simclr
+from holdfast.runtime.torchvision_guard import guard_torchvision
+from holdfast.sources.encoders import SOURCES, open_encoder
+from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.training import loop
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.views import Views
+from holdfast.workflows.monitor.snapshot import frozen_copy
 
 pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages are imported
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::PendingDeprecationWarning"
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages ar
 CODE = """
 import torch
 from torch import nn
-from holdfast.encoder import Encoder
+from holdfast.core.encoder import Encoder
 
 class Net(nn.Module):
     def __init__(self):

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast import registry
-from holdfast.core import Ball, HoldfastError, Rng
+from holdfast.core import Ball, HoldfastError, Rng, registry
 
 BALLS = [registry.find("threats", name) for name in registry.names("threats")]
 BALLS = [cls for cls in BALLS if issubclass(cls, Ball)]

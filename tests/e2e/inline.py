@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from holdfast.audit.units import Task
-from holdfast.engines._pool import Engine, Outcome, Pool, Work, packed, portable
+from holdfast.auditing.units import Task
+from holdfast.parts.engines.shared.pool import Engine, Outcome, Pool, Work, packed, portable
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from test_audit_run import timeless
 
-from holdfast.audit.partition import MARK
+from holdfast.auditing.partition import MARK
 
 OWN = ("record.json", "report.html")
 """Files that tell of times."""

@@ -17,13 +17,13 @@ from torch.utils.data import Dataset, TensorDataset
 
 import holdfast
 from holdfast import HoldfastError, api
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import Encoder, Score
-from holdfast.data.torch_dataset import TorchDataset
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.data.torch_dataset import TorchDataset
 
 ASKED = ["breakaway_risk", "overlap_risk"]
 FAST = {"profile": "quick", "measures": ASKED, "attacked": 6, "settings": {"*.attack.steps": 3}, "eps": 0.3}
@@ -425,13 +425,14 @@ def test_the_package_audit_is_callable_in_any_order() -> None:
     code = """
 import inspect, sys
 if sys.argv[1] == "first":
-    import holdfast.audit.plan
+    import holdfast.auditing.plan
 import holdfast
 assert "mean" in inspect.signature(holdfast.audit).parameters
-from holdfast import audit, compare, open, Record, Comparison
-from holdfast.audit.plan import Plan
-import holdfast.audit.plan as plan
-assert audit is holdfast.audit and callable(audit) and plan.Plan is Plan is holdfast.audit.plan.Plan
+from holdfast import compare, open, Record, Comparison
+from holdfast import auditing as audit
+from holdfast.auditing.plan import Plan
+import holdfast.auditing.plan as plan
+assert audit is holdfast.audit and callable(audit) and plan.Plan is Plan is holdfast.auditing.plan.Plan
 assert holdfast.__version__.count(".") == 2
 """
     for order in ("first", "last"):

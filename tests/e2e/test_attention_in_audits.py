@@ -9,22 +9,22 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from holdfast.attention import attention
-from holdfast.audit import attention as module
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.artifacts import attention as module
+from holdfast.auditing.artifacts.grad_cam import attention
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Measure, Rng
-from holdfast.data import open_images
-from holdfast.encoders import open_encoder
-from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
-from holdfast.measures.corruption_drift import CorruptionDrift
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.probes.linear import Linear
-from holdfast.probes.trained import Trained
+from holdfast.parts.measures.corruptions.corrupted_accuracy import CorruptedAccuracy
+from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.trained import Trained
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.report.html import write_report
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.gaussian import Gaussian
-from holdfast.threats.global_shuffle import GlobalShuffle
+from holdfast.sources.data import open_images
+from holdfast.sources.encoders import open_encoder
 from report_fixture import make_run, write_record
 from test_report_html import Page
 

@@ -16,16 +16,16 @@ import torch
 from safetensors.torch import load_file
 from test_command_line import run as command_line
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan, merge, named
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.profiles import profile
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan, merge, named
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.profiles import profile
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Passes
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.overlap_risk import OverlapRisk
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.store import StoreError
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
+from holdfast.storage.run_folder import StoreError
 
 ENCODERS = ("zoo:digits-simclr", "zoo:digits-supervised")
 SMALL = [
@@ -34,7 +34,7 @@ SMALL = [
 ]  # fmt: skip
 KILLED_WHILE_WRITING = """
 import os, pathlib, signal
-import holdfast.store as store
+import holdfast.storage.run_folder as store
 
 save, begun = store.safetensors.torch.save_file, []
 
@@ -221,7 +221,7 @@ def test_strange_encoders_never_cost_the_others_their_record(tmp_path: Path, mod
 
 
 def test_a_full_disk_ends_the_audit_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import holdfast.store as store
+    import holdfast.storage.run_folder as store
 
     written, save = [], store.safetensors.torch.save_file
 

@@ -35,14 +35,14 @@ from bad_input import (
     texts,
 )
 from holdfast import HoldfastError
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
+from holdfast.auditing.plan import Plan
 from holdfast.core import Encoder, Rng
-from holdfast.data import open_images
-from holdfast.errors import Status
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import Status
+from holdfast.sources.data import open_images
 
 
 @pytest.fixture(autouse=True)

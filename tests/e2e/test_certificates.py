@@ -8,12 +8,12 @@ import torch
 from test_command_line import run
 from torch import nn
 
-from holdfast.audit.plan import Plan
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder
-from holdfast.measures.certified_radius import CertifiedRadius
-from holdfast.measures.linear_radius import LinearRadius
+from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
+from holdfast.parts.measures.certified.linear_radius import LinearRadius
 from holdfast.report.html import write_report
 from holdfast.report.terminal import print_record
 

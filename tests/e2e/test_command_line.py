@@ -13,9 +13,9 @@ import pytest
 import typer
 
 from holdfast import cli
-from holdfast.cli import _common
-from holdfast.errors import HoldfastError, NothingAudited, Status, UnreadableRecord
-from holdfast.store import StoreError
+from holdfast.cli import common
+from holdfast.runtime.errors import HoldfastError, NothingAudited, Status, UnreadableRecord
+from holdfast.storage.run_folder import StoreError
 
 TINY = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
 
@@ -29,8 +29,8 @@ def status_of(*arguments: str) -> int:
     """Run the command line in this process and return its exit status."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["holdfast", *arguments])
-        patch.setattr(_common.out, "width", 200)
-        patch.setattr(_common.err, "width", 200)
+        patch.setattr(common.out, "width", 200)
+        patch.setattr(common.err, "width", 200)
         with pytest.raises(SystemExit) as ended:
             cli.main()
     return int(ended.value.code or 0)

@@ -15,20 +15,20 @@ import torch
 from test_command_line import refused, run
 from torch import nn
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.checks.collapse import Collapse
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.leaderboard import leaderboard
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.cosine_to_self import CosineToSelf
-from holdfast.measures.overlap_risk import OverlapRisk
-from holdfast.measures.probe_accuracy import ProbeAccuracy
-from holdfast.probes.knn import Knn
-from holdfast.record_file import sealed
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.checks.collapse import Collapse
+from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
+from holdfast.parts.probes.knn import Knn
+from holdfast.storage.record_file import sealed
 from test_report_html import Page
 
 ATTACK = Pgd(3, 0.05)

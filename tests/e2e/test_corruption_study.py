@@ -11,18 +11,18 @@ import torch.nn.functional as F
 from rich.console import Console
 
 from holdfast.core import HoldfastError, Rng, Threat
-from holdfast.data import open_images
-from holdfast.encoders import open_encoder
-from holdfast.probes.knn import Knn
+from holdfast.parts.probes.knn import Knn
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.report.study import markdown, print_study, tables
-from holdfast.study.file import read_study
-from holdfast.study.plan import ORIGINAL, TABLE_2, Column, Study
-from holdfast.study.run import run_study
-from holdfast.study.scores import over_trainings, scored
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.global_shuffle import GlobalShuffle
+from holdfast.sources.data import open_images
+from holdfast.sources.encoders import open_encoder
 from holdfast.training import loop
 from holdfast.training.recipe_file import make_recipe
+from holdfast.workflows.study.file import read_study
+from holdfast.workflows.study.plan import ORIGINAL, TABLE_2, Column, Study
+from holdfast.workflows.study.run import run_study
+from holdfast.workflows.study.scores import over_trainings, scored
 
 DATA, TAIL = "digits?part=train", "digits?part=train&balance=long_tail&ratio=5"
 RECIPE = make_recipe(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import registry
+from holdfast.core import registry
 from holdfast.report.reproduction import markdown
 
 ROOT = Path(__file__).parents[2]

@@ -9,20 +9,20 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.minimum_norm import MinimumNorm
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Measure
-from holdfast.measures.impersonation_rate import ImpersonationRate
-from holdfast.measures.robust_accuracy import RobustAccuracy
-from holdfast.objectives.class_margin import ClassMargin
-from holdfast.objectives.cross_entropy import CrossEntropy
-from holdfast.objectives.dlr import Dlr
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
+from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
+from holdfast.parts.objectives.class_margin import ClassMargin
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.objectives.dlr import Dlr
+from holdfast.parts.threats.linf import Linf
 from holdfast.report.html import write_report
-from holdfast.threats.linf import Linf
 
 ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-adv")
 MEASURES: tuple[Measure, ...] = (

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from test_command_line import refused, run
 
-from holdfast.progress import Bars, short
+from holdfast.runtime.progress import Bars, short
 
 SMALL = [
     "zoo:digits-simclr", "--data", "digits", "--profile", "hardening", "--images", "24", "--attacked", "8",

@@ -18,27 +18,27 @@ from test_command_line import run as command_line
 from torch import nn
 from watched import until
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.distribute import distribute
-from holdfast.audit.merge import merge_parts
-from holdfast.audit.partition import make_part, part_of
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import prepare, run_audit
-from holdfast.audit.series import Series
-from holdfast.audit.subject import AuditSubject
-from holdfast.audit.units import Worker
-from holdfast.checks.collapse import Collapse
-from holdfast.checks.frozen import Frozen
+from holdfast.auditing.distribute import distribute
+from holdfast.auditing.merge import merge_parts
+from holdfast.auditing.partition import make_part, part_of
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import prepare, run_audit
+from holdfast.auditing.series import Series
+from holdfast.auditing.session import AuditSubject
+from holdfast.auditing.units import Worker
 from holdfast.core import Encoder, HoldfastError, Observation
-from holdfast.data.arrays import Arrays
-from holdfast.engines.processes import Processes
-from holdfast.estimators.counting import Counting
-from holdfast.listener import Silent
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.certified_radius import CertifiedRadius
-from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.store import StoreError
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.checks.collapse import Collapse
+from holdfast.parts.checks.frozen import Frozen
+from holdfast.parts.engines.processes import Processes
+from holdfast.parts.estimators.counting import Counting
+from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.runtime.listener import Silent
+from holdfast.sources.data.arrays import Arrays
+from holdfast.storage.run_folder import StoreError
 
 pytestmark = pytest.mark.timeout(900)  # seconds, where the machine is shared
 HERE = Path(__file__).parent

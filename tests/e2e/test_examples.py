@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from holdfast.core import HoldfastError
-from holdfast.data.arrays import Arrays
+from holdfast.sources.data.arrays import Arrays
 from report_fixture import draw_charts_once
 
 FILE = Path(__file__).parents[2] / "examples/worst_noise.py"

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Measure
-from holdfast.data import open_images
-from holdfast.measures.few_shot_accuracy import FewShotAccuracy
-from holdfast.probes._shots import drawn
-from holdfast.probes.knn import Knn
-from holdfast.probes.linear import Linear
-from holdfast.probes.logits import Logits
-from holdfast.rng import Rng
-from holdfast.threats.global_shuffle import GlobalShuffle
+from holdfast.core.rng import Rng
+from holdfast.parts.measures.classifiers.few_shot_accuracy import FewShotAccuracy
+from holdfast.parts.probes.knn import Knn
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.logits import Logits
+from holdfast.parts.probes.shared.shots import drawn
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
+from holdfast.sources.data import open_images
 
 SHUFFLE = GlobalShuffle(4)
 

@@ -9,25 +9,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.audit.subject import AuditSubject
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
+from holdfast.auditing.session import AuditSubject
 from holdfast.core import Encoder, HoldfastError, Measure, Passes, Rng, Shard
-from holdfast.data import ImageSet, open_images
-from holdfast.data.arrays import Arrays
-from holdfast.encoders._copy import filled
-from holdfast.measures.fine_tuned_accuracy import FineTunedAccuracy
-from holdfast.measures.fine_tuned_drop import FineTunedDrop
-from holdfast.measures.probe_accuracy import ProbeAccuracy
-from holdfast.observations import fine_tuned
-from holdfast.observations.clean import Clean
-from holdfast.observations.fine_tuned import FineTuned
-from holdfast.observations.represented import Represented
-from holdfast.observations.tuned import Tuned
-from holdfast.probes.linear import Linear
-from holdfast.store import Store
-from holdfast.threats.gaussian import Gaussian
-from holdfast.threats.global_shuffle import GlobalShuffle
+from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
+from holdfast.parts.measures.corruptions.fine_tuned_accuracy import FineTunedAccuracy
+from holdfast.parts.measures.corruptions.fine_tuned_drop import FineTunedDrop
+from holdfast.parts.observations import fine_tuned
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.fine_tuned import FineTuned
+from holdfast.parts.observations.represented import Represented
+from holdfast.parts.observations.tuned import Tuned
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
+from holdfast.sources.data import ImageSet, open_images
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.encoders.shared.copies import filled
+from holdfast.storage.run_folder import Store
 
 TRAIN, TEST = 300, 100
 SHUFFLE = GlobalShuffle(4)

@@ -12,13 +12,12 @@ import pytest
 import torch
 
 import holdfast
-from holdfast import registry
-from holdfast.attacks.fgsm import Fgsm
-from holdfast.core import Score
-from holdfast.encoders import open_encoder
-from holdfast.errors import HoldfastError
-from holdfast.foreign import Ended, foreign, untouched
-from holdfast.measures.cosine_to_self import CosineToSelf
+from holdfast.core import Score, registry
+from holdfast.parts.attacks.fgsm import Fgsm
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.foreign import Ended, foreign, untouched
+from holdfast.sources.encoders import open_encoder
 
 MODULE = """
 import os, sys

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from test_command_line import refused, run, status_of
 
-from holdfast.errors import HoldfastError
-from holdfast.gate import judge, parse
+from holdfast.config.requirements import judge, parse
+from holdfast.runtime.errors import HoldfastError
 
 TINY = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
 

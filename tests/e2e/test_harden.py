@@ -16,26 +16,27 @@ from safetensors.torch import load_file
 from test_command_line import refused, run
 from torch import nn
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit import profiles
-from holdfast.audit.profile import Profile
+from holdfast.auditing import profiles
+from holdfast.auditing.profile import Profile
 from holdfast.core import Encoder, HoldfastError
-from holdfast.data import open_images
-from holdfast.encoders import open_encoder
-from holdfast.errors import Status
-from holdfast.harden import doubts
-from holdfast.harden import run as hardening
-from holdfast.harden.audits import Opened
-from holdfast.harden.outcome import changes, drift
-from holdfast.harden.plan import Hardening, read_pace, seconds
-from holdfast.harden.run import harden
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.cosine_to_self import CosineToSelf
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.privacy import public
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.report.hardening import print_hardening
-from holdfast.training import _pace, loop
+from holdfast.runtime.errors import Status
+from holdfast.runtime.privacy import public
+from holdfast.sources.data import open_images
+from holdfast.sources.encoders import open_encoder
+from holdfast.training import loop
+from holdfast.training import pace as _pace
 from holdfast.training.loop import train
+from holdfast.workflows.harden import doubts
+from holdfast.workflows.harden import run as hardening
+from holdfast.workflows.harden.audits import Opened
+from holdfast.workflows.harden.outcome import changes, drift
+from holdfast.workflows.harden.plan import Hardening, read_pace, seconds
+from holdfast.workflows.harden.run import harden
 
 DIGITS = Hardening(
     "zoo:digits-supervised", "digits?part=train", eps=0.15, steps=40, views="none", rate=3e-3, profile="tiny"

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.audit import profiles
-from holdfast.audit.profile import Profile
+from holdfast.auditing import profiles
+from holdfast.auditing.profile import Profile
 from holdfast.core import HoldfastError
-from holdfast.data import open_images
-from holdfast.measures.cosine_to_self import CosineToSelf
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.sources.data import open_images
 
 
 class Net(nn.Module):

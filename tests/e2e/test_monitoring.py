@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError
-from holdfast.data import open_images
-from holdfast.encoders import open_encoder
-from holdfast.encoders._packages import optional
-from holdfast.listener import Silent
-from holdfast.monitoring import AuditMonitor, HoldfastCallback, look, measures_of, monitor
-from holdfast.store import Store
+from holdfast.runtime.listener import Silent
+from holdfast.runtime.optional import optional
+from holdfast.sources.data import open_images
+from holdfast.sources.encoders import open_encoder
+from holdfast.storage.run_folder import Store
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
+from holdfast.workflows.monitor import AuditMonitor, HoldfastCallback, measures_of, monitor
 
 BREAKAWAY = {"name": "breakaway_risk", "attack": {"kind": "attacks", "name": "pgd", "steps": 2}}
 KNN = {"name": "probe_accuracy", "probe": {"kind": "probes", "name": "knn", "k": 5}}
@@ -52,7 +52,7 @@ def network() -> nn.Sequential:
 
 
 def state(net: nn.Module) -> list[object]:
-    """Everything about a network and about random numbers that a look could change.
+    """Everything about a network and about random numbers that a snapshot could change.
 
     Not Python's `random`, from which the type checker of these tests draws.
     """
@@ -238,7 +238,7 @@ def test_a_monitor_or_tracker_that_nobody_knows_is_refused(tmp_path: Path, befor
 
 
 def test_a_tracker_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.training._engine.find_spec", lambda name: None)
+    monkeypatch.setattr("holdfast.training.accelerator.find_spec", lambda name: None)
     with pytest.raises(HoldfastError, match=r"mlflow.*holdfast\[mlflow\]"):
         command(tmp_path, TOML, "--track", "mlflow")
 

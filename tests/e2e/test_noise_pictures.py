@@ -11,23 +11,23 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast.audit import noises as module
-from holdfast.audit import one_encoder
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing import audit_encoder
+from holdfast.auditing.artifacts import noises as module
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Rng
-from holdfast.data import open_images
-from holdfast.encoders import open_encoder
-from holdfast.failures.misclassified import Misclassified
-from holdfast.failures.nearest import Nearest
-from holdfast.learners.worst_mixture import WorstMixture
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.mixture import Mixture
 from holdfast.report.html import write_report
-from holdfast.store import StoreError
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
-from holdfast.threats.mixture import Mixture
+from holdfast.sources.data import open_images
+from holdfast.sources.encoders import open_encoder
+from holdfast.storage.run_folder import StoreError
 
 ENCODER, ATTACKED = "zoo:digits-simclr", 12
 QUICK = {"epochs": 2, "samples": 2, "latent": 16, "hidden": 16, "clusters": 4}
@@ -48,7 +48,7 @@ def audit(folder: Path, measures=MEASURES[:1]) -> dict:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder and the record of an audit whose pictures were seen to cost no encoder pass."""
-    folder, write = tmp_path_factory.mktemp("run"), one_encoder.write_noises
+    folder, write = tmp_path_factory.mktemp("run"), audit_encoder.write_noises
 
     def watched(store, subject, *rest):
         before = subject.encoder.passes
@@ -57,7 +57,7 @@ def run(tmp_path_factory):
         return entries
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_encoder, "write_noises", watched)
+        patch.setattr(audit_encoder, "write_noises", watched)
         record = audit(folder, MEASURES)
     assert record["failures"] == []
     return folder, record
@@ -199,7 +199,7 @@ def test_a_gallery_that_fails_does_not_hide_the_noises(tmp_path, monkeypatch):
     def fail(*_):
         raise RuntimeError("no gallery today")
 
-    monkeypatch.setattr(one_encoder, "write_gallery", fail)
+    monkeypatch.setattr(audit_encoder, "write_gallery", fail)
     record = audit(tmp_path)
     assert ["no gallery today" in failure for failure in record["failures"]] == [True]
     assert len(record["encoders"][0]["noises"][0]["pictures"]) == 6

@@ -9,24 +9,24 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Head, HoldfastError, Measure
-from holdfast.data import ImageSet, open_images
-from holdfast.data.arrays import Arrays
-from holdfast.data.digits import Digits
-from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
-from holdfast.measures.corruption_drift import CorruptionDrift
-from holdfast.measures.neighbour_consistency import NeighbourConsistency
-from holdfast.measures.probe_accuracy import ProbeAccuracy
-from holdfast.measures.relative_drop import RelativeDrop
-from holdfast.probes.knn import Knn
-from holdfast.probes.linear import Linear
-from holdfast.registry import spec
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.gaussian import Gaussian
-from holdfast.threats.global_shuffle import GlobalShuffle
-from holdfast.threats.local_shuffle import LocalShuffle
+from holdfast.core.registry import spec
+from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
+from holdfast.parts.measures.corruptions.corrupted_accuracy import CorruptedAccuracy
+from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
+from holdfast.parts.measures.corruptions.neighbour_consistency import NeighbourConsistency
+from holdfast.parts.measures.corruptions.relative_drop import RelativeDrop
+from holdfast.parts.probes.knn import Knn
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
+from holdfast.parts.threats.local_shuffle import LocalShuffle
+from holdfast.sources.data import ImageSet, open_images
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.digits import Digits
 
 THREATS = (Gamma(0.2), GlobalShuffle(4), LocalShuffle(8), Gaussian(0.2))
 IDENTITY, SHUFFLE = "L8x8", "G4x4"  # on 8 x 8 pixels

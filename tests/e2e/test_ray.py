@@ -16,10 +16,10 @@ from test_engines import COMMAND, WATCHED, Heard, Writes, alive, asked, children
 from torch import nn
 from watched import until
 
-from holdfast.audit.run import run_audit
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError
-from holdfast.engines.ray import Ray
-from holdfast.listener import Silent
+from holdfast.parts.engines.ray import Ray
+from holdfast.runtime.listener import Silent
 
 __all__ = ["asked", "whole"]  # fixtures
 pytestmark = pytest.mark.timeout(900)  # seconds, where the machine is shared

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.audit.plan_file import plan_from
+from holdfast.auditing.plan_file import plan_from
 from holdfast.cli import app
 from holdfast.core import HoldfastError
-from holdfast.reproduce import recipe
-from holdfast.reproduce.recipe import filled, names, over, read
-from holdfast.reproduce.run import _audit, reproduce
-from holdfast.study.file import make_study
 from holdfast.training.recipe_file import make_recipe
+from holdfast.workflows.reproduce import recipe
+from holdfast.workflows.reproduce.recipe import filled, names, over, read
+from holdfast.workflows.reproduce.run import _audit, reproduce
+from holdfast.workflows.study.file import make_study
 
 TABLE = """
 paper = "A paper"
@@ -211,6 +211,6 @@ def test_every_recipe_asks_what_holdfast_knows(name: str, profile: str) -> None:
 
 
 def recipe_measures(plan: recipe.Any) -> set[str]:
-    from holdfast.audit.plan import named
+    from holdfast.auditing.plan import named
 
     return set(named(plan.measures))

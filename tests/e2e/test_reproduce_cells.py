@@ -8,15 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast import registry
-from holdfast.core import HoldfastError, Measure, Score
-from holdfast.measures.center_smoothing import CenterSmoothing
-from holdfast.measures.impersonation_rate import ImpersonationRate
-from holdfast.measures.robust_accuracy import RobustAccuracy
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.reproduce.cells import _quantile, headed, ratio
-from holdfast.reproduce.recipe import read
-from holdfast.reproduce.run import reproduce
+from holdfast.core import HoldfastError, Measure, Score, registry
+from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
+from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.smoothed.center_smoothing import CenterSmoothing
+from holdfast.workflows.reproduce.cells import _quantile, headed, ratio
+from holdfast.workflows.reproduce.recipe import read
+from holdfast.workflows.reproduce.run import reproduce
 
 TABLE = """
 paper = "A paper"

@@ -9,12 +9,12 @@ import torch
 
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError, Score
-from holdfast.fluctuation import semantic_fluctuation
-from holdfast.folders import Folder
-from holdfast.reproduce.cells import fluctuation
-from holdfast.reproduce.derived import mean
-from holdfast.reproduce.recipe import read
-from holdfast.reproduce.run import reproduce
+from holdfast.numerics.geometry.fluctuation import semantic_fluctuation
+from holdfast.storage.filesystem import Folder
+from holdfast.workflows.reproduce.cells import fluctuation
+from holdfast.workflows.reproduce.derived import mean
+from holdfast.workflows.reproduce.recipe import read
+from holdfast.workflows.reproduce.run import reproduce
 
 TABLE = """
 paper = "A paper"

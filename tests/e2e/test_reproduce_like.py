@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.audit.plan_file import plan_from
+from holdfast.auditing.plan_file import plan_from
 from holdfast.core import HoldfastError, Score
-from holdfast.reproduce.cells import noise
-from holdfast.reproduce.claims import FAILS, HOLDS, Cell, Claim, judge
-from holdfast.reproduce.recipe import profiles, read, read_file
-from holdfast.reproduce.run import reproduce
+from holdfast.workflows.reproduce.cells import noise
+from holdfast.workflows.reproduce.claims import FAILS, HOLDS, Cell, Claim, judge
+from holdfast.workflows.reproduce.recipe import profiles, read, read_file
+from holdfast.workflows.reproduce.run import reproduce
 
 BASE = """
 paper = "A paper"

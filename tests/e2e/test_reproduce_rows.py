@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from holdfast.core import HoldfastError
-from holdfast.reproduce.recipe import made
-from holdfast.reproduce.rows import spread
+from holdfast.workflows.reproduce.recipe import made
+from holdfast.workflows.reproduce.rows import spread
 
 DRIFT = {"name": "drift", "measure": "universal_quantile", "scores": ["5 steps", "10 steps"], "scale": 100}
 

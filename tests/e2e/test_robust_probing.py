@@ -7,30 +7,30 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.certify.interval import Interval
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Measure, Threat
-from holdfast.data.arrays import Arrays
-from holdfast.failures.misclassified import Misclassified
-from holdfast.measures.adversarial_robustness import AdversarialRobustness
-from holdfast.measures.certified_accuracy import CertifiedAccuracy
-from holdfast.measures.corrupted_accuracy import CorruptedAccuracy
-from holdfast.measures.linear_radius import LinearRadius
-from holdfast.measures.probe_accuracy import ProbeAccuracy
-from holdfast.measures.robust_accuracy import RobustAccuracy
-from holdfast.measures.robust_probe import RobustProbe
-from holdfast.measures.smoothed_probe_accuracy import SmoothedProbeAccuracy
-from holdfast.objectives.cross_entropy import CrossEntropy
-from holdfast.observations.mixtures import Mixtures
-from holdfast.probes.linear import Linear
-from holdfast.probes.robust_linear import RobustLinear
-from holdfast.smoothing.classifier import Classifier
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.gaussian import Gaussian
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.certifiers.interval import Interval
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.measures.certified.certified_accuracy import CertifiedAccuracy
+from holdfast.parts.measures.certified.linear_radius import LinearRadius
+from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
+from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
+from holdfast.parts.measures.classifiers.robust_probe import RobustProbe
+from holdfast.parts.measures.corruptions.corrupted_accuracy import CorruptedAccuracy
+from holdfast.parts.measures.probabilistic.adversarial_robustness import AdversarialRobustness
+from holdfast.parts.measures.smoothed.smoothed_probe_accuracy import SmoothedProbeAccuracy
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.robust_linear import RobustLinear
+from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.data.arrays import Arrays
 
 IMAGES, ATTACKED = 120, 40
 PROBE = RobustLinear(L2(0.1), Pgd(4), epochs=4, tolerance=0)
@@ -204,7 +204,7 @@ def test_what_the_head_was_learned_at_is_said(tmp_path: Path) -> None:
 
 
 def test_more_than_memory_is_refused_before_any_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.observations.robust_head.KEPT", 10_000)
+    monkeypatch.setattr("holdfast.parts.observations.robust_head.KEPT", 10_000)
     record = audit(tmp_path, probing())
     assert any("give 4 training images" in failure for failure in record["failures"])
     assert not [o for o in record["encoders"][0]["observations"] if o["part"]["name"] == "robust_head"]

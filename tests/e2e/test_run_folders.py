@@ -16,19 +16,19 @@ from test_audit_run import timeless
 from test_command_line import run as command_line
 from torch import nn
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.cli import _common
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
+from holdfast.cli import common
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
-from holdfast.engines.processes import Processes
-from holdfast.errors import NothingAudited
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.cosine_to_self import CosineToSelf
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.engines.processes import Processes
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.report import html
-from holdfast.store import Store
-from holdfast.training import _checkpoint
+from holdfast.runtime.errors import NothingAudited
+from holdfast.storage.run_folder import Store
+from holdfast.training import checkpoint as _checkpoint
 
 PLAN = Plan(
     ("it",), data="digits", measures=(BreakawayRisk(Pgd(2, 0.05)), CosineToSelf(Pgd(2, 0.05))), images=12, attacked=8,
@@ -260,5 +260,5 @@ def test_a_record_is_written_and_shown_whatever_becomes_of_its_report(
     assert timeless(json.loads((tmp_path / "record.json").read_text())) == timeless(before)
     monkeypatch.setattr("holdfast.report.terminal.print_record", fail)
     with contextlib.suppress(typer.Exit):  # by the record's own merit
-        _common.tell(before, None, False, str(tmp_path))
+        common.tell(before, None, False, str(tmp_path))
     assert "the table could not be drawn" in capsys.readouterr().err

@@ -15,11 +15,11 @@ from test_command_line import refused
 from test_command_line import run as command_line
 from test_engines import COMMAND, WATCHED, asked, parts, plan, whole
 
-from holdfast.audit.merge import merge_parts
-from holdfast.audit.run import run_audit
+from holdfast.auditing.merge import merge_parts
+from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError
-from holdfast.engines.processes import Processes
-from holdfast.folders import Folder
+from holdfast.parts.engines.processes import Processes
+from holdfast.storage.filesystem import Folder
 
 __all__ = ["asked", "whole"]  # fixtures
 

@@ -13,19 +13,19 @@ from safetensors.torch import save_file
 from torch import nn
 from typer.testing import CliRunner
 
-from holdfast.audit.plan import Plan
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.run import run_audit
-from holdfast.audit.series import Series
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
+from holdfast.auditing.series import Series
 from holdfast.cli import app
 from holdfast.core import Encoder
-from holdfast.data.digits import train_images
-from holdfast.encoders._networks import NETWORKS
-from holdfast.measures.corruption_drift import CorruptionDrift
-from holdfast.measures.probe_accuracy import ProbeAccuracy
-from holdfast.report._format import number, score
+from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
+from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
+from holdfast.parts.threats.gamma import Gamma
 from holdfast.report.html import write_report
-from holdfast.threats.gamma import Gamma
+from holdfast.report.numbers import number, score
+from holdfast.sources.data.digits import train_images
+from holdfast.sources.encoders.shared.networks import NETWORKS
 from report_fixture import SOUND, write_record
 from test_report_html import Page
 

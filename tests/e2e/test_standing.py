@@ -10,17 +10,17 @@ from rich.console import Console
 from test_command_line import status_of
 
 import holdfast
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.exports import rows
 from holdfast.comparison.records import open_run
-from holdfast.record_file import sealed
 from holdfast.report.comparison import latex, markdown
 from holdfast.report.html import publish
 from holdfast.report.leaderboard import render
 from holdfast.report.terminal import print_record
-from holdfast.standing import allowing, may_lose, may_meet, may_win, settle
+from holdfast.storage.record_file import sealed
+from holdfast.storage.standing import allowing, may_lose, may_meet, may_win, settle
 
 WEAK, STRONG = "zoo:digits-simclr", "zoo:digits-simclr-adv"
 

@@ -18,7 +18,7 @@ from test_command_line import refused, run
 from torch import nn
 
 from holdfast.core import Encoder, HoldfastError, Rng
-from holdfast.encoders import open_encoder
+from holdfast.sources.encoders import open_encoder
 from holdfast.training import loop
 from holdfast.training.loop import Trained, train
 from holdfast.training.recipe import Recipe, entry

@@ -18,19 +18,19 @@ from test_training import ATTACK, SIMCLR, recipe, write
 from torch import nn
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.encoders import open_encoder
-from holdfast.probes.knn import Knn
-from holdfast.study.plan import Column, Study
-from holdfast.study.run import run_study
-from holdfast.threats._generator import Design, Generator
-from holdfast.threats._mixture import LearnedNoise
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.linf import Linf
-from holdfast.threats.mixture import Mixture, save
+from holdfast.parts.probes.knn import Knn
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.mixture import Mixture, save
+from holdfast.parts.threats.shared.generator import Design, Generator
+from holdfast.parts.threats.shared.learned import LearnedNoise
+from holdfast.sources.encoders import open_encoder
 from holdfast.training.adversary import Adversary
 from holdfast.training.loop import train
 from holdfast.training.recipe import entry
 from holdfast.training.recipe_file import make_recipe
+from holdfast.workflows.study.plan import Column, Study
+from holdfast.workflows.study.run import run_study
 
 
 class Says:

@@ -13,14 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast import encoders
-from holdfast.certify.alpha_crown import AlphaCrown
-from holdfast.certify.crown import Crown
-from holdfast.certify.crown_ibp import CrownIbp
-from holdfast.certify.interval import Interval
 from holdfast.core import Certifier, Encoder, Margin
-from holdfast.data.arrays import Arrays
-from holdfast.threats.linf import Linf
+from holdfast.parts.certifiers.alpha_crown import AlphaCrown
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.crown_ibp import CrownIbp
+from holdfast.parts.certifiers.interval import Interval
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources import encoders
+from holdfast.sources.data.arrays import Arrays
 
 PREPROCESSING = {"mnist": "mean=0&std=1", "cifar10": "mean=0.485,0.456,0.406&std=0.225,0.225,0.225"}
 PICTURES = {"mnist": "mnist_test.npz", "cifar10": "cifar10_lossless300.npz"}

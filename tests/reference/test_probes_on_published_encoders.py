@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.measures.corruption_drift import CorruptionDrift
-from holdfast.measures.neighbour_consistency import NeighbourConsistency
-from holdfast.measures.probe_accuracy import ProbeAccuracy
-from holdfast.measures.relative_drop import RelativeDrop
-from holdfast.probes.knn import Knn
-from holdfast.probes.trained import Trained
-from holdfast.threats.common import Common
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.global_shuffle import GlobalShuffle
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
+from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
+from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
+from holdfast.parts.measures.corruptions.neighbour_consistency import NeighbourConsistency
+from holdfast.parts.measures.corruptions.relative_drop import RelativeDrop
+from holdfast.parts.probes.knn import Knn
+from holdfast.parts.probes.trained import Trained
+from holdfast.parts.threats.common import Common
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
 
 THREATS = (Gamma(0.2), Gamma(5.0), GlobalShuffle(4), *(Common(name, 3) for name in ("fog", "jpeg_compression")))
 

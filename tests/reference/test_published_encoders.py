@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import registry
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.run import run_audit
-from holdfast.measures.certified_radius import CertifiedRadius
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
+from holdfast.core import registry
+from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 
 BETTER = {
     "universal_quantile": "lower",

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.certify.crown import Crown
 from holdfast.core import Margin, Rng
-from holdfast.encoders import open_encoder
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.encoders import open_encoder
 
 CIFAR = ["cifar10_cnn_a_adv", "cifar10_resnet2b_adv"]
 

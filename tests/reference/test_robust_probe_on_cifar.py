@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.measures.robust_probe import RobustProbe
-from holdfast.observations.mixtures import Mixtures
-from holdfast.probes.robust_linear import RobustLinear
-from holdfast.threats.common import Common
-from holdfast.threats.l2 import L2
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.classifiers.robust_probe import RobustProbe
+from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.parts.probes.robust_linear import RobustLinear
+from holdfast.parts.threats.common import Common
+from holdfast.parts.threats.l2 import L2
 
 THREATS = tuple(Common(name, 3) for name in ("gaussian_noise", "fog", "jpeg_compression"))
 

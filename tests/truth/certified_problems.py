@@ -9,11 +9,10 @@ from exact import Program
 from tiny_networks import OTHER_PIECEWISE_LINEAR, RELU_NETWORKS, SHAPES, SMOOTH, images, make, rows
 from torch import Tensor
 
-from holdfast import registry
-from holdfast.attacks.apgd import Apgd
-from holdfast.core import Bound, Certifier, Encoder, Images, Margin, Rng
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.core import Bound, Certifier, Encoder, Images, Margin, Rng, registry
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 RADII = {
     "linf": ((0.001, 0.05, 0.15, 0.4), (0.01, 0.1, 0.25, 1.0)),
@@ -38,7 +37,7 @@ BUDGETS = {
 
 def budgeted(name: str) -> Certifier:
     """Return a certifier with a small budget."""
-    return registry.find("certify", name)(**BUDGETS.get(name, {}))
+    return registry.find("certifiers", name)(**BUDGETS.get(name, {}))
 
 
 @dataclass(frozen=True, eq=False)

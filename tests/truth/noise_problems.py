@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import Ball, Encoder, Rng
-from holdfast.learners._learner import Learned
-from holdfast.learners.worst_mixture import WorstMixture
+from holdfast.parts.learners.shared.learner import Learned
+from holdfast.parts.learners.worst_mixture import WorstMixture
 
 
 class Pixels(nn.Module):

@@ -10,28 +10,28 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from holdfast import encoders, registry
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
 from holdfast.cli import app
-from holdfast.core import Encoder, HoldfastError, Passes, Rng, Shard
-from holdfast.data.arrays import Arrays
-from holdfast.data.digits import Digits
-from holdfast.margins import between
-from holdfast.measures.instance_accuracy import InstanceAccuracy
-from holdfast.measures.tightness import Tightness
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.observations.adversarial_negatives import AdversarialNegatives, _view
-from holdfast.observations.attacked_pairs import AttackedPairs
-from holdfast.observations.certified import Certified
-from holdfast.observations.minimal_radii import MinimalRadii
-from holdfast.observations.radii import Radii
-from holdfast.probes.linear import Linear
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.core import Encoder, HoldfastError, Passes, Rng, Shard, registry
+from holdfast.numerics.geometry.margins import between
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
+from holdfast.parts.measures.certified.tightness import Tightness
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.adversarial_negatives import AdversarialNegatives, _view
+from holdfast.parts.observations.attacked_pairs import AttackedPairs
+from holdfast.parts.observations.certified import Certified
+from holdfast.parts.observations.minimal_radii import MinimalRadii
+from holdfast.parts.observations.radii import Radii
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources import encoders
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.digits import Digits
 
 IMAGES = 12
 QUICK = AdversarialNegatives(Linf(0.2), Pgd(20, 0.02, keep="last"))

@@ -11,24 +11,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.bim import Bim
-from holdfast.attacks.fgsm import Fgsm
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import Attack, Ball, Encoder, Goal, HoldfastError, Images, Passes, Rng, Threat, Trajectory
-from holdfast.encoders._copy import trainable
-from holdfast.methods._batchnorm import prepared
-from holdfast.methods._student import Batch, Facts, Method, Seen, Student
-from holdfast.methods.byol import Byol
-from holdfast.methods.self_distillation import SelfDistillation
-from holdfast.methods.simclr import Simclr
-from holdfast.objectives.targeted import Targeted
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.threats._generator import Design, Generator
-from holdfast.threats._mixture import LearnedNoise
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
-from holdfast.threats.mixture import save
-from holdfast.threats.uniform import Uniform
+from holdfast.parts.attacks.bim import Bim
+from holdfast.parts.attacks.fgsm import Fgsm
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.methods.byol import Byol
+from holdfast.parts.methods.self_distillation import SelfDistillation
+from holdfast.parts.methods.shared.batchnorm import prepared
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.parts.methods.simclr import Simclr
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.mixture import save
+from holdfast.parts.threats.shared.generator import Design, Generator
+from holdfast.parts.threats.shared.learned import LearnedNoise
+from holdfast.parts.threats.uniform import Uniform
+from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training import loop
 from holdfast.training.adversary import Adversary
 from holdfast.training.recipe import Recipe

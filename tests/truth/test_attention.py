@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.attention import attention
+from holdfast.auditing.artifacts.grad_cam import attention
 from holdfast.core import Encoder, HoldfastError, Passes, Rng
-from holdfast.encoders import open_encoder
-from holdfast.encoders._networks import NETWORKS
-from holdfast.encoders._vit import SmallViT
-from holdfast.threats.global_shuffle import GlobalShuffle
-from holdfast.torchvision_guard import guard_torchvision
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
+from holdfast.runtime.torchvision_guard import guard_torchvision
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.networks import NETWORKS
+from holdfast.sources.encoders.shared.vit import SmallViT
 
 
 def encoder(*layers: nn.Module, seed: int = 0) -> Encoder:

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.encoders import open_encoder
-from holdfast.encoders._copy import trainable
-from holdfast.methods._batchnorm import parted, prepared, released
-from holdfast.methods._gather import gather
-from holdfast.methods._student import Batch, Facts
-from holdfast.methods.byol import Byol
-from holdfast.methods.simclr import Simclr
+from holdfast.parts.methods.byol import Byol
+from holdfast.parts.methods.shared.batchnorm import parted, prepared, released
+from holdfast.parts.methods.shared.gather import gather
+from holdfast.parts.methods.shared.student import Batch, Facts
+from holdfast.parts.methods.simclr import Simclr
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.copies import trainable
 
 
 class Active(nn.BatchNorm2d):

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.attacks.carlini_wagner import CarliniWagner
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import Ball, Encoder, Goal, HoldfastError, Passes, Rng
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.carlini_wagner import CarliniWagner
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 IDS = tuple("abcdefgh")
 WAY = torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))

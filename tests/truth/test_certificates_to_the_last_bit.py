@@ -13,16 +13,15 @@ from certified_problems import budgeted
 from random_networks import DIM, random_encoder
 from torch import Tensor, nn
 
-from holdfast import registry
-from holdfast.attacks.pgd import Pgd
-from holdfast.certify._propagate import Region
-from holdfast.certify._radius import certified_radii
-from holdfast.certify.crown import Crown
-from holdfast.core import Ball, Encoder, HoldfastError, Margin, Rng
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.core import Ball, Encoder, HoldfastError, Margin, Rng, registry
+from holdfast.numerics.bounds.propagate import Region
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
-CERTIFIERS = registry.names("certify")
+CERTIFIERS = registry.names("certifiers")
 ROUNDS_DOWN = ("0.7", "0.03", "0.3", "1e-3", "0.0123")
 """Radii, some of which are smaller in float32, and in float64, than the numbers that are written here."""
 

@@ -10,39 +10,38 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast import registry
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.plan import Plan
-from holdfast.audit.run import run_audit
-from holdfast.checks.radius_order import RadiusOrder
-from holdfast.core import Encoder, Head, HoldfastError, Rng, Shard
-from holdfast.data.arrays import Arrays
-from holdfast.margins import between
-from holdfast.measures._bracket import Bracket, in_order
-from holdfast.measures._drift import drift_bounds
-from holdfast.measures.certified_accuracy import CertifiedAccuracy
-from holdfast.measures.certified_breakaway_risk import CertifiedBreakawayRisk
-from holdfast.measures.certified_drift import CertifiedDrift
-from holdfast.measures.certified_nearest_neighbour_accuracy import CertifiedNearestNeighbourAccuracy
-from holdfast.measures.certified_overlap_risk import CertifiedOverlapRisk
-from holdfast.measures.certified_radius import CertifiedRadius
-from holdfast.measures.instance_accuracy import InstanceAccuracy
-from holdfast.measures.linear_radius import LinearRadius
-from holdfast.measures.tightness import Tightness
-from holdfast.negatives import draw_negatives
-from holdfast.objectives.instance_contrastive import InstanceContrastive
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.observations.attacked_pairs import AttackedPairs
-from holdfast.observations.certified import Certified
-from holdfast.observations.drifts import Drifts
-from holdfast.observations.logit_radii import LogitRadii
-from holdfast.observations.minimal_radii import MinimalRadii
-from holdfast.observations.radii import Radii
-from holdfast.probes.linear import Linear
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
+from holdfast.core import Encoder, Head, HoldfastError, Rng, Shard, registry
+from holdfast.numerics.geometry.margins import between
+from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.checks.radius_order import RadiusOrder
+from holdfast.parts.measures.certified.certified_accuracy import CertifiedAccuracy
+from holdfast.parts.measures.certified.certified_breakaway_risk import CertifiedBreakawayRisk
+from holdfast.parts.measures.certified.certified_drift import CertifiedDrift
+from holdfast.parts.measures.certified.certified_nearest_neighbour_accuracy import CertifiedNearestNeighbourAccuracy
+from holdfast.parts.measures.certified.certified_overlap_risk import CertifiedOverlapRisk
+from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
+from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
+from holdfast.parts.measures.certified.linear_radius import LinearRadius
+from holdfast.parts.measures.certified.tightness import Tightness
+from holdfast.parts.measures.shared.bracket import Bracket, in_order
+from holdfast.parts.measures.shared.drift import drift_bounds
+from holdfast.parts.objectives.instance_contrastive import InstanceContrastive
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked_pairs import AttackedPairs
+from holdfast.parts.observations.certified import Certified
+from holdfast.parts.observations.drifts import Drifts
+from holdfast.parts.observations.logit_radii import LogitRadii
+from holdfast.parts.observations.minimal_radii import MinimalRadii
+from holdfast.parts.observations.radii import Radii
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.data.arrays import Arrays
 
 IMAGES, PIXELS, DIM, K = 12, 16, 6, 4
 BRACKETS = (
@@ -156,7 +155,7 @@ def test_drift_bounds_hold_for_every_image_of_the_ball(pictures) -> None:
     where = shard(encoder, pictures)
     assert where.clean is not None
     bounds = drift_bounds(Drifts(ball=ball).run(where), where.clean.double())
-    from holdfast.divergences import divergence
+    from holdfast.numerics.geometry.divergences import divergence
 
     for attempt in range(50):
         with torch.no_grad():
@@ -477,7 +476,7 @@ def test_a_refuted_certificate_is_an_error_that_names_the_image() -> None:
 
 
 def test_a_certifier_that_promises_too_much_is_caught(pictures, tmp_path, monkeypatch) -> None:
-    from holdfast.certify.crown import Crown
+    from holdfast.parts.certifiers.crown import Crown
 
     honest = Crown.__call__
 

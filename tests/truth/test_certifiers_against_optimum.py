@@ -12,20 +12,19 @@ from certified_problems import Setting, budgeted, solved
 from tiny_networks import OTHER_PIECEWISE_LINEAR, RELU_NETWORKS, SMOOTH
 from torch import Tensor
 
-from holdfast import registry
-from holdfast.certify import _curved
-from holdfast.certify._curved import Curved, Relu
-from holdfast.certify.alpha_crown import AlphaCrown
-from holdfast.certify.beta_crown import BetaCrown
-from holdfast.certify.crown import Crown
-from holdfast.core import Margin
+from holdfast.core import Margin, registry
+from holdfast.numerics.bounds import curved
+from holdfast.numerics.bounds.curved import Curved, Relu
+from holdfast.parts.certifiers.alpha_crown import AlphaCrown
+from holdfast.parts.certifiers.beta_crown import BetaCrown
+from holdfast.parts.certifiers.crown import Crown
 
-CURVES = {"ReLU": Relu(), **{name: value for name, value in vars(_curved).items() if isinstance(value, Curved)}}
+CURVES = {"ReLU": Relu(), **{name: value for name, value in vars(curved).items() if isinstance(value, Curved)}}
 
 CERTIFIED, SEARCHED = 1e-9, 1e-6
 """Shares of the size of the numbers that a margin adds; attacks leave the ball by their rounding in float32."""
 
-CERTIFIERS = registry.names("certify")
+CERTIFIERS = registry.names("certifiers")
 PIECEWISE_LINEAR = [*RELU_NETWORKS, *OTHER_PIECEWISE_LINEAR]
 
 

@@ -9,15 +9,15 @@ import torch
 from certified_problems import Setting, solved
 from torch import Tensor
 
-from holdfast import registry
-from holdfast.certify import _forms, _trace, crown, crown_ibp
-from holdfast.certify._affine import Add, Conv
-from holdfast.certify._curved import Lines, MaxPool, Relu, Smooth
-from holdfast.certify._forms import Patches
-from holdfast.certify._operations import Operations
-from holdfast.core import HoldfastError
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.core import HoldfastError, registry
+from holdfast.numerics.bounds import forms, trace
+from holdfast.numerics.bounds.affine import Add, Conv
+from holdfast.numerics.bounds.curved import Lines, MaxPool, Relu, Smooth
+from holdfast.numerics.bounds.forms import Patches
+from holdfast.numerics.bounds.operations import Operations
+from holdfast.parts.certifiers import crown, crown_ibp
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -32,7 +32,7 @@ def false_proofs(certifier: str, name: str, norm: str) -> int:
         else:
             problem = solved(name, norm, seed, few=True)
             setting, reached, tolerance = problem.setting, problem.reached, 1e-9
-        lower = setting.certified(registry.find("certify", certifier)()).lower
+        lower = setting.certified(registry.find("certifiers", certifier)()).lower
         count += int((lower > reached + tolerance * setting.scale).sum())
     return count
 
@@ -72,21 +72,21 @@ def lose_bias(operation: str, compared: bool = False) -> Plant:
         patch.setattr(
             Operations, operation, lambda self, x, weight, bias=None, *rest: before(self, x, weight, None, *rest)
         )
-        patch.setattr(_trace, "_known", WeakKeyDictionary())  # all networks are read again
+        patch.setattr(trace, "_known", WeakKeyDictionary())  # all networks are read again
         if not compared:
-            patch.setattr(_trace, "_compare", lambda *_: None)
+            patch.setattr(trace, "_compare", lambda *_: None)
 
     return plant
 
 
 def swap_signs(patch: pytest.MonkeyPatch) -> None:
-    before = _forms._weighed
+    before = forms._weighed
 
     def swapped(coefs: Tensor, lines: Lines) -> tuple[Tensor, Tensor, Tensor]:
         other = replace(lines, below_slope=lines.above_slope, above_slope=lines.below_slope)
         return before(coefs, other)
 
-    patch.setattr(_forms, "_weighed", swapped)
+    patch.setattr(forms, "_weighed", swapped)
 
 
 def shift_windows(patch: pytest.MonkeyPatch) -> None:

@@ -8,33 +8,33 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast import registry, statistics
-from holdfast.attacks.bim import Bim
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit.panel import validity_panel
-from holdfast.audit.papers import STRUCTURES
-from holdfast.audit.plan import Plan
-from holdfast.audit.profiles import PROFILES, profile
-from holdfast.audit.run import run_audit
-from holdfast.checks.noise_order import NoiseOrder, must_not_exceed
-from holdfast.core import Check, Encoder, HoldfastError, Measure
-from holdfast.data.arrays import Arrays
-from holdfast.estimators.counting import Counting
-from holdfast.estimators.precise import Precise
-from holdfast.estimators.sequential import Sequential
-from holdfast.estimators.splitting import Splitting
-from holdfast.failures.misclassified import Misclassified
-from holdfast.failures.nearest import Nearest
-from holdfast.learners.worst_mixture import WorstMixture
-from holdfast.measures.adversarial_robustness import AdversarialRobustness
-from holdfast.measures.failure_probability import FailureProbability
-from holdfast.measures.probabilistic_accuracy import ProbabilisticAccuracy
-from holdfast.measures.probabilistic_robustness import ProbabilisticRobustness
-from holdfast.measures.worst_noise_robustness import WorstNoiseRobustness
-from holdfast.probes.logits import Logits
-from holdfast.threats.linf import Linf
-from holdfast.threats.mixture import Mixture
-from holdfast.threats.uniform import Uniform
+from holdfast.auditing.panel import validity_panel
+from holdfast.auditing.papers import STRUCTURES
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.profiles import PROFILES, profile
+from holdfast.auditing.run import run_audit
+from holdfast.core import Check, Encoder, HoldfastError, Measure, registry
+from holdfast.numerics import statistics
+from holdfast.parts.attacks.bim import Bim
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.checks.noise_order import NoiseOrder, must_not_exceed
+from holdfast.parts.estimators.counting import Counting
+from holdfast.parts.estimators.precise import Precise
+from holdfast.parts.estimators.sequential import Sequential
+from holdfast.parts.estimators.splitting import Splitting
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.measures.probabilistic.adversarial_robustness import AdversarialRobustness
+from holdfast.parts.measures.probabilistic.failure_probability import FailureProbability
+from holdfast.parts.measures.probabilistic.probabilistic_accuracy import ProbabilisticAccuracy
+from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.parts.probes.logits import Logits
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.mixture import Mixture
+from holdfast.parts.threats.uniform import Uniform
+from holdfast.sources.data.arrays import Arrays
 
 IMAGES, ATTACKED = 80, 40
 EPSILON = 0.1

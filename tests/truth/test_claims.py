@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from holdfast.core import HoldfastError, Score
-from holdfast.reproduce.claims import FAILS, HOLDS, NOT_SHOWN, Cell, Claim, judge, judged
-from holdfast.reproduce.table import alike
+from holdfast.workflows.reproduce.claims import FAILS, HOLDS, NOT_SHOWN, Cell, Claim, judge, judged
+from holdfast.workflows.reproduce.table import alike
 
 ROWS, COLUMNS = ["a", "b", "c", "d", "e"], ["x", "y"]
 

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from holdfast.core import HoldfastError, Objective
-from holdfast.objectives.class_margin import ClassMargin
-from holdfast.objectives.cross_entropy import CrossEntropy
-from holdfast.objectives.dlr import Dlr
+from holdfast.parts.objectives.class_margin import ClassMargin
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.objectives.dlr import Dlr
 
 ALL: list[Objective] = [CrossEntropy(), Dlr(), ClassMargin()]
 

@@ -8,19 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast import registry
-from holdfast.attacks.pgd import Pgd
-from holdfast.core import Encoder, HoldfastError, Rng
-from holdfast.encoders._copy import trainable
-from holdfast.encoders._packages import optional
-from holdfast.listener import Silent
-from holdfast.methods._spherical_kmeans import spherical_kmeans
-from holdfast.methods._student import Batch, Facts, Seen, Student
-from holdfast.methods.deepcluster_v2 import DeepclusterV2
-from holdfast.methods.dino import Dino
-from holdfast.threats.linf import Linf
-from holdfast.training._checkpoint import tensors_of
+from holdfast.core import Encoder, HoldfastError, Rng, registry
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.methods.deepcluster_v2 import DeepclusterV2
+from holdfast.parts.methods.dino import Dino
+from holdfast.parts.methods.shared.spherical_kmeans import spherical_kmeans
+from holdfast.parts.methods.shared.student import Batch, Facts, Seen, Student
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.listener import Silent
+from holdfast.runtime.optional import optional
+from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training.adversary import Adversary
+from holdfast.training.checkpoint import tensors_of
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_file import make_recipe

@@ -26,12 +26,11 @@ from sklearn.datasets import load_sample_images
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.threats import _common_blur, _common_spatter, _common_weather
-from holdfast.threats._common_constants import CIFAR, IMAGENET
-from holdfast.threats._common_edges import distance, edges
-from holdfast.threats._common_motion import line
-from holdfast.threats._common_parts import in_parts
-from holdfast.threats.common import Common
+from holdfast.parts.threats.common import Common, blur, spatter, weather
+from holdfast.parts.threats.common.constants import CIFAR, IMAGENET
+from holdfast.parts.threats.common.edges import distance, edges
+from holdfast.parts.threats.common.motion import line
+from holdfast.parts.threats.common.parts import in_parts
 
 SEVERITIES = (1, 2, 3, 4, 5)
 TABLES = {"imagenet": IMAGENET, "cifar": CIFAR}
@@ -73,7 +72,7 @@ def gaussian(x: np.ndarray, deviation: float) -> np.ndarray:
 @cases
 def test_gaussian_blur(constants: str, severity: int) -> None:
     x, numbers = photographs(SIDES[constants]), TABLES[constants]["gaussian_blur"][severity - 1]
-    close(_common_blur.gaussian_blur(x, rng(x), numbers), gaussian(x.double().numpy(), *numbers))
+    close(blur.gaussian_blur(x, rng(x), numbers), gaussian(x.double().numpy(), *numbers))
 
 
 @cases
@@ -85,7 +84,7 @@ def test_defocus_blur(constants: str, severity: int) -> None:
     soft = np.exp(-(np.arange(-size, size + 1) ** 2) / (2 * deviation**2))
     disk = ndimage.correlate(disk / disk.sum(), np.outer(soft, soft) / soft.sum() ** 2, mode="mirror")
     expected = ndimage.correlate(x.double().numpy(), disk[None, None], mode="mirror")
-    close(_common_blur.defocus_blur(x, rng(x), (radius, deviation)), expected)
+    close(blur.defocus_blur(x, rng(x), (radius, deviation)), expected)
 
 
 def moved(image: np.ndarray, angle: float, radius: int, deviation: float) -> np.ndarray:
@@ -109,7 +108,7 @@ def test_motion_blur(constants: str, severity: int) -> None:
     expected = [
         moved(image, angle, int(radius), deviation) for image, angle in zip(x.double().numpy(), angles, strict=True)
     ]
-    close(_common_blur.motion_blur(x, rng(x), (radius, deviation)), np.stack(expected))
+    close(blur.motion_blur(x, rng(x), (radius, deviation)), np.stack(expected))
 
 
 def test_lines_of_motion() -> None:
@@ -139,7 +138,7 @@ def test_zoom_blur(constants: str, severity: int) -> None:
         (image + sum(enlarged(image, factor) for factor in factors)) / (len(factors) + 1)
         for image in x.double().numpy()
     ]
-    close(_common_blur.zoom_blur(x, rng(x), (end, step)), np.stack(expected))
+    close(blur.zoom_blur(x, rng(x), (end, step)), np.stack(expected))
 
 
 @cases
@@ -154,12 +153,12 @@ def test_glass_blur(constants: str, severity: int) -> None:
             for row in range(height - reach, reach, -1):
                 for column in range(width - reach, reach, -1):
                     image[:, row, column] = image[:, row + down[row, column], column + right[row, column]]
-    close(_common_blur.glass_blur(x, rng(x), numbers), gaussian(levels / 255, deviation))
+    close(blur.glass_blur(x, rng(x), numbers), gaussian(levels / 255, deviation))
 
 
 def test_shaking_moves_pixels_and_keeps_the_rest() -> None:
     x = torch.arange(12.0 * 12).view(1, 1, 12, 12) / 255
-    out = (255 * _common_blur.glass_blur(x, rng(x), (0.01, 2, 1))).round()[0, 0]  # no blur
+    out = (255 * blur.glass_blur(x, rng(x), (0.01, 2, 1))).round()[0, 0]  # no blur
     start = (255 * x).round()[0, 0]
     inside = torch.zeros(12, 12, dtype=torch.bool)
     inside[3:11, 3:11] = True
@@ -191,7 +190,7 @@ def test_fog(constants: str, severity: int) -> None:
         clouds = (clouds - clouds.min()) / (clouds.max() - clouds.min())
         thick = image + amount * clouds[: x.shape[2], : x.shape[3]]
         expected.append(thick * image.max() / (image.max() + amount))
-    close(_common_weather.fog(x, rng(x), (amount, decay)), np.stack(expected))
+    close(weather.fog(x, rng(x), (amount, decay)), np.stack(expected))
 
 
 @cases
@@ -207,12 +206,12 @@ def test_snow(constants: str, severity: int) -> None:
         fallen = moved(flakes, angle, int(radius), blur).round() / 255
         pale = 1.5 * (0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]) + 0.5
         expected.append(stays * image + (1 - stays) * np.maximum(image, pale) + fallen + np.rot90(fallen, 2, (1, 2)))
-    close(_common_weather.snow(x, rng(x), numbers), np.stack(expected), 0.999, 2.01)
+    close(weather.snow(x, rng(x), numbers), np.stack(expected), 0.999, 2.01)
 
 
 def test_snow_falls_down() -> None:
     x = torch.zeros(4, 3, 64, 64)
-    out = _common_weather.snow(x, rng(x), (0.1, 0.3, 3, 0.5, 10, 4, 1.0)).mean(1)
+    out = weather.snow(x, rng(x), (0.1, 0.3, 3, 0.5, 10, 4, 1.0)).mean(1)
     along, across = ((out - out.roll(1, dim)).abs().mean() for dim in (1, 2))
     assert along < 0.7 * across
 
@@ -240,7 +239,7 @@ def test_spatter(constants: str, severity: int) -> None:
         mask = depth * np.rint(ndimage.uniform_filter(far, 3, mode="mirror"))
         water = np.array([175, 238, 238])[:, None, None] / 255
         expected.append(image + strength * mask / max(mask.max(), 1) * water)
-    close(_common_spatter.spatter(x, rng(x), numbers), np.stack(expected), 0.999 if mud else 0.995, 255)
+    close(spatter.spatter(x, rng(x), numbers), np.stack(expected), 0.999 if mud else 0.995, 255)
     assert np.abs(np.stack(expected) - x.double().numpy()).max() > 0.1
 
 
@@ -308,7 +307,7 @@ def folder_of(tmp_path: Path, *sides: tuple[int, int]) -> Path:
 def test_frost_pastes_pieces_of_photographs(tmp_path: Path) -> None:
     folder = str(folder_of(tmp_path, (70, 90), (64, 100)))
     x = torch.zeros(8, 3, 64, 64)
-    ice = (255 * _common_weather.frost(x, rng(x), (1, 1, 1), folder)).round().int()
+    ice = (255 * weather.frost(x, rng(x), (1, 1, 1), folder)).round().int()
     for image in ice:  # rows and columns are named by the first two channels
         assert torch.equal(image[0] - image[0, :1], torch.arange(64).int()[:, None].expand(64, 64))
         assert torch.equal(image[1] - image[1, :, :1], torch.arange(64).int().expand(64, 64))
@@ -318,10 +317,10 @@ def test_frost_pastes_pieces_of_photographs(tmp_path: Path) -> None:
     assert right.max() <= 26
     assert (down.double() / 7 - right.double() / 27).abs().max() > 0.3  # drawn apart
     assert len({tuple(image[:, 0, 0].tolist()) for image in ice}) > 4
-    assert torch.equal(_common_weather.frost(x[2:3], rng(x).at(["c"]), (1, 1, 1), folder), ice[2:3] / 255)
-    small = _common_weather.frost(x, rng(x), (1, 1, 2), folder)  # photographs twice as large: half a row per pixel
+    assert torch.equal(weather.frost(x[2:3], rng(x).at(["c"]), (1, 1, 1), folder), ice[2:3] / 255)
+    small = weather.frost(x, rng(x), (1, 1, 2), folder)  # photographs twice as large: half a row per pixel
     assert torch.allclose((small[:, 0, 41] - small[:, 0, 21]) * 255, torch.tensor(10.0), atol=0.01)
-    wide = _common_weather.frost(torch.zeros(1, 3, 140, 30), rng(x).at(["a"]), (1, 0.5, 1), folder)  # enlarged to fit
+    wide = weather.frost(torch.zeros(1, 3, 140, 30), rng(x).at(["a"]), (1, 0.5, 1), folder)  # enlarged to fit
     assert torch.allclose((wide[0, 0, 121, 0] - wide[0, 0, 21, 0]) * 255, torch.tensor(25.0), atol=3)
     assert torch.allclose((wide[0, 1, 0, 22] - wide[0, 1, 0, 2]) * 255, torch.tensor(5.0), atol=0.6)
 
@@ -329,7 +328,7 @@ def test_frost_pastes_pieces_of_photographs(tmp_path: Path) -> None:
 def test_frost_that_is_drawn_is_like_the_photographs() -> None:
     x = torch.zeros(40, 3, 64, 64)
     numbers = Rng(0, ids=tuple(map(str, range(40))))
-    ice = _common_weather.frost(x, numbers, (1, 1, 1))
+    ice = weather.frost(x, numbers, (1, 1, 1))
     known = torch.tensor([[0.30, 0.58, 0.65], [0.79, 0.81, 0.84], [0.54, 0.60, 0.65], [0.44, 0.48, 0.53]])
     away = (ice.mean((2, 3))[:, None] - known).abs().amax(2)
     assert away.amin(1).max() < 0.02

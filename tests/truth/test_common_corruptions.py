@@ -24,8 +24,8 @@ from sklearn.datasets import load_sample_images
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.threats._common_constants import CIFAR, IMAGENET
-from holdfast.threats.common import CORRUPTIONS, EXTRA, FUNCTIONS, Common
+from holdfast.parts.threats.common import CORRUPTIONS, EXTRA, FUNCTIONS, Common
+from holdfast.parts.threats.common.constants import CIFAR, IMAGENET
 
 SEVERITIES = (1, 2, 3, 4, 5)
 TABLES = {"imagenet": IMAGENET, "cifar": CIFAR}

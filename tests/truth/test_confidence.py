@@ -8,8 +8,8 @@ import torch
 from scipy import special, stats
 from torch import Tensor
 
-from holdfast import confidence
 from holdfast.core import HoldfastError
+from holdfast.numerics.statistics import betting as confidence
 
 RUNS, ALPHA = 1500, 0.05
 

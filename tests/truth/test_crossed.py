@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast import statistics
-from holdfast.crossed import crossed_mean
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics.two_way import crossed_mean
 
 RUNS = pytest.mark.parametrize("runs", [100, pytest.param(400, marks=pytest.mark.slow)])
 """Samples of a simulation. At least 89 of 100 must hold the truth, as a level of 0.8 would do in 1.3 % of cases; long

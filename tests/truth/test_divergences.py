@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import linalg, special, stats
 
 from holdfast.core import HoldfastError
-from holdfast.divergences import DIVERGENCES, divergence
+from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
 
 NAMES = sorted(DIVERGENCES)
 

@@ -7,23 +7,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast import confidence, statistics
-from holdfast.attacks.apgd import Apgd
 from holdfast.core import Encoder, HoldfastError, Noise, Rng, Shard, Threat
-from holdfast.estimators._draws import Draws, looks
-from holdfast.estimators.counting import Counting
-from holdfast.estimators.precise import Precise
-from holdfast.estimators.sequential import Sequential
-from holdfast.failures.confused import Confused
-from holdfast.failures.drifted import Drifted
-from holdfast.failures.nearest import Nearest
-from holdfast.observations.broken import Broken
-from holdfast.observations.rare_failures import RareFailures
-from holdfast.observations.sampled import Sampled
-from holdfast.threats.gaussian import Gaussian
-from holdfast.threats.linf import Linf
-from holdfast.threats.truncated_gaussian import TruncatedGaussian
-from holdfast.threats.uniform import Uniform
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics import betting
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.estimators.counting import Counting
+from holdfast.parts.estimators.precise import Precise
+from holdfast.parts.estimators.sequential import Sequential
+from holdfast.parts.estimators.shared.draws import Draws, looks
+from holdfast.parts.failures.confused import Confused
+from holdfast.parts.failures.drifted import Drifted
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.broken import Broken
+from holdfast.parts.observations.rare_failures import RareFailures
+from holdfast.parts.observations.sampled import Sampled
+from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.truncated_gaussian import TruncatedGaussian
+from holdfast.parts.threats.uniform import Uniform
 
 N = 24
 
@@ -242,4 +243,4 @@ def test_betting_ends_of_votes_are_those_of_their_complement() -> None:
     other_low, other_high = Precise().interval(drawn - failed, drawn)
     torch.testing.assert_close(low, 1 - other_high)
     torch.testing.assert_close(high, 1 - other_low)
-    assert confidence.empirical_mean(confidence.tally_votes(failed, drawn)) == pytest.approx(3 / 40)
+    assert betting.empirical_mean(betting.tally_votes(failed, drawn)) == pytest.approx(3 / 40)

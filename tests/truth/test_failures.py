@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast import neighbours, registry
-from holdfast.core import Encoder, Failure, Head, HoldfastError, Rng, Shard
-from holdfast.divergences import divergence
-from holdfast.failures.confused import Confused
-from holdfast.failures.drifted import Drifted
-from holdfast.failures.misclassified import Misclassified
-from holdfast.failures.nearest import Nearest
-from holdfast.margins import between
-from holdfast.negatives import draw_negatives
-from holdfast.probes.logits import Logits
+from holdfast.core import Encoder, Failure, Head, HoldfastError, Rng, Shard, registry
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.geometry.margins import between
+from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.parts.failures.confused import Confused
+from holdfast.parts.failures.drifted import Drifted
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.probes.logits import Logits
 
 N, M, S, D = 40, 12, 25, 6
 FAILURES: list[Failure] = [
@@ -98,7 +98,7 @@ def test_nearest_measures_the_distance_to_the_boundary() -> None:
     clean = bank()
     given = shard(clean)
     event, own = Nearest().bind(given), given.positions
-    nearest = neighbours.nearest(clean[own], clean, 2)[:, 1]
+    nearest = pairwise.nearest(clean[own], clean, 2)[:, 1]
     for share, value in ((0.5, 0.0), (0.25, -0.5), (0.75, 0.5)):
         reps = torch.lerp(clean[own].double(), clean[nearest].double(), share)[:, None]
         found = event(reps, torch.arange(M)).squeeze(1)
@@ -127,7 +127,7 @@ def test_outliers_and_offsets_hide_no_failure(divergence: str, factor: float, of
     given = shard(clean)
     reps = moved(clean, given, 1.0).float()
     own = given.positions.repeat_interleave(S)
-    failed = neighbours.closer(reps.flatten(0, 1), clean, own, divergence)[0].view(M, S) > 0
+    failed = pairwise.closer(reps.flatten(0, 1), clean, own, divergence)[0].view(M, S) > 0
     assert failed.double().mean() > 0.05
     assert torch.equal(Nearest(divergence).bind(given)(reps, torch.arange(M)) > 0, failed)
 

@@ -8,9 +8,10 @@ import torch
 from scipy import special
 from sklearn.metrics import pairwise_distances
 
-from holdfast import feature_space, statistics
-from holdfast.contributions import of_function, of_pairs, over_classes
 from holdfast.core import HoldfastError
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import feature_space
+from holdfast.numerics.statistics.jackknife import of_function, of_pairs, over_classes
 
 RUNS = 200
 ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)

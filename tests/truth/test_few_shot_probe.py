@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Bank, Classifier, Head, HoldfastError, Probe, Rng
-from holdfast.probes._shots import drawn
-from holdfast.probes.few_shot import FewShot
-from holdfast.probes.knn import Knn
-from holdfast.probes.linear import Linear
-from holdfast.probes.logits import Logits
+from holdfast.parts.probes.few_shot import FewShot
+from holdfast.parts.probes.knn import Knn
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.logits import Logits
+from holdfast.parts.probes.shared.shots import drawn
 
 LABELS = torch.tensor([7, 3, 7, 7, 3, 9, 9, 3, 9, 7, 9, 3] * 5)
 REPS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)) + LABELS[:, None] / 3

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast import statistics
-from holdfast.contributions import over_classes
 from holdfast.core import HoldfastError
-from holdfast.fluctuation import flipping, semantic_fluctuation
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.fluctuation import flipping, semantic_fluctuation
+from holdfast.numerics.statistics.jackknife import over_classes
 
 RUNS = 300
 ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)

@@ -10,34 +10,34 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.audit import rehearsal
-from holdfast.audit.calibration import Calibration, UnitTimes
-from holdfast.audit.expected import Forecast, as_data
-from holdfast.audit.forecast import forecast
-from holdfast.audit.plan import Plan
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.rehearsal import rehearse
-from holdfast.audit.run import run_audit
-from holdfast.audit.stand_in import StandIn, made_up
-from holdfast.certify import _effort
-from holdfast.certify.alpha_crown import AlphaCrown
-from holdfast.certify.crown import Crown
-from holdfast.certify.crown_ibp import CrownIbp
+from holdfast.auditing.estimate import rehearsal
+from holdfast.auditing.estimate.calibration import Calibration, UnitTimes
+from holdfast.auditing.estimate.expected import Forecast, as_data
+from holdfast.auditing.estimate.forecast import forecast
+from holdfast.auditing.estimate.rehearsal import rehearse
+from holdfast.auditing.estimate.stand_in import StandIn, made_up
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Margin, Passes
-from holdfast.data import ImageSet, open_images
-from holdfast.encoder import BOUND
-from holdfast.errors import NotCertified
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.observations.attacked import Attacked
-from holdfast.observations.certified import Certified
-from holdfast.observations.clean import Clean
-from holdfast.observations.sampled import Sampled
-from holdfast.observations.worst_noise import WorstNoise
+from holdfast.core.encoder import BOUND
+from holdfast.numerics.bounds import effort
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.certifiers.alpha_crown import AlphaCrown
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.crown_ibp import CrownIbp
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.certified import Certified
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.sampled import Sampled
+from holdfast.parts.observations.worst_noise import WorstNoise
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 from holdfast.report.forecast import print_forecast
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.runtime.errors import NotCertified
+from holdfast.sources.data import ImageSet, open_images
 
 PER_IMAGE = 0.01
 """Seconds that one pass of one image takes by the clock of these tests."""
@@ -180,7 +180,7 @@ def test_what_ends_in_the_middle_of_its_first_propagation_takes_at_least_so_long
 
     def forever(*given: object) -> None:
         if share is not None:
-            listener = _effort._listener.get()
+            listener = effort._listener.get()
             assert listener is not None
             listener(share)
         while True:
@@ -219,13 +219,13 @@ def test_a_propagation_tells_its_progress_and_what_is_too_much_is_refused(
     encoder = Encoder(nn.Sequential(*layers, nn.Linear(128, 16), nn.ReLU(), nn.Linear(16, 4)), mean=0, std=1)
     x, margin = torch.full((1, 1, 8, 8), 0.5), Margin(torch.ones(1, 1, 4), torch.zeros(1, 1))
     shares: list[float] = []
-    with _effort.listening(shares.append):
+    with effort.listening(shares.append):
         certifier(encoder, margin, x, L2(0.5))
     assert shares == sorted(shares)
     assert shares[0] == 0
     assert 0 < shares[1] < shares[-1] <= 1
     assert shares[-1] == 1 or isinstance(certifier, AlphaCrown)
-    monkeypatch.setitem(_effort.MOST, "cpu", 1e3)
+    monkeypatch.setitem(effort.MOST, "cpu", 1e3)
     with pytest.raises(NotCertified, match=r"not certified: \d+ values .* take crown_ibp or interval"):
         certifier(encoder, margin, x, L2(0.5))
     CrownIbp()(encoder, margin, x, L2(0.5))

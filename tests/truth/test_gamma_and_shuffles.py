@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Corruption, HoldfastError, Rng
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.global_shuffle import GlobalShuffle
-from holdfast.threats.local_shuffle import LocalShuffle
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
+from holdfast.parts.threats.local_shuffle import LocalShuffle
 
 RNG = Rng(0, ids=("a", "b"))
 LEVELS = torch.arange(256).float() / 255

@@ -10,9 +10,9 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf
 
 from holdfast.core import HoldfastError
-from holdfast.data import open_images
-from holdfast.data._covariance import of_images
-from holdfast.data.gaussian import ConditionalGaussian, Covariance, Gaussian, isotropic, ones, random_direction
+from holdfast.numerics.gaussian_classes.covariance import of_images
+from holdfast.sources.data import open_images
+from holdfast.sources.data.gaussian import ConditionalGaussian, Covariance, Gaussian, isotropic, ones, random_direction
 
 DRAWS = 40_000
 

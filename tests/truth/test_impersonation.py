@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import (
     Bank,
     Classifier,
@@ -23,10 +22,11 @@ from holdfast.core import (
     Table,
     Threat,
 )
-from holdfast.measures.impersonation_rate import ImpersonationRate
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.observations.impersonated import Impersonated
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.impersonated import Impersonated
+from holdfast.parts.threats.linf import Linf
 from searched import Unsearched
 
 PIXELS = [0.1, 0.6, 0.2, 0.9, 0.55, 0.7, 0.3, 0.8, 0.45, 0.95]

@@ -12,9 +12,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks are no part of 
 
 from benchmarks import coverage, laws
 
-from holdfast import registry, statistics, universal
-from holdfast.core import Score
-from holdfast.drawn_pairs import contributions, mean
+from holdfast.core import Score, registry
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics import universal
+from holdfast.numerics.statistics.drawn_pairs import contributions, mean
 
 NAMES = registry.names("measures")
 

@@ -8,7 +8,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from holdfast.core import Bank, HoldfastError
-from holdfast.probes.knn import Knn
+from holdfast.parts.probes.knn import Knn
 
 
 def blobs(size: int, classes: int = 4, dim: int = 6, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

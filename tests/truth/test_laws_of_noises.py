@@ -9,17 +9,17 @@ from scipy import special, stats
 from torch import Tensor
 
 from holdfast.core import Noise, Rng
-from holdfast.threats._length import truncated_length
-from holdfast.threats.brightness import Brightness
-from holdfast.threats.contrast import Contrast
-from holdfast.threats.hue import Hue
-from holdfast.threats.l2 import L2
-from holdfast.threats.laplace import Laplace
-from holdfast.threats.linf import Linf
-from holdfast.threats.rotation import Rotation
-from holdfast.threats.translation import Translation
-from holdfast.threats.truncated_gaussian import TruncatedGaussian
-from holdfast.threats.uniform import Uniform
+from holdfast.parts.threats.brightness import Brightness
+from holdfast.parts.threats.contrast import Contrast
+from holdfast.parts.threats.hue import Hue
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.laplace import Laplace
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.rotation import Rotation
+from holdfast.parts.threats.shared.length import truncated_length
+from holdfast.parts.threats.translation import Translation
+from holdfast.parts.threats.truncated_gaussian import TruncatedGaussian
+from holdfast.parts.threats.uniform import Uniform
 
 GREY = torch.full((1, 1, 8, 8), 0.5)
 SURE = 1e-3

@@ -4,18 +4,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.bim import Bim
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.fgsm import Fgsm
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
 from holdfast.core import Attack, Ball, Encoder, Objective, Rng, Trajectory
-from holdfast.objectives.loss import Loss
-from holdfast.objectives.targeted import Targeted
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.bim import Bim
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.fgsm import Fgsm
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.objectives.loss import Loss
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 SHAPE = (1, 4, 4)
 IDS = tuple("abcdef")

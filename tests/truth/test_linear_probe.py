@@ -11,14 +11,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holdfast.core import Bank, Classifier, Encoder, Head, HoldfastError, Probe, Threat
-from holdfast.data import ImageSet
-from holdfast.data.digits import Digits
-from holdfast.encoders import open_encoder
-from holdfast.measures._probe import classifier_of, head_of
-from holdfast.observations.clean import Clean
-from holdfast.probes.linear import Linear
-from holdfast.probes.linear_adam import LinearAdam
-from holdfast.probes.trained import Trained
+from holdfast.parts.measures.shared.probe import classifier_of, head_of
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.linear_adam import LinearAdam
+from holdfast.parts.probes.trained import Trained
+from holdfast.sources.data import ImageSet
+from holdfast.sources.data.digits import Digits
+from holdfast.sources.encoders import open_encoder
 from searched import Unsearched
 
 LEARNERS = [Linear(), LinearAdam(epochs=60, rate=0.05)]

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.core import Bank, Head, HoldfastError
-from holdfast.probes import _stream
-from holdfast.probes.linear import Linear
-from holdfast.probes.linear_sgd import LinearSgd
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.linear_sgd import LinearSgd
+from holdfast.parts.probes.shared import stream as _stream
 
 
 def blobs(size: int = 1200, apart: float = 0.7, dim: int = 16, classes: int = 5) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ def test_what_cannot_be_learned_is_refused() -> None:
 STREAM = """
 import resource, sys, torch
 from holdfast.core import Bank
-from holdfast.probes.linear_sgd import LinearSgd
+from holdfast.parts.probes.linear_sgd import LinearSgd
 ROWS, DIM, CHUNK = 1_000_000, 128, 10_000
 labels = torch.arange(ROWS) % 4
 centres = 2 * torch.randn(4, DIM, generator=torch.Generator().manual_seed(0))

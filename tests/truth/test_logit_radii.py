@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from holdfast.core import Encoder, Head, HoldfastError, Rng, Shard
-from holdfast.observations.logit_radii import LogitRadii
+from holdfast.parts.observations.logit_radii import LogitRadii
 
 
 def test_a_label_that_the_head_does_not_know_is_refused() -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.threats.lowpass import Lowpass
+from holdfast.parts.threats.lowpass import Lowpass
 
 RNG = Rng(0, ids=("a",))
 

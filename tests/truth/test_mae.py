@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import Encoder, HoldfastError, Rng
-from holdfast.encoders import open_encoder
-from holdfast.encoders._copy import trainable
-from holdfast.encoders._packages import optional
-from holdfast.listener import Silent
-from holdfast.methods._student import Batch, Facts, Student
-from holdfast.methods.mae import Mae
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.methods.mae import Mae
+from holdfast.parts.methods.shared.student import Batch, Facts, Student
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.listener import Silent
+from holdfast.runtime.optional import optional
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training import loop
-from holdfast.training._checkpoint import tensors_of
 from holdfast.training.adversary import Adversary
+from holdfast.training.checkpoint import tensors_of
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_file import make_recipe

@@ -11,8 +11,8 @@ from test_measures import Told
 from torch import Tensor
 
 from holdfast.core import HoldfastError
-from holdfast.measures._weibull import FITS, anderson_darling, independent, joint, p_values
-from holdfast.measures.margin_distribution import MarginDistribution, margin_distances
+from holdfast.parts.measures.certified.margin_distribution import MarginDistribution, margin_distances
+from holdfast.parts.measures.shared.weibull import FITS, anderson_darling, independent, joint, p_values
 from holdfast.report import plots
 
 

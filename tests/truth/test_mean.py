@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast import statistics
+from holdfast.numerics import statistics
 
 RUNS = [250, pytest.param(1000, marks=pytest.mark.slow)]
 """Samples of a simulation. At least 228 of 250 must hold the truth, as a level of 0.87 would do in 2.5 % of cases and

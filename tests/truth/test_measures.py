@@ -7,10 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast import registry, statistics
-from holdfast.attacks.ensemble import Ensemble
-from holdfast.attacks.fgsm import Fgsm
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import (
     Ball,
     Bank,
@@ -24,21 +20,26 @@ from holdfast.core import (
     Rng,
     Shard,
     Threat,
+    registry,
 )
-from holdfast.divergences import DIVERGENCES, divergence
-from holdfast.measures._attack_measure import AttackMeasure
-from holdfast.measures.adversarial_margin import AdversarialMargin
-from holdfast.measures.breakaway_risk import BreakawayRisk
-from holdfast.measures.cosine_to_self import CosineToSelf
-from holdfast.measures.cosine_to_target import CosineToTarget
-from holdfast.measures.nearest_neighbour_accuracy import NearestNeighbourAccuracy
-from holdfast.measures.overlap_risk import OverlapRisk
-from holdfast.measures.relative_quantile import RelativeQuantile
-from holdfast.measures.universal_quantile import UniversalQuantile
-from holdfast.objectives.targeted import Targeted
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.observations.attacked import Attacked
-from holdfast.observations.clean import Clean
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.fgsm import Fgsm
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
+from holdfast.parts.measures.drift.cosine_to_target import CosineToTarget
+from holdfast.parts.measures.drift.relative_quantile import RelativeQuantile
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.adversarial_margin import AdversarialMargin
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.nearest_neighbour_accuracy import NearestNeighbourAccuracy
+from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
 from searched import Unsearched
 
 SHORT = {"attack": Pgd(4, 0.01), "readouts": (2, 4)}

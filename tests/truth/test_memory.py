@@ -8,7 +8,7 @@ import pytest
 PROGRAM = """
 import resource, sys
 import torch
-from holdfast import neighbours
+from holdfast.numerics.geometry import pairwise
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -22,11 +22,11 @@ if kind == "near":  # half of the bank is doubtful: duplicates in groups of 100
 queries = bank[:1000] + 0.1 * torch.randn(1000, 2048, generator=generator)
 before = peak()
 if task == "closer":
-    neighbours.closer(queries, bank, torch.arange(1000))
+    pairwise.closer(queries, bank, torch.arange(1000))
 elif task == "share_below":
-    neighbours.share_below(bank, torch.linspace(50, 70, 1000))
+    pairwise.share_below(bank, torch.linspace(50, 70, 1000))
 else:
-    neighbours.nearest(queries, bank, 8)
+    pairwise.nearest(queries, bank, 8)
 print(before, peak())
 """
 

@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from tiny_students import BATCH, LABELS, SIZE, SMALL, made, moved, pictures, same, snapshot, student_of, views_of
 from torch import Tensor, nn
 
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import Encoder, HoldfastError, Rng
-from holdfast.methods._student import Batch, Facts, Method, Seen, Student, momentum_at, spread
-from holdfast.store import Store
-from holdfast.threats.linf import Linf
-from holdfast.training import _checkpoint, loop
-from holdfast.training._checkpoint import tensors_of
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, momentum_at, spread
+from holdfast.parts.threats.linf import Linf
+from holdfast.storage.run_folder import Store
+from holdfast.training import checkpoint, loop
 from holdfast.training.adversary import Adversary
+from holdfast.training.checkpoint import tensors_of
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 
@@ -170,10 +170,10 @@ def test_the_queue_and_the_twin_survive_a_checkpoint(tmp_path: Path) -> None:
     student(views_of(student), [], BATCH)
     student.after_step(0.5)
     assert not same(snapshot(student), snapshot(other))
-    _checkpoint.write(Store(tmp_path), student, {"recipe": "it"})
-    kept = _checkpoint.read(tmp_path, "it")
+    checkpoint.write(Store(tmp_path), student, {"recipe": "it"})
+    kept = checkpoint.read(tmp_path, "it")
     assert kept is not None
-    _checkpoint.restore(other, kept["tensors"])
+    checkpoint.restore(other, kept["tensors"])
     assert same(snapshot(student), snapshot(other))
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.attacks.minimum_norm import MinimumNorm, within
 from holdfast.core import Ball, Goal, HoldfastError, Rng, Trajectory
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.minimum_norm import MinimumNorm, within
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 IDS = tuple("abcdefgh")
 WAY = torch.randn(1, 8, 8, generator=torch.Generator().manual_seed(0))

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast import registry, synbench
-from holdfast.audit.plan_file import make_plan
-from holdfast.audit.run import run_audit
-from holdfast.core import Encoder, HoldfastError, Rng, Shard
-from holdfast.observations import mixtures as module
-from holdfast.observations.image_covariance import ImageCovariance
-from holdfast.observations.mixtures import Mixtures
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
+from holdfast.core import Encoder, HoldfastError, Rng, Shard, registry
+from holdfast.numerics.gaussian_classes import synbench
+from holdfast.parts.observations import mixtures as module
+from holdfast.parts.observations.image_covariance import ImageCovariance
+from holdfast.parts.observations.mixtures import Mixtures
 
 SMALL = Mixtures(epsilons=(0.0, 0.4, 0.8), samples=256, separations=(0.5, 1.0, 1.5, 2.0, 3.0))
 SHAPE = (1, 4, 4)

@@ -7,9 +7,9 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
-from holdfast import nearest_in_chunks
 from holdfast.core import HoldfastError
-from holdfast.nearest_in_chunks import top
+from holdfast.numerics.geometry import top_k
+from holdfast.numerics.geometry.top_k import top
 
 
 def signs(rows: int, dim: int, seed: int) -> Tensor:
@@ -31,8 +31,8 @@ def brute(queries: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(nearest_in_chunks, "ROWS", 5)
-    monkeypatch.setattr(nearest_in_chunks, "COLUMNS", 16)
+    monkeypatch.setattr(top_k, "ROWS", 5)
+    monkeypatch.setattr(top_k, "COLUMNS", 16)
 
 
 @pytest.mark.parametrize("k", [1, 7, 16, 40, 100])
@@ -85,9 +85,9 @@ def test_zero_has_cosine_zero_and_signs_of_zero_are_one() -> None:
 
 def test_keys_are_ordered_as_cosine_then_position() -> None:
     cosines = torch.tensor([-1.0, -0.5, -1e-38, 0.0, -0.0, 1e-38, 0.5, 1.0])
-    keys = nearest_in_chunks._keys(cosines, torch.tensor([7, 6, 5, 4, 3, 2, 1, 0]))
+    keys = top_k._keys(cosines, torch.tensor([7, 6, 5, 4, 3, 2, 1, 0]))
     assert keys.argsort().tolist() == list(range(8))
-    back = nearest_in_chunks._cosines(nearest_in_chunks._keys(cosines, torch.full((8,), 2**32 - 1)))
+    back = top_k._cosines(top_k._keys(cosines, torch.full((8,), 2**32 - 1)))
     assert torch.equal(back, cosines)
 
 

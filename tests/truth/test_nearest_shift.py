@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import lsq_linear
 
 from holdfast.core import HoldfastError
-from holdfast.nearest_shift import dual_norm, length, nearest_shift, weights_along
+from holdfast.numerics.gaussian_classes.nearest_shift import dual_norm, length, nearest_shift, weights_along
 
 
 def problems(count: int, spread: float, seed: int = 0, largest: int = 8):
@@ -172,6 +172,6 @@ def test_what_has_no_answer_is_refused() -> None:
 def test_variances_too_far_apart_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = torch.linalg.qr(torch.randn(40, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).Q
     apart = torch.logspace(-14, 0, 40).double()
-    monkeypatch.setattr("holdfast.nearest_shift._STEPS", 25)
+    monkeypatch.setattr("holdfast.numerics.gaussian_classes.nearest_shift._STEPS", 25)
     with pytest.raises(HoldfastError, match="variances are too far apart"):
         weights_along(apart.sqrt(), vectors, apart, torch.tensor([1e-3], dtype=torch.float64), math.inf)

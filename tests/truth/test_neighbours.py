@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from holdfast import neighbours
 from holdfast.core import HoldfastError
-from holdfast.divergences import DIVERGENCES, divergence
-from holdfast.remembered import Remembered
+from holdfast.numerics.geometry import pairwise as neighbours
+from holdfast.numerics.geometry.cache import Remembered
+from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
 
 NAMES = sorted(DIVERGENCES)
 QUICK = settings(

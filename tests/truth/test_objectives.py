@@ -5,15 +5,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast import registry
-from holdfast.core import HoldfastError, Objective
-from holdfast.divergences import DIVERGENCES, divergence
-from holdfast.objectives.info_nce import InfoNce
-from holdfast.objectives.instance_contrastive import InstanceContrastive
-from holdfast.objectives.loss import Loss
-from holdfast.objectives.nt_xent import NtXent
-from holdfast.objectives.targeted import Targeted
-from holdfast.objectives.untargeted import Untargeted
+from holdfast.core import HoldfastError, Objective, registry
+from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
+from holdfast.parts.objectives.info_nce import InfoNce
+from holdfast.parts.objectives.instance_contrastive import InstanceContrastive
+from holdfast.parts.objectives.loss import Loss
+from holdfast.parts.objectives.nt_xent import NtXent
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.objectives.untargeted import Untargeted
 
 
 def draw(rows: int = 4, dim: int = 5) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.certify._propagate import Region
-from holdfast.certify._ranges import ranges_inside
-from holdfast.certify._trace import trace
 from holdfast.core import Ball, Encoder
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.numerics.bounds.propagate import Region
+from holdfast.numerics.bounds.ranges import ranges_inside
+from holdfast.numerics.bounds.trace import trace
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 SIZE = (2, 7, 6)
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast import ratios, statistics
 from holdfast.core import HoldfastError, Score
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics import ratio as ratios
 
 
 def score(value, low, high, n=100) -> Score:

@@ -7,11 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.fgsm import Fgsm
-from holdfast.attacks.minimum_norm import MinimumNorm
-from holdfast.attacks.pgd import Pgd
-from holdfast.attacks.square import Square
 from holdfast.core import (
     Attack,
     Ball,
@@ -26,14 +21,19 @@ from holdfast.core import (
     Shard,
     Trajectory,
 )
-from holdfast.measures.robust_accuracy import RobustAccuracy
-from holdfast.objectives.class_margin import ClassMargin
-from holdfast.objectives.cross_entropy import CrossEntropy
-from holdfast.objectives.dlr import Dlr
-from holdfast.objectives.nt_xent import NtXent
-from holdfast.observations.fooled import Fooled
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.fgsm import Fgsm
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
+from holdfast.parts.objectives.class_margin import ClassMargin
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.objectives.dlr import Dlr
+from holdfast.parts.objectives.nt_xent import NtXent
+from holdfast.parts.observations.fooled import Fooled
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 IMAGES, SIDE, DIM = 60, 4, 6
 ALL = Fooled((Apgd(40), Apgd(40), MinimumNorm(40), Square(40)), (CrossEntropy(), Dlr(), ClassMargin(), ClassMargin()))

@@ -9,8 +9,8 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf
 
 from holdfast.core import HoldfastError
-from holdfast.nearest_shift import dual_norm, length
-from holdfast.robust_bayes import Mixture, RobustBayes, fit
+from holdfast.numerics.gaussian_classes.nearest_shift import dual_norm, length
+from holdfast.numerics.gaussian_classes.robust_bayes import Mixture, RobustBayes, fit
 
 DRAWS = 200_000
 EPSILONS = torch.tensor([0.0, 0.2, 0.5, 0.8], dtype=torch.float64)

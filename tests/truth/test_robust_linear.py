@@ -13,26 +13,26 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from torch import Tensor, nn
 
-from holdfast.attacks.apgd import Apgd
-from holdfast.attacks.pgd import Pgd
 from holdfast.core import Attack, Ball, Encoder, Head, HoldfastError, LinearProbe, Objective, Passes, Rng, Shard, Threat
-from holdfast.objectives.class_margin import ClassMargin
-from holdfast.objectives.cross_entropy import CrossEntropy
-from holdfast.objectives.nt_xent import NtXent
-from holdfast.observations import robust_head
-from holdfast.observations.clean import Clean
-from holdfast.observations.mixtures import Mixtures
-from holdfast.observations.robust_head import RobustHead
-from holdfast.probes import robust_linear
-from holdfast.probes._worst_found import best_against, losses, price
-from holdfast.probes.few_shot import FewShot
-from holdfast.probes.linear import Linear
-from holdfast.probes.robust_linear import RobustLinear
-from holdfast.robust_bayes import Mixture
-from holdfast.threats.gamma import Gamma
-from holdfast.threats.gaussian import Gaussian
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.numerics.gaussian_classes.robust_bayes import Mixture
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.objectives.class_margin import ClassMargin
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.objectives.nt_xent import NtXent
+from holdfast.parts.observations import robust_head
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.parts.observations.robust_head import RobustHead
+from holdfast.parts.probes import robust_linear
+from holdfast.parts.probes.few_shot import FewShot
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.robust_linear import RobustLinear
+from holdfast.parts.probes.shared.worst_found import best_against, losses, price
+from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
 
 SHAPE = (1, 2, 3)
 HALF = torch.tensor([0.04, 0.02, 0.015, 0.006, -0.02, 0.0])

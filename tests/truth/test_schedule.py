@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.audit.schedule import ATTEMPTS, Schedule
-from holdfast.audit.units import ENCODER, Audited, Layout, Task, dependencies
+from holdfast.auditing.schedule import ATTEMPTS, Schedule
+from holdfast.auditing.units import ENCODER, Audited, Layout, Task, dependencies
 from holdfast.core import HoldfastError
-from holdfast.observations.attacked import Attacked
-from holdfast.observations.clean import Clean
-from holdfast.observations.training import Training
-from holdfast.store import StoreError
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.training import Training
+from holdfast.storage.run_folder import StoreError
 
 DIES, FAILS = "dies", "fails"
 

@@ -4,16 +4,16 @@ import pytest
 import torch
 from test_linear_probe import Labelled
 
-from holdfast.checks.dimension_collapse import DimensionCollapse
 from holdfast.core import HoldfastError
-from holdfast.measures.alignment import Alignment
-from holdfast.measures.class_uniformity import ClassUniformity
-from holdfast.measures.effective_rank import EffectiveRank
-from holdfast.measures.feature_distance import FeatureDistance
-from holdfast.measures.uniformity import Uniformity
-from holdfast.observations.clean import Clean
-from holdfast.observations.represented import Represented
-from holdfast.threats.gamma import Gamma
+from holdfast.parts.checks.dimension_collapse import DimensionCollapse
+from holdfast.parts.measures.feature_space.alignment import Alignment
+from holdfast.parts.measures.feature_space.class_uniformity import ClassUniformity
+from holdfast.parts.measures.feature_space.effective_rank import EffectiveRank
+from holdfast.parts.measures.feature_space.feature_distance import FeatureDistance
+from holdfast.parts.measures.feature_space.uniformity import Uniformity
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.represented import Represented
+from holdfast.parts.threats.gamma import Gamma
 
 LABELS = torch.arange(12) % 3
 

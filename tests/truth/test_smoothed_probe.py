@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.audit.plan import Plan, merge
-from holdfast.audit.run import run_audit
+from holdfast.auditing.plan import Plan, merge
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Rng
-from holdfast.measures.smoothed_accuracy import SmoothedAccuracy
-from holdfast.measures.smoothed_probe_accuracy import SmoothedProbeAccuracy
-from holdfast.measures.smoothed_radius import SmoothedRadius
-from holdfast.observations.smoothed import Smoothed
-from holdfast.observations.training import Training
-from holdfast.probes.linear import Linear
-from holdfast.smoothing.classifier import Classifier
-from holdfast.threats.gaussian import Gaussian
+from holdfast.parts.measures.smoothed.smoothed_accuracy import SmoothedAccuracy
+from holdfast.parts.measures.smoothed.smoothed_probe_accuracy import SmoothedProbeAccuracy
+from holdfast.parts.measures.smoothed.smoothed_radius import SmoothedRadius
+from holdfast.parts.observations.smoothed import Smoothed
+from holdfast.parts.observations.training import Training
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.parts.threats.gaussian import Gaussian
 
 SIGMA = 0.1
 

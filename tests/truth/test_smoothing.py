@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, Head, HoldfastError, Passes, Rng, Shard
-from holdfast.divergences import unit
-from holdfast.negatives import draw_negatives
-from holdfast.observations.smoothed import Smoothed, block_size, results
-from holdfast.smoothing._certificate import Anchor, Certificate
-from holdfast.smoothing.center import Center
-from holdfast.smoothing.classifier import Classifier
-from holdfast.smoothing.pair_probability import PairProbability
-from holdfast.threats.gaussian import Gaussian
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.parts.observations.smoothed import Smoothed, block_size, results
+from holdfast.parts.smoothing.center import Center
+from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.parts.smoothing.pair_probability import PairProbability
+from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate
+from holdfast.parts.threats.gaussian import Gaussian
 
 SHAPE, IMAGES = (1, 3, 4), 9
 IDS = tuple("abcdefghi")

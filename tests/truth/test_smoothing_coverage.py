@@ -12,11 +12,11 @@ from scipy import special, stats
 from torch import Tensor
 
 from holdfast.core import Rng
-from holdfast.divergences import unit
-from holdfast.smoothing._certificate import Anchor, Certificate
-from holdfast.smoothing.center import Center, _centre
-from holdfast.smoothing.classifier import Classifier
-from holdfast.smoothing.pair_probability import PairProbability
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.parts.smoothing.center import Center, _centre
+from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.parts.smoothing.pair_probability import PairProbability
+from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate
 
 ALPHA, SIGMA, BLOCK = 0.05, 0.5, 50
 RUNS = pytest.mark.parametrize("runs", [250, pytest.param(1000, marks=pytest.mark.slow)])

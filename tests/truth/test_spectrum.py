@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast import spectrum, statistics
 from holdfast.core import HoldfastError
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import spectrum
 
 RUNS = 200
 ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)

@@ -9,9 +9,9 @@ from scipy import optimize, stats
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.estimators import splitting
-from holdfast.estimators.splitting import Splitting
-from holdfast.statistics import clopper_pearson
+from holdfast.numerics.statistics import clopper_pearson
+from holdfast.parts.estimators import splitting
+from holdfast.parts.estimators.splitting import Splitting
 
 Value = Callable[[Tensor, Tensor], Tensor]
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from holdfast import statistics
 from holdfast.core import Score
+from holdfast.numerics import statistics
 
 NAN = math.nan
 

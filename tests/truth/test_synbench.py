@@ -8,11 +8,21 @@ import torch
 from test_linear_probe import Labelled
 from torch import Tensor
 
-from holdfast import statistics
 from holdfast.core import HoldfastError
-from holdfast.measures.synbench import Synbench
-from holdfast.observations.mixtures import Mixtures
-from holdfast.synbench import OVER, TradeOff, area, best, curve, influence, reference, score, thresholds
+from holdfast.numerics import statistics
+from holdfast.numerics.gaussian_classes.synbench import (
+    OVER,
+    TradeOff,
+    area,
+    best,
+    curve,
+    influence,
+    reference,
+    score,
+    thresholds,
+)
+from holdfast.parts.measures.synbench.synbench import Synbench
+from holdfast.parts.observations.mixtures import Mixtures
 
 S = torch.arange(1, 50, dtype=torch.float64) / 10
 

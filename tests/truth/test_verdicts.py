@@ -8,13 +8,13 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast import statistics
-from holdfast.audit.compare import Pair, beats, best_of, paired
-from holdfast.comparison.corrections import adjusted
-from holdfast.comparison.levels import ALPHAS, p_value, reach
+from holdfast.auditing.differences import Pair, beats, best_of, paired
 from holdfast.comparison.pareto import dominated
-from holdfast.comparison.ranks import rank_intervals
 from holdfast.core import HoldfastError, Score
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics.levels import ALPHAS, p_value, reach
+from holdfast.numerics.statistics.multiple_testing import adjusted
+from holdfast.numerics.statistics.ranks import rank_intervals
 
 RUNS = 400
 

@@ -8,12 +8,12 @@ from noise_problems import Pixels, Problem, discs, half_spaces, two_moons
 from torch import Tensor, nn
 
 from holdfast.core import Ball, Encoder, HoldfastError, Passes, Rng
-from holdfast.learners import _step
-from holdfast.learners.worst_mixture import WorstMixture
-from holdfast.threats._generator import SOURCES, Design, Gaussians, Generator
-from holdfast.threats._mixture import LearnedNoise, entropy_ratio
-from holdfast.threats.l2 import L2
-from holdfast.threats.linf import Linf
+from holdfast.parts.learners.shared import step
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.shared.generator import SOURCES, Design, Gaussians, Generator
+from holdfast.parts.threats.shared.learned import LearnedNoise, entropy_ratio
 
 LEARNER = WorstMixture(
     groups="labels", upsampler="none", epochs=60, batch=200, samples=8, rate=1e-1, hidden=32, loss="sigmoid"
@@ -198,19 +198,19 @@ def test_parts_have_the_gradient_of_the_whole(structure: str, pixels: int, monke
         torch.default_generator.manual_seed(0)
         network = Generator(Design(shape, 7, 2, "labels", structure, latent=5, hidden=8, embedding=4), known)
     noise, frozen = LearnedNoise(network, Linf(0.3)), Encoder(Bowl(), mean=0.0, std=1.0)
-    drawn = _step.draw(5, samples, noise, x, generator)
+    drawn = step.draw(5, samples, noise, x, generator)
 
     def gradients() -> tuple[float, dict[str, Tensor]]:
         network.zero_grad()
         outputs = network.outputs(reps, groups)
-        held = _step.descend(
+        held = step.descend(
             frozen, lambda r, rows: r.sum(-1) + 0.1 * rows[:, None], noise, outputs, x, torch.arange(5), drawn, 0.5,
             torch.sigmoid,
         )  # fmt: skip
         return held, {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
 
     whole = gradients()
-    monkeypatch.setattr(_step, "PIXELS", pixels)
+    monkeypatch.setattr(step, "PIXELS", pixels)
     parts = gradients()
     assert whole[0] == parts[0]
     assert whole[1].keys() == parts[1].keys()

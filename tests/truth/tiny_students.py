@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from holdfast import registry
-from holdfast.core import Encoder
-from holdfast.encoders._copy import trainable
-from holdfast.methods._student import Batch, Facts, Method, Student
-from holdfast.training._checkpoint import tensors_of
+from holdfast.core import Encoder, registry
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Student
+from holdfast.sources.encoders.shared.copies import trainable
+from holdfast.training.checkpoint import tensors_of
 
 SMALL = {
     "simclr": {"hidden": 8, "dim": 6, "temperature": 0.3},

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import typer
 
-from holdfast.cli._common import STATUSES, Command, warned
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
+from holdfast.cli.common import STATUSES, Command, warned
 from holdfast.cli.compare import compare
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
@@ -24,7 +24,7 @@ from holdfast.cli.reproduce import reproduce
 from holdfast.cli.show import show
 from holdfast.cli.study import study
 from holdfast.cli.train import train
-from holdfast.errors import HoldfastError, Status, first_line, os_reason
+from holdfast.runtime.errors import HoldfastError, Status, first_line, os_reason
 
 app = typer.Typer(
     help="Audit how well an image encoder's representations hold when the image is disturbed, without labels.",

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import (
+from holdfast.cli.common import (
     AllowOption,
     JsonOption,
     OutOption,
@@ -16,8 +16,8 @@ from holdfast.cli._common import (
     number,
     run_plan,
 )
-from holdfast.cli._workers import engine_of, make_shard
-from holdfast.errors import HoldfastError
+from holdfast.cli.workers import engine_of, make_shard
+from holdfast.runtime.errors import HoldfastError
 
 
 def audit(
@@ -68,7 +68,7 @@ def audit(
     quiet: QuietOption = False,
 ) -> None:
     """Audit encoders on your images: measures, validity checks, record and report."""
-    from holdfast.audit.plan_file import make_plan, read_plan
+    from holdfast.auditing.plan_file import make_plan, read_plan
 
     if calibrate <= 0:
         raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")

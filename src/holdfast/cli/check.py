@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli._common import AllowOption, answer, out
-from holdfast.errors import HoldfastError, Status, os_reason
-from holdfast.folders import Folder
+from holdfast.cli.common import AllowOption, answer, out
+from holdfast.runtime.errors import HoldfastError, Status, os_reason
+from holdfast.storage.filesystem import Folder
 
 
 def check(
@@ -27,9 +27,9 @@ def check(
     json_output: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else.")] = False,
 ) -> None:
     """Hold a run against requirements: status 0 where all are met, 1 where one is not; see below for others."""
-    from holdfast.gate import judge
+    from holdfast.config.requirements import judge
     from holdfast.report.gate import as_data, print_findings
-    from holdfast.standing import allowing, refuse_unknown
+    from holdfast.storage.standing import allowing, refuse_unknown
 
     asked = [*(require or []), *(_lines(require_file) if require_file else [])]
     record = _record(folder)
@@ -45,7 +45,7 @@ def check(
 
 def _record(place: str) -> dict[str, Any]:
     """Return the record of a run folder, wherever it is."""
-    from holdfast.record_file import read_record
+    from holdfast.storage.record_file import read_record
 
     return read_record(Folder(place), place)
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import AllowOption, answer, out
-from holdfast.errors import Status
+from holdfast.cli.common import AllowOption, answer, out
+from holdfast.runtime.errors import Status
 
 CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
 XOption = Annotated[str | None, typer.Option("--x", help="Measure drawn across. (default: clean kNN accuracy)")]
@@ -39,9 +39,9 @@ def compare(
     from holdfast.comparison.eval_results import write_eval_results
     from holdfast.comparison.exports import write_csv, write_parquet
     from holdfast.comparison.records import open_runs
-    from holdfast.folders import write_file
     from holdfast.report import comparison as texts
     from holdfast.report.leaderboard import render
+    from holdfast.storage.filesystem import write_file
 
     runs, unreadable = open_runs(folders, allow=allow or ())
     data = compare_runs(runs, measures=measure or (), correction=correction, x=x, y=y)

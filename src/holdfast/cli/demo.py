@@ -1,6 +1,6 @@
 """holdfast demo: the main job on what is shipped."""
 
-from holdfast.cli._common import JsonOption, OutOption, QuietOption, SeedOption, run_plan
+from holdfast.cli.common import JsonOption, OutOption, QuietOption, SeedOption, run_plan
 
 DEMO_ENCODERS = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-adv")
 
@@ -12,7 +12,7 @@ def demo(
     seed: SeedOption = None,
 ) -> None:
     """Audit three shipped encoders on 600 handwritten digits they have not seen, and write the report."""
-    from holdfast.audit.plan_file import make_plan
+    from holdfast.auditing.plan_file import make_plan
 
     plan = make_plan(
         DEMO_ENCODERS, "digits", profile_name="standard", eps=0.15, images=600, attacked=600, seed=seed or 0

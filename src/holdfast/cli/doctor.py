@@ -4,13 +4,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli._common import JsonOption, answer, out
-from holdfast.errors import Status
+from holdfast.cli.common import JsonOption, answer, out
+from holdfast.runtime.errors import Status
 
 
 def doctor(json_output: JsonOption = False) -> None:
     """Say what is installed, what works, and what to install."""
-    from holdfast.encoders import doctor as examine
+    from holdfast.sources.encoders import doctor as examine
 
     findings = examine()
     if json_output:

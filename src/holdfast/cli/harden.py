@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import QuietOption, answer, listening, number, out, partly
-from holdfast.folders import local_folder
+from holdfast.cli.common import QuietOption, answer, listening, number, out, partly
+from holdfast.storage.filesystem import local_folder
 
 
 def harden(
@@ -48,9 +48,9 @@ def harden(
     quiet: QuietOption = False,
 ) -> None:
     """Make a fragile encoder robust, without labels, and audit it before and after."""
-    from holdfast.harden.plan import Hardening, read_pace, seconds
-    from holdfast.harden.run import harden as run
     from holdfast.report.hardening import audited, print_hardening
+    from holdfast.workflows.harden.plan import Hardening, read_pace, seconds
+    from holdfast.workflows.harden.run import harden as run
 
     said = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}
     said |= {"test": test, "train": train, "profile": profile, "seed": seed, "device": device}

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import AllowOption, QuietOption, answer, listening, out
+from holdfast.cli.common import AllowOption, QuietOption, answer, listening, out
 from holdfast.cli.compare import CorrectionOption, XOption, YOption
 
 
@@ -22,10 +22,10 @@ def leaderboard(
 ) -> None:
     """Write a leaderboard: audits that can be compared in one table each, with ranks and their uncertainty."""
     from holdfast.comparison.leaderboard import leaderboard as read
-    from holdfast.folders import write_file
-    from holdfast.report._format import plural
     from holdfast.report.comparison import scope
     from holdfast.report.leaderboard import render
+    from holdfast.report.numbers import plural
+    from holdfast.storage.filesystem import write_file
 
     with listening(quiet) as bars:
         bars.stage(f"reading the audits below {folder}")

@@ -6,8 +6,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli._common import JsonOption, answer, out
-from holdfast.errors import unknown
+from holdfast.cli.common import JsonOption, answer, out
+from holdfast.runtime.errors import unknown
 
 
 def list_parts(

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, QuietOption, StrictOption, command_line, drawn, listening, tell
-from holdfast.cli._workers import engine_of
+from holdfast.cli.common import JsonOption, QuietOption, StrictOption, command_line, drawn, listening, tell
+from holdfast.cli.workers import engine_of
 
 
 def merge(
@@ -22,7 +22,7 @@ def merge(
     quiet: QuietOption = False,
 ) -> None:
     """Score what `holdfast audit --shard I/N` has made, and write record and report."""
-    from holdfast.audit.merge import merge_parts
+    from holdfast.auditing.merge import merge_parts
 
     engine = engine_of(None, workers, "cpu")
     with listening(quiet) as bars:

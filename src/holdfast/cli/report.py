@@ -4,18 +4,18 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import JsonOption, answer, out
-from holdfast.folders import Folder
-from holdfast.privacy import brief
+from holdfast.cli.common import JsonOption, answer, out
+from holdfast.runtime.privacy import brief
+from holdfast.storage.filesystem import Folder
 
 
 def report(
     folder: Annotated[str, typer.Argument(help="Run folder of an audit.")], json_output: JsonOption = False
 ) -> None:
     """Print the summary of a run folder again, and write its report anew."""
-    from holdfast.record_file import read_record
     from holdfast.report.html import publish
     from holdfast.report.terminal import print_record
+    from holdfast.storage.record_file import read_record
 
     record, written = read_record(Folder(folder), folder), publish(folder)
     if json_output:

@@ -6,11 +6,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli._common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
-from holdfast.cli._workers import engine_of
-from holdfast.errors import HoldfastError, Status
-from holdfast.folders import local_folder
-from holdfast.privacy import public
+from holdfast.cli.common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
+from holdfast.cli.workers import engine_of
+from holdfast.runtime.errors import HoldfastError, Status
+from holdfast.runtime.privacy import public
+from holdfast.storage.filesystem import local_folder
 
 
 def reproduce(
@@ -28,9 +28,9 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict for each claim of the text."""
     from holdfast.report.reproduction import markdown, print_reproduction
-    from holdfast.reproduce.recipe import read
-    from holdfast.reproduce.run import reproduce as run
-    from holdfast.store import Store
+    from holdfast.storage.run_folder import Store
+    from holdfast.workflows.reproduce.recipe import read
+    from holdfast.workflows.reproduce.run import reproduce as run
 
     if name is None:
         _list_all()
@@ -60,7 +60,7 @@ def reproduce(
 
 def _list_all() -> None:
     """Print every table and figure, paper by paper, with its profiles and how long they take."""
-    from holdfast.reproduce.recipe import FULL, folder, made, names, profiles, read_file
+    from holdfast.workflows.reproduce.recipe import FULL, folder, made, names, profiles, read_file
 
     papers: dict[str, Table] = {}
     for known in names():

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import out
+from holdfast.cli.common import out
 
 
 def show(

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli._common import QuietOption, answer, command_line, listening, out
-from holdfast.errors import Status
-from holdfast.folders import local_folder
-from holdfast.privacy import public
+from holdfast.cli.common import QuietOption, answer, command_line, listening, out
+from holdfast.runtime.errors import Status
+from holdfast.runtime.privacy import public
+from holdfast.storage.filesystem import local_folder
 
 
 def study(
@@ -23,9 +23,9 @@ def study(
 ) -> None:
     """Train several methods on corrupted data, and say what each loses in accuracy."""
     from holdfast.report.study import markdown, print_study, problems
-    from holdfast.store import Store
-    from holdfast.study.file import read_study
-    from holdfast.study.run import run_study
+    from holdfast.storage.run_folder import Store
+    from holdfast.workflows.study.file import read_study
+    from holdfast.workflows.study.run import run_study
 
     asked = read_study(file, data=data, test=test)
     with listening(quiet) as bars:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli._common import QuietOption, SeedOption, answer, command_line, listening, out
-from holdfast.folders import local_folder
+from holdfast.cli.common import QuietOption, SeedOption, answer, command_line, listening, out
+from holdfast.storage.filesystem import local_folder
 
 
 def train(
@@ -29,11 +29,11 @@ def train(
     quiet: QuietOption = False,
 ) -> None:
     """Train an encoder by a recipe: any method, with or without an adversary; torchrun starts several processes."""
-    from holdfast.monitoring import monitors_of
     from holdfast.report.training import print_training
-    from holdfast.store import Store
+    from holdfast.storage.run_folder import Store
     from holdfast.training.loop import train as run
     from holdfast.training.recipe_file import read_beside, read_recipe
+    from holdfast.workflows.monitor import monitors_of
 
     given = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
     asked, beside = read_recipe(recipe, settings or (), **given), read_beside(recipe, settings or ())

@@ -5,19 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from holdfast.audit.compare import Influence, Pair, beats, best_of, paired
-from holdfast.audit.record import finite
+from holdfast.auditing.differences import Influence, Pair, beats, best_of, paired
+from holdfast.auditing.record import finite
 from holdfast.comparison.conditions import cautions, conditions, refuse_mismatches
-from holdfast.comparison.corrections import CORRECTIONS, adjusted
-from holdfast.comparison.levels import FLOOR, p_value, reach
 from holdfast.comparison.pareto import axes, dominated, pick
 from holdfast.comparison.questions import Question, questions
-from holdfast.comparison.ranks import rank_intervals
 from holdfast.comparison.records import Audited, Run, encoders_of, score_of
 from holdfast.core import HoldfastError, Score
-from holdfast.errors import unknown
-from holdfast.privacy import distinct
-from holdfast.standing import accepted, may_win, void_checks
+from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
+from holdfast.numerics.statistics.multiple_testing import CORRECTIONS, adjusted
+from holdfast.numerics.statistics.ranks import rank_intervals
+from holdfast.runtime.errors import unknown
+from holdfast.runtime.privacy import distinct
+from holdfast.storage.standing import accepted, may_win, void_checks
 
 LEVEL = 0.05
 """Adjusted p-values up to this are verdicts."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.audit.record import slugs
+from holdfast.auditing.record import slugs
 from holdfast.core import HoldfastError
-from holdfast.folders import write_file
-from holdfast.standing import SOUND
+from holdfast.storage.filesystem import write_file
+from holdfast.storage.standing import SOUND
 
 
 def write_eval_results(

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.folders import write_file
+from holdfast.storage.filesystem import write_file
 
 COLUMNS: dict[str, pa.DataType] = {
     "encoder": pa.string(), "run": pa.string(), "fingerprint": pa.string(), "measure": pa.string(),

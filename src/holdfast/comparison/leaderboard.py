@@ -7,15 +7,15 @@ from typing import Any
 
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.conditions import conditions, learned_from
-from holdfast.comparison.corrections import CORRECTIONS
 from holdfast.comparison.pareto import axes
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
-from holdfast.errors import UnreadableRecord, first_line, os_reason, unknown
-from holdfast.folders import Folder
-from holdfast.privacy import public
-from holdfast.record_file import RECORD
-from holdfast.standing import refuse_unknown
+from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
+from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason, unknown
+from holdfast.runtime.privacy import public
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import RECORD
+from holdfast.storage.standing import refuse_unknown
 
 
 def leaderboard(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.errors import HoldfastError, unknown
+from holdfast.runtime.errors import HoldfastError, unknown
 
 FITNESS = ("probe_accuracy",)
 ROBUSTNESS = ("breakaway_risk", "nearest_neighbour_accuracy", "adversarial_robustness", "robust_accuracy")

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast import registry
-from holdfast.audit.plan import flatten, named
+from holdfast.auditing.plan import flatten, named
 from holdfast.comparison.conditions import learned_from, short
 from holdfast.comparison.records import Audited
-from holdfast.core import Measure
-from holdfast.errors import first_line
+from holdfast.core import Measure, registry
+from holdfast.runtime.errors import first_line
 
 
 @dataclass(frozen=True)

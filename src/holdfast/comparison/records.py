@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import torch
 
 from holdfast.core import HoldfastError, Score, Table
-from holdfast.errors import UnreadableRecord, first_line
-from holdfast.folders import Folder
-from holdfast.record_file import read_record, run_files
-from holdfast.standing import allowing, refuse_unknown
+from holdfast.runtime.errors import UnreadableRecord, first_line
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import read_record, run_files
+from holdfast.storage.standing import allowing, refuse_unknown
 
 
 @dataclass(frozen=True)

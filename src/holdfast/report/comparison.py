@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import BETTER, finite, listing, plural, score
+from holdfast.report.numbers import BETTER, finite, listing, plural, score
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
 

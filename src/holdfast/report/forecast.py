@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import count, duration, listing, plural
+from holdfast.report.numbers import count, duration, listing, plural
 
 SHOWN = 0.005
 """Share of an encoder's time below which parts are put together."""
@@ -18,7 +18,7 @@ def print_forecast(found: Mapping[str, Any], console: Console) -> None:
     """Print passes, memory and expected time of every encoder, and of all of them.
 
     Args:
-        found: what `holdfast.audit.forecast.as_data` returned.
+        found: what `holdfast.auditing.estimate.forecast.as_data` returned.
         console: where to print; colours follow it.
     """
     for encoder in found["encoders"]:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.gate import Finding
-from holdfast.report._format import plural
+from holdfast.config.requirements import Finding
+from holdfast.report.numbers import plural
 
 MARKS = {True: ("✓", "green"), False: ("✗", "bold red")}
 
@@ -19,7 +19,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
     """Print which requirements are met, and why the others are not.
 
     Args:
-        findings: what `holdfast.gate.judge` returned.
+        findings: what `holdfast.config.requirements.judge` returned.
         console: where to print; colours follow it.
     """
     table = Table.grid(padding=(0, 1))

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import BETTER, duration, number, plural, score
+from holdfast.report.numbers import BETTER, duration, number, plural, score
 
 _VERDICT = {"better": "green", "worse": "bold red", "open": "yellow"}
 
@@ -18,7 +18,7 @@ def print_hardening(found: Mapping[str, Any], console: Console) -> None:
     """Print a `harden.json`: the table, the price, and how the encoder is used.
 
     Args:
-        found: what `holdfast.harden.run.harden` returned.
+        found: what `holdfast.workflows.harden.run.harden` returned.
         console: where to print.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

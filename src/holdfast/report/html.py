@@ -4,13 +4,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.folders import Folder, write_file
-from holdfast.record_file import RunFiles, read_record, run_files
-from holdfast.report import _attention, _chances, _corruptions, _noises, _radii, _sections, _series, _synbench
-from holdfast.report._apart import Apart
-from holdfast.report._page import page
-from holdfast.report._scorecard import cards
-from holdfast.report._verdict import threats, verdict
+from holdfast.report import attention as _attention
+from holdfast.report import chances, sections
+from holdfast.report import corruptions as _corruptions
+from holdfast.report import noises as _noises
+from holdfast.report import radii as _radii
+from holdfast.report import series as _series
+from holdfast.report import synbench as _synbench
+from holdfast.report.apart import Apart
+from holdfast.report.page import page
+from holdfast.report.scorecard import cards
+from holdfast.report.verdict import threats, verdict
+from holdfast.storage.filesystem import Folder, write_file
+from holdfast.storage.record_file import RunFiles, read_record, run_files
 
 REPORT = "report.html"
 
@@ -46,7 +52,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
     Each section is made apart, and each encoder's in it: one that cannot be made is named at the head of the page.
 
     Args:
-        record: a record, see `holdfast.record_file.read_record`.
+        record: a record, see `holdfast.storage.record_file.read_record`.
         folder: its tables and pictures.
     """
     encoders = list(enumerate(record["encoders"]))  # the number picks colour and marker everywhere
@@ -60,18 +66,18 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         return [(i, name, parts) for i, name, parts in shown if parts]
 
     charts: dict[str, tuple[str, Callable[[], list[Any]]]] = {
-        "chance_charts": ("worst and average cases", lambda: _chances.chance_charts(record)),
-        "score_charts": ("scores against attack steps", lambda: _sections.score_charts(record)),
-        "objective_charts": ("what the attacks maximised", lambda: _sections.objective_charts(record)),
-        "histograms": ("values per image", lambda: _sections.histograms(record, folder)),
-        "tightness_charts": ("tightness of certificates", lambda: _sections.tightness_charts(record, folder)),
+        "chance_charts": ("worst and average cases", lambda: chances.chance_charts(record)),
+        "score_charts": ("scores against attack steps", lambda: sections.score_charts(record)),
+        "objective_charts": ("what the attacks maximised", lambda: sections.objective_charts(record)),
+        "histograms": ("values per image", lambda: sections.histograms(record, folder)),
+        "tightness_charts": ("tightness of certificates", lambda: sections.tightness_charts(record, folder)),
         "corruption_grids": ("corruptions", lambda: _corruptions.corruption_grids(record)),
         "corruption_charts": ("corruptions", lambda: _corruptions.relation_charts(record, "corruptions")),
         "corruption_relations": ("corruptions", lambda: _corruptions.relation_rows(record, "corruptions")),
         "encoder_charts": ("measures beside each other", lambda: _corruptions.relation_charts(record, "encoders")),
         "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
         "radius_charts": ("certified radii", lambda: _radii.radius_charts(record, folder)),
-        "margin_charts": ("margins", lambda: _sections.margin_charts(record, folder)),
+        "margin_charts": ("margins", lambda: sections.margin_charts(record, folder)),
         "cards": ("the scorecard", lambda: cards(record)),
         "verdict": ("the verdict", lambda: verdict(record)),
         "threats": ("threats", lambda: threats(record)),
@@ -85,9 +91,9 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         record=record,
         encoders=encoders,
         audited=[(series, encoder) for series, encoder in encoders if not encoder.get("error")],
-        extremes=[found for found in each("pictures", _sections.extremes) if any(found[2].values())],
-        galleries=each("pictures of attacks", _sections.gallery),
-        impersonations=each("pictures of impersonations", _sections.impersonations),
+        extremes=[found for found in each("pictures", sections.extremes) if any(found[2].values())],
+        galleries=each("pictures of attacks", sections.gallery),
+        impersonations=each("pictures of impersonations", sections.impersonations),
         trainings=apart("checkpoints", lambda: _series.trainings(record), None),
         checks={key: c["title"] for _, e in encoders for key, c in (e.get("checks") or {}).items()},
         **parts,

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.report._apart import Apart
-from holdfast.report._format import BETTER, finite, listing, score, statement
-from holdfast.report._page import page, write_page
-from holdfast.report._scorecard import axis, drawn_ends, flaw, place
-from holdfast.report._sections import Chart
+from holdfast.report.apart import Apart
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.comparison import heading, p_text, rank, scope
+from holdfast.report.numbers import BETTER, finite, listing, score, statement
+from holdfast.report.page import page, write_page
 from holdfast.report.pareto_plots import Point, front
-from holdfast.standing import SOUND, VOID
+from holdfast.report.scorecard import axis, drawn_ends, flaw, place
+from holdfast.report.sections import Chart
+from holdfast.storage.standing import SOUND, VOID
 
 
 @dataclass(frozen=True)

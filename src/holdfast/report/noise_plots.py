@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from holdfast.report._apart import drawn
+from holdfast.report.apart import drawn
 from holdfast.report.plots import _GRID, _INK, _STYLE, COLOURS, MARKERS, _axes, _colour, _finish, _svg
 
 BELOW, ABOVE = (46, 134, 193), (217, 105, 26)

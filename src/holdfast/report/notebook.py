@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.report import comparison as compared
-from holdfast.report._page import fragment
+from holdfast.report.page import fragment
 from holdfast.report.terminal import audited, notes, rows
 
 

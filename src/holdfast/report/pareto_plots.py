@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import matplotlib as mpl
 from matplotlib.ticker import MaxNLocator
 
-from holdfast.report._apart import drawn
+from holdfast.report.apart import drawn
 from holdfast.report.plots import _INK, _PERCENT, _STYLE, MARKERS, _axes, _colour, _finish, _svg
 
 

@@ -8,11 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast import data, encoders, registry
-from holdfast.audit.plan import named
-from holdfast.audit.profiles import PROFILES, profile
-from holdfast.encoders.zoo import NETWORKS, SHIPPED
-from holdfast.errors import unknown
+from holdfast.auditing.plan import named
+from holdfast.auditing.profiles import PROFILES, profile
+from holdfast.core import registry
+from holdfast.runtime.errors import unknown
+from holdfast.sources import data, encoders
+from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED
 
 
 def catalogue() -> dict[str, dict[str, str]]:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from holdfast.report._apart import drawn
+from holdfast.report.apart import drawn
 
 COLOURS = 8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")

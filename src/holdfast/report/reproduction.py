@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import duration
+from holdfast.report.numbers import duration
 
 OUTCOMES = {"holds": "green", "fails": "bold red", "not shown": "yellow"}
 """What may become of a claim, and its colour."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import matplotlib as mpl
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from holdfast.report._apart import drawn
+from holdfast.report.apart import drawn
 from holdfast.report.plots import _STYLE, MARKERS, Curve, _axes, _colour, _finish, _svg
 
 WIDEST = 10

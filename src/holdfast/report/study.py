@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import score
+from holdfast.report.numbers import score
 
 AVERAGE, AGAIN = "Avg Δ ↓", "over trainings"
 

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from holdfast.report._apart import drawn
+from holdfast.report.apart import drawn
 from holdfast.report.plots import _INK, _STYLE, MARKERS, Curve, _axes, _colour, _finish, _svg
 
 _DASHED = (0, (4, 2))

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural, statement
-from holdfast.report._verdict import threats, titles, uncertified
-from holdfast.standing import ONE_SIDE
+from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural, statement
+from holdfast.report.verdict import threats, titles, uncertified
+from holdfast.storage.standing import ONE_SIDE
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
 _STATUS = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim"}

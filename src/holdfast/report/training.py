@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.report._format import duration, number, plural, score
+from holdfast.report.numbers import duration, number, plural, score
 
 FACTS = ("loss", "clean", "attacked", "spread")
 """Columns of the log that are shown."""

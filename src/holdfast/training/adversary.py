@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.attacks.pgd import Pgd
-from holdfast.checked import Checked
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Noise, Objective, PerImage, Reps, Rng, Threat
-from holdfast.methods._gather import gather, processes, share
-from holdfast.methods._student import Batch, Student, View
-from holdfast.objectives.untargeted import Untargeted
-from holdfast.threats.linf import Linf
-from holdfast.threats.lowpass import Lowpass
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.methods.shared.gather import gather, processes, share
+from holdfast.parts.methods.shared.student import Batch, Student, View
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.lowpass import Lowpass
+from holdfast.runtime.checked import Checked
 
 
 @dataclass(frozen=True)

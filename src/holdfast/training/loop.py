@@ -14,20 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Images, Rng
-from holdfast.encoders import open_encoder
-from holdfast.encoders._copy import save, trainable, with_weights
-from holdfast.encoders._weights import seeded
-from holdfast.listener import Listener, Silent
-from holdfast.methods._batchnorm import prepared, released
-from holdfast.methods._gather import processes, rank
-from holdfast.methods._student import Batch, Facts, Outcome, Student, View
-from holdfast.store import Store, files_read
-from holdfast.training import _checkpoint as checkpoint
-from holdfast.training import _engine as engines
-from holdfast.training._fit import check, check_reopens, width
-from holdfast.training._images import TrainingImages
-from holdfast.training._log import Log
-from holdfast.training._pace import Pace
+from holdfast.parts.methods.shared.batchnorm import prepared, released
+from holdfast.parts.methods.shared.gather import processes, rank
+from holdfast.parts.methods.shared.student import Batch, Facts, Outcome, Student, View
+from holdfast.runtime.listener import Listener, Silent
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
+from holdfast.sources.encoders.shared.weights import seeded
+from holdfast.storage.run_folder import Store, files_read
+from holdfast.training import accelerator as engines
+from holdfast.training import checkpoint
+from holdfast.training.fit import check, check_reopens, width
+from holdfast.training.images import TrainingImages
+from holdfast.training.log import Log
+from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe, entry
 
 SAVE_EVERY = 60.0

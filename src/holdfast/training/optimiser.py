@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from holdfast.checked import Checked, Positive
 from holdfast.core import HoldfastError
-from holdfast.encoders._packages import optional
-from holdfast.errors import unknown
+from holdfast.runtime.checked import Checked, Positive
+from holdfast.runtime.errors import unknown
+from holdfast.runtime.optional import optional
 
 NAMES = ("sgd", "lars", "adam", "adamw")
 SCHEDULES = ("cosine", "step", "constant")

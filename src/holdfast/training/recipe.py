@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast import registry
-from holdfast.checked import Checked
-from holdfast.core import Ball, HoldfastError, Threat
-from holdfast.errors import unknown
-from holdfast.methods._student import Method
+from holdfast.core import Ball, HoldfastError, Threat, registry
+from holdfast.parts.methods.shared.student import Method
+from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import unknown
 from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.views import Views
@@ -24,8 +23,8 @@ class Recipe(metaclass=Checked):
     """Everything that decides the weights, and how the training is run.
 
     Attributes:
-        encoder: spec of the network and the weights it begins with, see `holdfast.encoders`.
-        data: data spec of the images to learn from, see `holdfast.data`.
+        encoder: spec of the network and the weights it begins with, see `holdfast.sources.encoders`.
+        data: data spec of the images to learn from, see `holdfast.sources.data`.
         method: what is learned from them.
         images: how many of them, chosen by the seed; None: all.
         seed: the one seed of the training.

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from holdfast import registry
-from holdfast.checked import fitting, shown
-from holdfast.core import HoldfastError
-from holdfast.documents import TooDeep, parse_json, read_toml
-from holdfast.errors import unknown
+from holdfast.core import HoldfastError, registry
+from holdfast.runtime.checked import fitting, shown
+from holdfast.runtime.errors import unknown
+from holdfast.storage.documents import TooDeep, parse_json, read_toml
 from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.recipe import Recipe

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.checked import Checked, Count
 from holdfast.core import Encoder, HoldfastError, Images, Rng
-from holdfast.errors import first_line
-from holdfast.threats.hue import YIQ, chroma_maps
+from holdfast.parts.threats.hue import YIQ, chroma_maps
+from holdfast.runtime.checked import Checked, Count
+from holdfast.runtime.errors import first_line
 
 LUMA = YIQ[0]
 NUMBERS = 21

@@ -1,1 +1,0 @@
-"""Plan, observe, score, record. Called, `holdfast.audit(model, images)`, it is `holdfast.api.audit`."""

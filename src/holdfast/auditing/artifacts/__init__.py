@@ -1,0 +1,1 @@
+"""What an audit leaves beside its numbers: pictures, attention maps, learned noises."""

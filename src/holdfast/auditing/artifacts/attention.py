@@ -1,0 +1,182 @@
+"""Attention maps of a few images, clean and under the corruptions of an audit: strips of pictures."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.auditing.artifacts.grad_cam import Maps, attention
+from holdfast.auditing.artifacts.noise_draws import shrunk
+from holdfast.auditing.artifacts.pictures import write_png
+from holdfast.auditing.record import passes_entry
+from holdfast.auditing.session import AuditSubject
+from holdfast.core import Head, HoldfastError, Images, LinearProbe, Measure, Reps, Rng, Threat, registry
+from holdfast.parts.measures.shared.probe import labels_of
+from holdfast.parts.measures.shared.tested import TestedMeasure
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.represented import Represented
+from holdfast.parts.observations.shared.noisy import title_of
+from holdfast.parts.threats.global_shuffle import GlobalShuffle
+from holdfast.parts.threats.local_shuffle import LocalShuffle
+from holdfast.storage.run_folder import Store, StoreError
+
+IMAGES, STRIPS = 8, 12
+"""Images of a strip, the first that are attacked; strips, the one of clean images among them."""
+SIDE, GAP = 64, 4
+"""Largest side of a picture in a strip, and what is between pictures, in pixels."""
+GLOW = (1.0, 0.4, 0.0)
+"""The colour of attention, on a grey image."""
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What is asked of the images: directions of the representation, [B, D], and the probe that they come from."""
+
+    name: str
+    directions: Reps
+    probe: LinearProbe | None = None
+
+
+def write_attention(store: Store, subject: AuditSubject, slug: str, measures: Iterable[Measure]) -> dict[str, Any]:
+    """Write strips of attention maps, one for each corruption that was observed; return the record's entry.
+
+    Empty where no measure looks at corrupted images. An encoder without maps has an entry that says why. The passes are
+    made here and counted apart from those of observations.
+
+    Args:
+        store: where pictures go.
+        subject: the encoder, after its observations.
+        slug: the encoder's name in files.
+        measures: of the plan; where one has a linear probe, maps of each image's class are shown as well.
+
+    Raises:
+        StoreError: files that cannot be written.
+    """
+    threats = {title_of(o.threat): o.threat for o in subject.costs if isinstance(o, Represented)}
+    if not threats:
+        return {}
+    chosen = _spread(list(threats), STRIPS - 1)
+    before = subject.encoder.passes
+    try:
+        readings = [_own(subject), *_classes(subject, measures)]
+        entry = _strips(store, f"pictures/{slug}/attention", subject, readings, {t: threats[t] for t in chosen})
+    except StoreError:
+        raise
+    except HoldfastError as error:
+        entry = {"problem": str(error), "strips": []}
+    return {
+        "images": subject.ids[: _count(subject)],
+        "left_out": [title for title in threats if title not in chosen],
+        "passes": passes_entry(subject.encoder.passes - before),
+        **entry,
+    }
+
+
+def _count(subject: AuditSubject) -> int:
+    return min(IMAGES, subject.attacked)
+
+
+def _spread(titles: list[str], most: int) -> list[str]:
+    """Return so many at most, evenly spread: severities of one corruption often stand together."""
+    count = min(most, len(titles))
+    return [titles[i * len(titles) // count] for i in range(count)]
+
+
+def _own(subject: AuditSubject) -> _Reading:
+    """What sets the representation of each image apart from the mean of all; no label is read."""
+    reps = subject.read(Clean())["reps"]
+    return _Reading("representation", reps[: _count(subject)] - reps.mean(0))
+
+
+def _classes(subject: AuditSubject, measures: Iterable[Measure]) -> list[_Reading]:
+    """The logit of each image's class, less the mean of all logits (which no training decides), by the first probe."""
+    for measure in measures:
+        if isinstance(measure, TestedMeasure) and isinstance(measure.probe, LinearProbe) and not measure.consistent:
+            try:
+                head = subject.learned(measure.probe)
+                assert isinstance(head, Head)  # so says LinearProbe
+                own = head.numbers(labels_of(subject)[: _count(subject)])
+            except HoldfastError:  # the measure's own entry says what is wrong with this probe
+                continue
+            return [_Reading("class", (head.weights - head.weights.mean(0))[own].float(), measure.probe)]
+    return []
+
+
+def _strips(
+    store: Store, folder: str, subject: AuditSubject, readings: list[_Reading], threats: dict[str, Threat]
+) -> dict[str, Any]:
+    x = subject.batch(0, _count(subject))
+    rng = Rng(subject.seed, ids=tuple(subject.ids[: len(x)])).child("represented")  # the draws of `Represented`
+    clean = [attention(subject.encoder, x, reading.directions) for reading in readings]
+    before = [seen.enlarged(*x.shape[2:]).cpu() for seen in clean]
+    strips = [_strip(store, f"{folder}-0.png", "clean", x, before)]
+    for number, (title, threat) in enumerate(threats.items(), 1):
+        moved = threat.sample(x, rng)
+        seen = [
+            attention(subject.encoder, moved, reading.directions, first.layer)
+            for reading, first in zip(readings, clean, strict=True)
+        ]
+        maps = [each.enlarged(*x.shape[2:]).cpu() for each in seen]
+        agreement = {
+            reading.name: alike(now, followed(threat, then, rng)).tolist()
+            for reading, now, then in zip(readings, maps, before, strict=True)
+        }
+        strips.append(_strip(store, f"{folder}-{number}.png", title, moved, maps) | {"agreement": agreement})
+    probes = [registry.spec(reading.probe) for reading in readings if reading.probe]
+    return {
+        "layer": clean[0].layer,
+        "readings": [reading.name for reading in readings],
+        "probe": probes[0] if probes else None,
+        "strips": strips,
+    }
+
+
+def followed(threat: Threat, maps: Maps, rng: Rng) -> Maps:
+    """Return maps moved as a corruption moves pixels; as they are where it moves none (or by chance).
+
+    The map of an encoder that is equivariant to a shuffle moves with it.
+    """
+    return threat.sample(maps[:, None], rng)[:, 0] if isinstance(threat, (GlobalShuffle, LocalShuffle)) else maps
+
+
+def alike(maps: Maps, others: Maps) -> Float[Tensor, "batch"]:
+    """Return the correlation over pixels of two maps of each image; NaN where one of them is flat."""
+    a, b = (m.double().flatten(1) - m.double().flatten(1).mean(1, keepdim=True) for m in (maps, others))
+    return (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1))
+
+
+def _strip(store: Store, name: str, title: str, x: Images, maps: list[Maps]) -> dict[str, Any]:
+    """Write images in a row, with a row of each kind of map on them below."""
+    x = x.cpu()
+    colours = x if x.shape[1] == 3 else x.mean(1, keepdim=True).expand(-1, 3, -1, -1)
+    rows = [colours, *(glowing(colours, each) for each in maps)]
+    write_png(store, name, _tiles([_sized(row) for row in rows]))
+    return {"title": title, "picture": name, "agreement": {}}
+
+
+def glowing(x: Images, maps: Maps) -> Images:
+    """Return images in grey that glow where their map is high, each map in units of its largest value."""
+    grey = x.mean(1, keepdim=True)
+    share = 0.8 * (maps / maps.amax((1, 2), keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny))[:, None]
+    return (1 - share) * grey + share * torch.tensor(GLOW).view(1, 3, 1, 1)
+
+
+def _sized(x: Images) -> Float[Tensor, "batch channel rows columns"]:
+    """Return images of about SIDE pixels: large ones averaged, small ones repeated pixel by pixel."""
+    times = max(1, SIDE // max(x.shape[2:]))
+    return shrunk(x, SIDE).repeat_interleave(times, 2).repeat_interleave(times, 3)
+
+
+def _tiles(rows: list[Images]) -> Float[Tensor, "4 rows columns"]:
+    """Return rows of pictures as one; between them it is transparent."""
+    count, _, height, width = rows[0].shape
+    canvas = torch.zeros(4, len(rows) * (height + GAP) - GAP, count * (width + GAP) - GAP)
+    for i, row in enumerate(rows):
+        for j, picture in enumerate(row):
+            top, left = i * (height + GAP), j * (width + GAP)
+            canvas[:3, top : top + height, left : left + width] = picture
+            canvas[3, top : top + height, left : left + width] = 1
+    return canvas

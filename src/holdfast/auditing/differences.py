@@ -1,0 +1,115 @@
+"""Encoders side by side: paired differences on the same images, and a best one only where they show it."""
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Measure, Score, Table
+from holdfast.numerics import statistics
+from holdfast.storage.standing import SOUND, VOID, may_lose, may_win
+
+Influence = Float[Tensor, "units"]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two encoders on one measure.
+
+    Attributes:
+        first: name of one of them.
+        second: name of the other.
+        gap: first minus second, with its paired interval.
+        correlation: of their per-image influences.
+    """
+
+    first: str
+    second: str
+    gap: Score
+    correlation: float
+
+    def winner(self, better: str) -> str | None:
+        """Return which encoder the interval favours ("lower" or "higher" is better); None where it holds zero."""
+        low, high = self.gap.low, self.gap.high
+        if low is None or high is None or math.isnan(low + high) or low <= 0 <= high:
+            return None
+        return self.first if (low > 0) == (better == "higher") else self.second
+
+
+def paired(found: Mapping[str, tuple[Influence, Score]], better: str) -> Iterator[Pair]:
+    """Yield the paired difference of every two encoders.
+
+    A number whose check failed is a bound on one side. A difference that this bound may have made has no value: what
+    flatters does not win, what is void is compared with nothing.
+
+    Args:
+        found: for every encoder each unit's influence on its headline score, and that score; all on the same images.
+        better: which direction is better, "lower" or "higher".
+    """
+    for first, second in itertools.combinations(found, 2):
+        (influence_a, score_a), (influence_b, score_b) = found[first], found[second]
+        rho = statistics.correlation(influence_a, influence_b)
+        gap = statistics.difference(score_a, score_b, rho)
+        if gap.value is not None and not _tells(gap.value, score_a, score_b, better):
+            gap = replace(gap, value=None, low=None, high=None, note=_one_sided(first, score_a, second, score_b))
+        yield Pair(first, second, gap, rho)
+
+
+def _tells(gap: float, first: Score, second: Score, better: str) -> bool:
+    """Return whether a difference is none that a failed check may have made."""
+    if SOUND == first.standing == second.standing:
+        return True
+    winner, loser = (first, second) if (gap > 0) == (better == "higher") else (second, first)
+    return may_win(winner.standing, better) and may_lose(loser.standing, better)
+
+
+def _one_sided(first: str, score: Score, second: str, other: Score) -> str:
+    """Say why two numbers are not compared."""
+    flawed = [(name, one) for name, one in ((first, score), (second, other)) if one.standing != SOUND]
+    said = [
+        f"{name} is {'void' if one.standing == VOID else 'known on one side'} ({', '.join(one.because)} failed)"
+        for name, one in flawed
+    ]
+    return f"not compared: {'; '.join(said)}"
+
+
+def beats(names: Iterable[str], wins: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Return whom each encoder beats, from (winner, loser) of the pairs that are decided."""
+    beaten: dict[str, set[str]] = {name: set() for name in names}
+    for winner, loser in wins:
+        beaten[winner].add(loser)
+    return beaten
+
+
+def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
+    """Return the encoder that beats each other one; None where there is none, or no other.
+
+    That needs no correction for the number of encoders: every single comparison must succeed.
+
+    Args:
+        beaten: whom each encoder beats.
+    """
+    rivals = len(beaten) - 1
+    return next((name for name, those in beaten.items() if 0 < rivals == len(those)), None)
+
+
+def compare(measure: Measure, found: Mapping[str, tuple[Table, Score]]) -> dict[str, Any]:
+    """Return the paired differences of a measure between all encoders, and the best encoder or None.
+
+    The best is better than *each* other one by a paired 95 % interval that excludes zero; see `best_of`. No correction
+    is made for the number of measures. Encoders whose number is void are left out: they are no rivals.
+
+    Args:
+        measure: the measure.
+        found: for every encoder its table and its headline score; all on the same images.
+    """
+    found = {name: pair for name, pair in found.items() if pair[1].standing != VOID}
+    influences = {name: (measure.influence(table), score) for name, (table, score) in found.items()}
+    pairs = list(paired(influences, measure.better))
+    wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
+    said = [{"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)} for pair in pairs]
+    return {"best": best_of(beats(found, wins)), "pairs": said}

@@ -1,0 +1,114 @@
+"""How many images fit into a device's memory together: found out once, not again at every shard."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Encoder, HoldfastError, Observation
+from holdfast.core.registry import part_name
+from holdfast.runtime.errors import first_line
+
+SIGNS = (
+    "out of memory",  # CUDA and MPS, where torch has no error of its own for it
+    "can't allocate memory",  # the CPU's allocator
+    "not enough memory: you tried to allocate",  # the same on Windows
+    "STATUS_ALLOC_FAILED",  # cuBLAS and cuDNN
+)
+"""What errors say that mean that memory is short."""
+
+Run = Callable[[int, int], dict[str, Tensor]]
+"""Observes the images from the first one to the last (exclusive) together."""
+
+
+class Room:
+    """How many images of one encoder each kind of observation can take at a time.
+
+    Where memory is short, images are observed in two halves, those in two again, and so on; what fitted is where the
+    next shard begins. Images do not know of each other, so only rounding depends on it. Only what succeeded is counted.
+
+    Args:
+        encoder: whose passes are counted.
+    """
+
+    def __init__(self, encoder: Encoder):
+        self._encoder = encoder
+        self._most: dict[type[Observation], int] = {}
+
+    def most(self, observation: Observation) -> int | None:
+        """Return how many images fit for observations of this kind; None while nothing has been too much."""
+        return self._most.get(type(observation))
+
+    def run(self, observation: Observation, start: int, stop: int, run: Run) -> dict[str, Tensor]:
+        """Observe some images, together or in parts that fit.
+
+        Raises:
+            HoldfastError: a single image that does not fit, images that can only be observed together and do not, or a
+                device that lacks what the observation computes in.
+        """
+        if observation.whole:  # of no image too: it says what it lacks
+            seen = self._tried(observation, start, stop, run)
+            assert seen is not None  # what does not fit is refused
+            return seen
+        size = min(stop - start, self.most(observation) or stop - start)
+        parts: list[dict[str, Tensor]] = []
+        while start < stop:
+            if (part := self._tried(observation, start, min(start + size, stop), run)) is None:
+                size = self._most[type(observation)] = min(size, stop - start) // 2
+                continue
+            parts.append(part)
+            start += size
+        return parts[0] if len(parts) == 1 else {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+
+    def _tried(self, observation: Observation, start: int, stop: int, run: Run) -> dict[str, Tensor] | None:
+        """Return what was seen, or None where it did not fit; then nothing of it is counted."""
+        before = self._encoder.passes
+        try:
+            return run(start, stop)
+        except TypeError as error:
+            if "MPS" in str(error) and "float64" in str(error):
+                name = part_name(observation)
+                raise HoldfastError(
+                    f"{name}: expected a device with float64, in which margins, failures and proofs are computed, and "
+                    f"MPS has none; run what reads {name} with --device cpu"
+                ) from error
+            raise
+        except (RuntimeError, MemoryError, HoldfastError) as error:
+            if not short_of_memory(error):
+                raise
+            if stop - start < 2 or observation.whole:
+                raise self._refused(observation, error) from error
+        undone = self._encoder.passes - before
+        self._encoder.passes = before
+        if self._encoder.watch is not None:
+            self._encoder.watch(-undone.work)
+        return None  # outside of `except`, which would keep the tensors of the failed pass alive
+
+    def _refused(self, observation: Observation, error: Exception) -> HoldfastError:
+        what = "all its images together do" if observation.whole else "a single image does"
+        name = part_name(observation)
+        return HoldfastError(
+            f"{name}: expected room in the device's memory, but {what} not fit ({first_line(_causes(error)[-1])}); "
+            f"free memory there, take another --device, or change what {name} keeps at a time (fewer images to learn "
+            "from, negatives or draws)"
+        )
+
+
+def short_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one that it was raised from, says that memory is short."""
+    return any(
+        isinstance(one, (torch.OutOfMemoryError, MemoryError))
+        or (isinstance(one, RuntimeError) and any(sign in str(one) for sign in SIGNS))
+        for one in _causes(error)
+    )
+
+
+def _causes(error: BaseException) -> list[Exception]:
+    """Return an error and what it was raised from, the first cause last."""
+
+    def chain(one: BaseException | None) -> Iterator[Exception]:
+        while isinstance(one, Exception):
+            yield one
+            one = one.__cause__
+
+    return list(chain(error))

@@ -1,0 +1,162 @@
+"""From the parts of an audit to its record: shards that several processes made are brought together and scored."""
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.auditing.partition import mark_of
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import PLACES, Ready, prepare, run_ready
+from holdfast.auditing.series import Series
+from holdfast.auditing.shards import Unit
+from holdfast.auditing.units import CACHE, PLAN, Task, Worker, dependencies
+from holdfast.core import HoldfastError, registry
+from holdfast.parts.engines.shared.pool import Engine
+from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
+from holdfast.runtime.listener import Listener, Silent
+from holdfast.runtime.privacy import placed
+from holdfast.sources.trust import demand_trust
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import unbroken
+from holdfast.storage.run_folder import SHARD, Store, StoreError
+
+
+def merge_parts(
+    place: str | Path,
+    others: Sequence[str | Path] = (),
+    *,
+    complete: bool = False,
+    overwrite: bool = False,
+    trust: bool = False,
+    engine: Engine | None = None,
+    listener: Listener | None = None,
+    command: str = "",
+) -> dict[str, Any]:
+    """Score what parts of an audit have made, and return the record.
+
+    Args:
+        place: the run folder that is to hold the record.
+        others: further folders with parts of the same audit; their shards are copied.
+        complete: make what is missing, instead of refusing.
+        overwrite: replace the record of other weights behind the same names.
+        trust: run code that the plan in the folder names, see `holdfast.sources.trust`.
+        engine: see `run_audit`.
+        listener: told about progress.
+        command: how to do it again, for the record.
+
+    Raises:
+        HoldfastError: folders that hold no part of an audit, or parts of different ones; shards that are missing; a
+            plan that names code, without `trust`.
+    """
+    heard = listener or Silent()
+    if not others:
+        _held(Folder(place))  # before a folder is made of a name mistyped
+    heard.stage("bringing the parts together")
+    parts = [(Folder(other), *_held(Folder(other))) for other in others]
+    store = Store(place)
+    store.forget_damaged(CACHE)  # another folder may have them whole
+    for part in parts:
+        _copy(store, *part)
+    kept = store.read_json(PLAN)
+    if not unbroken(kept) or not kept["plan"]:
+        raise UnreadableRecord(
+            f"expected parts of an audit (made with --shard), found none or a damaged {PLAN} in {str(store.files)!r}"
+        )
+    there = store.read_json(PLACES)
+    try:
+        plan = plan_of(placed(kept["plan"], there if isinstance(there, dict) else {}))
+    except (HoldfastError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UnreadableRecord(
+            f"expected the plan of an audit in {PLAN} of {str(store.files)!r}, it is damaged ({first_line(error)}); "
+            "make its parts again"
+        ) from error
+    if not trust:
+        demand_trust(filter(None, [*plan.encoders, plan.data, plan.train]), f"the plan in {str(store.files)!r}")
+    heard.stage("reading the images")
+    ready = prepare(plan, store.files.place, overwrite=overwrite, here=engine is None)
+    if not complete and (missing := _missing(ready)):
+        raise HoldfastError(
+            f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or add "
+            "--complete to make it here"
+        )
+    return run_ready(ready, engine, heard, command)
+
+
+def plan_of(entry: dict[str, Any]) -> Plan:
+    """Return the plan that a record, or a run folder, tells of; see `plan_entry`."""
+    return Plan(
+        tuple(entry["encoders"]),
+        entry["data"],
+        registry.build(entry["measures"]),
+        registry.build(entry["checks"]),
+        allow=tuple(entry["allow"]),
+        series=tuple(Series(one["name"], tuple(one["encoders"])) for one in entry["series"]),
+        **{name: entry[name] for name in SIMPLE},
+    )
+
+
+SIMPLE = (
+    "images", "attacked", "seed", "batch_size", "device", "skip_corrupt", "profile", "train", "train_images",
+    "precision", "compiled", "shared_searches",
+)  # fmt: skip
+"""Fields of a plan that stand in its entry as they are."""
+
+
+def _held(part: Folder) -> tuple[bytes, list[str]]:
+    """Return a part's plan, and the names of its shards."""
+    try:
+        return part.read(PLAN), part.files(CACHE)
+    except OSError as error:
+        raise UnreadableRecord(
+            f"expected a folder with a part of an audit (made with --shard), got {str(part)!r}: {os_reason(error)}"
+        ) from error
+
+
+def _copy(store: Store, other: Folder, theirs: bytes, files: Sequence[str]) -> None:
+    """Copy the shards of another folder that are not there yet, and its plan where there is none."""
+    if not store.exists(PLAN):
+        store.write(PLAN, lambda path: path.write_bytes(theirs))
+    elif store.files.read(PLAN) != theirs:
+        raise HoldfastError(
+            f"{str(other)!r} holds a part of another audit than {str(store.files)!r}: their {PLAN} differ; merge parts "
+            "of one command, with the same encoders, images and parameters"
+        )
+    there = set(store.names(CACHE))
+    for name in files:
+        if name not in there and not name.endswith(".part"):
+            with other.fetched(name) as path:
+                held = path.read_bytes()
+            store.write(name, lambda path, held=held: path.write_bytes(held))
+            if name.endswith(SHARD) and store.read_tensors(name) is None:
+                store.delete(name)  # damaged where it came from
+
+
+def listed(items: Sequence[str], most: int = 3) -> str:
+    """Return the first items in one line, and how many more there are."""
+    more = f"; and {len(items) - most} more" if len(items) > most else ""
+    return "; ".join(items[:most]) + more
+
+
+def _missing(ready: Ready) -> list[str]:
+    """Return what no part has made nor failed to make, a few words for each observation."""
+    worker, found = Worker(ready.job, ready.images, ready.store), []
+    order, there = tuple(ready.job.plan.observations()), set(ready.store.names(CACHE))
+    needed = dependencies(order)
+    for number, name in enumerate(ready.job.names):
+        try:
+            layout, subject = worker(Task(number)), worker.subject(number)
+        except StoreError:
+            raise
+        except Exception:
+            continue  # an encoder that cannot be opened has no shards, and scoring says why
+        failed = {i for i, one in enumerate(order) if _tried(subject.units(one), there)}
+        for i, stored in enumerate(layout.stored):
+            if not all(stored) and i not in failed and not needed[i] & failed:
+                lacking = len(stored) - sum(stored)
+                found.append(f"{name}, {order[i].title}: {lacking} of {len(stored)} shards are missing")
+    return found
+
+
+def _tried(units: Iterable[Unit], there: Collection[str]) -> bool:
+    """Whether a part has tried one of these shards, and could not make it."""
+    return any(mark_of(unit.file) in there and unit.file not in there for unit in units)

@@ -1,0 +1,261 @@
+"""The plan of an audit: which encoders, images, measures and checks; known before any encoder runs."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from holdfast.auditing.series import Series
+from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, registry
+from holdfast.core.precision import check_precision
+from holdfast.parts.measures.shared.probe import heads
+from holdfast.parts.observations.robust_head import RobustHead
+from holdfast.parts.observations.training import Training
+from holdfast.runtime.checked import Checked
+from holdfast.storage.standing import check_allowed
+
+
+@dataclass(frozen=True)
+class Plan(metaclass=Checked):
+    """Everything that decides an audit's numbers, and how it is run.
+
+    Attributes:
+        encoders: encoder specs, see `holdfast.sources.encoders`.
+        data: data spec, see `holdfast.sources.data`.
+        train: data spec of the labelled images that probes learn from; None: the images that are not attacked.
+        train_images: how many of them; None: all.
+        spare: attack at most half of the images, so that probes have others to learn from.
+        measures: the questions.
+        checks: the validity panel.
+        images: size of the population, the images that are compared with each other; None: all.
+        attacked: how many of them, the first ones, are attacked; an even number; None: all, rounded down.
+        seed: the one seed of the run.
+        batch_size: images per encoder pass, and the unit in which a killed audit resumes; None: by the image's size,
+            see `batch_size_for`.
+        device: where the encoder runs, as torch names it.
+        skip_corrupt: leave out files that cannot be read, instead of stopping.
+        profile: name of the profile that the measures come from, for the record.
+        series: which of the encoders are checkpoints of one training, in order.
+        precision: of searches, float32, tf32, bf16 or fp16; what is read out is float32, see `Encoder.prepare`.
+        compiled: whether the forward pass runs through torch.compile.
+        shared_searches: whether what any search met in a ball counts for every measure of that ball; else each measure
+            knows its own searches alone, as the papers' tables do.
+        allow: names of checks whose failure is accepted.
+    """
+
+    encoders: tuple[str, ...]
+    data: str
+    measures: tuple[Measure, ...]
+    checks: tuple[Check, ...] = ()
+    images: int | None = None
+    attacked: int | None = None
+    seed: int = 0
+    batch_size: int | None = None
+    device: str = "cpu"
+    skip_corrupt: bool = False
+    profile: str = "custom"
+    train: str | None = None
+    train_images: int | None = None
+    spare: bool = False
+    series: tuple[Series, ...] = ()
+    precision: str = "float32"
+    compiled: bool = False
+    shared_searches: bool = True
+    allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("images", "attacked", "train_images"):
+            value = getattr(self, name)
+            if value is not None and value < 2:
+                raise HoldfastError(f"{name}: expected at least 2 (images are compared in pairs), got {value}")
+        if self.attacked is not None and self.attacked % 2:
+            raise HoldfastError(
+                f"attacked: expected an even number, for images are attacked in pairs, got {self.attacked}; take "
+                f"{self.attacked - 1} or {self.attacked + 1}"
+            )
+        if self.attacked is not None and self.images is not None and self.attacked > self.images:
+            raise HoldfastError(
+                f"attacked: expected at most the {self.images} images of the audit, got {self.attacked}; add --images "
+                f"{self.attacked}, or attack fewer"
+            )
+        if self.batch_size is not None and self.batch_size < 1:
+            raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
+        check_precision(self.precision, self.device)
+        if self.train_images is not None and self.train is None:
+            raise HoldfastError("train_images: expected training images of which to take so many; give train as well")
+        for one in self.series:
+            if strange := [spec for spec in one.encoders if spec not in self.encoders]:
+                raise HoldfastError(f"series {one.name!r}: expected encoders of the plan, got {', '.join(strange)}")
+        check_allowed(self.allow, registry.names("checks"))
+        if not self.measures:
+            raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
+
+    def observations(self) -> dict[Observation, tuple[str, ...]]:
+        """Return what must be observed, each trajectory once, and the names of the measures and checks it serves.
+
+        Training images come first, and before them what a probe that learns from them reads: what reads labels may need
+        what a probe learned.
+        """
+        wanted = [(name, observations_of(m)) for name, m in named(self.measures).items()]
+        wanted += [(name, (Training(),)) for name in self.labelled() if self.train is not None]
+        wanted += [(f"check {name}", observations_of(c)) for name, c in named(self.checks).items()]
+        merged = merge(wanted)
+        first = {read.key() for one in merged if isinstance(one, RobustHead) for read in one.reads}
+        turn = {one: (one.key() not in first, not one.of_training) for one in merged}
+        return dict(sorted(merged.items(), key=lambda item: turn[item[0]]))  # stable
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the measures read none of the images."""
+        return unread(self.measures)
+
+    def labelled(self) -> tuple[str, ...]:
+        """Return the names of the measures that read labels."""
+        return tuple(name for name, measure in named(self.measures).items() if measure.needs_labels)
+
+    def attacked_of(self, population: int) -> int:
+        """Return how many of so many images are attacked: an even number, so that each has a partner."""
+        most = population // 2 if self.spare else population
+        return min(self.attacked or most, most) // 2 * 2
+
+    def predict(self, population: int, train: int | None = None) -> Passes:
+        """Return the encoder passes of all observations, for one encoder."""
+        return total_passes(self.observations(), population, self.attacked_of(population), train, self.precision)
+
+
+def batch_size_for(shape: tuple[int, int, int], device: str) -> int:
+    """Return a batch size that keeps an encoder busy without losing much to a kill: a power of two, 8 to 1,024.
+
+    About 2^18 pixel values per pass on a CPU (512 digits, 64 CIFAR images, 8 at 224 x 224), 2^24 on an accelerator;
+    where that is too much for the device's memory, passes are halved.
+
+    Args:
+        shape: channels, height and width of an image.
+        device: where the encoder runs, as torch names it.
+    """
+    values = 2**18 if device == "cpu" else 2**24
+    most = 512 if device == "cpu" else 1024
+    fits = max(1, values // math.prod(shape))
+    return max(8, min(most, 2 ** (fits.bit_length() - 1)))
+
+
+def extent(observation: Observation, population: int, attacked: int, train: int | None) -> int:
+    """Return how many images an observation sees.
+
+    Args:
+        observation: what is observed.
+        population: images of the audit.
+        attacked: how many of them are attacked.
+        train: how many training images there are; None where probes learn from images that are not attacked.
+    """
+    if not observation.of_training:
+        return observation.images(population, attacked)
+    if train is None and observation == Training():
+        return 0  # they are among the clean representations
+    left = population - attacked if train is None else train
+    return observation.images(left, left)
+
+
+def total_passes(
+    observations: Iterable[Observation],
+    population: int,
+    attacked: int,
+    train: int | None = None,
+    precision: str = "float32",
+) -> Passes:
+    """Return the encoder passes of some observations on so many images, searches in a precision; see `extent`."""
+    return sum((o.passes_in(precision) * extent(o, population, attacked, train) for o in observations), Passes())
+
+
+def unread(measures: Iterable[Measure]) -> bool:
+    """Whether some measures read none of an audit's images, but synthetic ones alone."""
+    return all(seen.synthetic for measure in measures for seen in observations_of(measure))
+
+
+def observations_of(part: Measure | Check) -> tuple[Observation, ...]:
+    """Return what a measure or a check reads, and what its probes need that learn through the encoder."""
+    own = part.observations()
+    return tuple(dict.fromkeys((*heads(part, own), *own)))
+
+
+def reads(observation: Observation) -> tuple[Observation, ...]:
+    """Return what an observation says that it reads, and the observations among its parameters."""
+    among = (getattr(observation, one.name) for one in fields(observation))  # pyright: ignore[reportArgumentType]
+    return (*observation.reads, *(other for other in among if isinstance(other, Observation)))
+
+
+def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:
+    """Return the union of observations, those with one key joined, each with the names of its readers."""
+    joined: dict[Observation, Observation] = {}
+    readers: dict[Observation, list[str]] = {}
+    for name, observations in wanted:
+        for observation in observations:
+            key = observation.key()
+            joined[key] = joined[key].join(observation) if key in joined else observation
+            readers.setdefault(key, []).append(name)
+    return {observation: tuple(dict.fromkeys(readers[key])) for key, observation in joined.items()}
+
+
+def named(parts: Iterable[Any]) -> dict[str, Any]:
+    """Return parts by name; twins are told apart by the first parameters in which they differ.
+
+    For example "universal_quantile[radius=0.1,divergence=linf]".
+    """
+    parts = list(parts)
+    labels: dict[int, str] = {}
+    for name in {registry.part_name(part) for part in parts}:
+        twins = [i for i, part in enumerate(parts) if registry.part_name(part) == name]
+        flats = {i: flatten(registry.spec(parts[i])) for i in twins}
+        said = _differences(flats)
+        labels |= {i: f"{name}[{','.join(said[i])}]" if said[i] else name for i in twins}
+    return {labels[i]: part for i, part in enumerate(parts)}
+
+
+def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]:
+    """Return for each twin the parameters that set it apart, going through them in order."""
+    keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
+    ends = [key.rpartition(".")[2] for key in keys]
+    said: dict[int, list[str]] = {i: [] for i in flats}
+    groups = [list(flats)]  # twins that cannot be told apart yet
+    for key, end in zip(keys, ends, strict=True):
+        split: list[list[int]] = []
+        for group in groups:
+            by_value: dict[Any, list[int]] = {}
+            for i in group:
+                by_value.setdefault(flats[i].get(key), []).append(i)
+            split += by_value.values()
+            words = _words(by_value)
+            if len(by_value) > 1:
+                for i in group:
+                    if key in flats[i]:
+                        said[i].append(f"{end if ends.count(end) == 1 else key}={words[flats[i][key]]}")
+        groups = split
+    return said
+
+
+def _words(values: Iterable[Any]) -> dict[Any, str]:
+    """Return what each value of a parameter is called: lists by their first members, numbered where these are alike."""
+    words: dict[Any, str] = {}
+    for value in values:
+        text = str(value)
+        if isinstance(value, tuple):
+            names = [item.partition("-")[0] for item in value]
+            text = "+".join(names[:2]) + (f"+{len(names) - 2} more" if len(names) > 2 else "")
+        same = sum(other.partition(" no. ")[0] == text for other in words.values())
+        words[value] = f"{text} no. {same + 1}" if same else text
+    return words
+
+
+def flatten(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested specs as dotted parameters: {"attack.steps": 50, ...}; kinds are left out, lists are tuples."""
+    if isinstance(data, list):
+        return {prefix: tuple("-".join(map(str, flatten(item).values())) for item in data)}
+    if not isinstance(data, Mapping):
+        return {prefix: data}
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if key == "kind":
+            continue
+        path = (prefix or key) if key == "name" else f"{prefix}.{key}" if prefix else key
+        flat |= flatten(value, path)
+    return flat

@@ -1,0 +1,138 @@
+"""From what a user says, on the command line or in a TOML file, to a plan."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.auditing.panel import DEFAULT_BALL, validity_panel
+from holdfast.auditing.plan import Plan, unread
+from holdfast.auditing.profiles import profile
+from holdfast.auditing.series import expand
+from holdfast.auditing.settings import set_parameters
+from holdfast.config.overrides import Change, changed
+from holdfast.core import Ball, HoldfastError, registry
+from holdfast.parts.measures.shared.shape import ShapeMeasure
+from holdfast.runtime.errors import unknown
+from holdfast.storage.documents import read_toml
+
+KEYS: dict[str, tuple[type, ...]] = {
+    "encoders": (list, str), "data": (str,), "profile": (str,), "norm": (str,), "eps": (float, int), "set": (list, str),
+    "measures": (list, str, dict), "images": (int,), "attacked": (int,), "seed": (int,), "batch_size": (int,),
+    "device": (str,), "skip_corrupt": (bool,), "train": (str,), "train_images": (int,),
+    "precision": (str,), "compiled": (bool,), "shared_searches": (bool,), "allow": (list, str),
+}  # fmt: skip
+"""Keys of a plan file and their types; (list, x, y) is a list of x and y."""
+
+NO_DATA = "gaussian"
+"""Images of an audit that asks nothing about images: noise of the encoder's own size."""
+
+
+def make_plan(
+    encoders: Iterable[str],
+    data: str | None,
+    *,
+    profile_name: str = "standard",
+    norm: str | None = None,
+    eps: float | None = None,
+    settings: Sequence[str] = (),
+    measures: Sequence[Change] = (),
+    images: int | None = None,
+    attacked: int | None = None,
+    **run: Any,
+) -> Plan:
+    """Return the plan of a profile, changed as asked.
+
+    Args:
+        encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
+        data: data spec; None where the measures need none, `NO_DATA` then stands in for the panel's checks.
+        profile_name: which profile.
+        norm: the ball, "linf" or "l2"; the profile's where None.
+        eps: its radius in pixels of a [0, 1] image; the same.
+        settings: changes of single parameters, see `set_parameters`.
+        measures: what to ask instead of all of the profile's measures, each as the profile has it but for the fields
+            that are written: names, tables {"name": ..., fields}, or measures; see `changed`.
+        images: size of the population; the profile's where None.
+        attacked: images to attack; the profile's where None.
+        run: further fields of `Plan`.
+
+    Raises:
+        HoldfastError: anything unknown or out of range.
+    """
+    encoders, series = expand(encoders)
+    if not encoders:
+        raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
+    ball = DEFAULT_BALL
+    if norm is not None or eps is not None:
+        kind = registry.find("threats", norm or registry.part_name(DEFAULT_BALL))
+        if not issubclass(kind, Ball):
+            raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")
+        if norm not in (None, registry.part_name(DEFAULT_BALL)) and eps is None:
+            raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
+        ball = kind() if eps is None else registry.configure(kind, {"radius": eps})
+    chosen = profile(profile_name, ball)
+    asked = changed(chosen.measures, measures, ball) if measures else chosen.measures
+    asked = set_parameters(asked, settings, ball)
+    if data is None:
+        if readers := [m for m in asked if not unread([m])]:
+            what = ", ".join(dict.fromkeys(map(registry.part_name, readers)))
+            raise HoldfastError(
+                f"no images for {what}: add --data FOLDER (or a file, or a spec; see holdfast list data); the profile "
+                "synbench needs none"
+            )
+        data = NO_DATA
+    run = {"shared_searches": chosen.shared_searches} | run | {"allow": _listed(run.get("allow"))}
+    most = chosen.images if images is None else images
+    learns = any(measure.needs_labels and not isinstance(measure, ShapeMeasure) for measure in asked)
+    return Plan(
+        encoders,
+        data,
+        asked,
+        validity_panel(asked, chosen.examined, chosen.queries, run.get("precision", "float32")),
+        images=most,
+        attacked=min(chosen.attacked, most) // 2 * 2 if attacked is None else attacked,
+        profile=profile_name,
+        spare=learns and attacked is None and run.get("train") is None,
+        series=series,
+        **run,
+    )
+
+
+def _listed(names: Sequence[str] | str | None) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names or ())
+
+
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    if kinds[0] is list:
+        return isinstance(value, list) and all(isinstance(item, kinds[1:]) for item in value)
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+def read_plan(path: Path, **overrides: Any) -> Plan:
+    """Return the plan in a TOML file; `overrides` that are not None win over it.
+
+    Raises:
+        HoldfastError: a file that cannot be read or is not TOML; and as `plan_from`.
+    """
+    values = read_toml(path, "plan")
+    return plan_from(values | {key: value for key, value in overrides.items() if value is not None}, path.name)
+
+
+def plan_from(values: Mapping[str, Any], where: str) -> Plan:
+    """Return the plan that plain data describe, with the keys of a plan file.
+
+    Raises:
+        HoldfastError: a key that is not known, or a value that is not of its kind.
+    """
+    names = {str: "text", dict: "tables", list: "list of", bool: "true or false", int: "number", float: "number"}
+    for key, value in values.items():
+        if key not in KEYS:
+            raise unknown(f"key of {where}", key, KEYS)
+        if not _fits(value, KEYS[key]):
+            first, *items = dict.fromkeys(names[kind] for kind in KEYS[key])
+            wanted = f"{first} {' or '.join(items)}".strip()
+            raise HoldfastError(f"{where}: {key}: expected a {wanted}, got {value!r}")
+    if "encoders" not in values:
+        raise HoldfastError(f"the plan {where} has no 'encoders'")
+    called = {"profile": "profile_name", "set": "settings"}
+    given = {called.get(key, key): value for key, value in values.items()}
+    return make_plan(**{"data": None, **given})

@@ -1,0 +1,139 @@
+"""The record: one JSON file that says what was asked, what was found, what it cost and how to do it again."""
+
+import importlib.metadata
+import itertools
+import math
+import platform
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import holdfast
+from holdfast.auditing.images import AuditImages
+from holdfast.auditing.plan import Plan
+from holdfast.core import Encoder, Passes, registry
+
+PACKAGES = (
+    "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx2torch",
+)  # fmt: skip
+
+
+def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
+    """Return the plan as JSON data, with the numbers of images as they turned out."""
+    return {
+        "profile": plan.profile,
+        "seed": plan.seed,
+        "images": images,
+        "attacked": attacked,
+        "batch_size": plan.batch_size,
+        "device": plan.device,
+        "data": plan.data,
+        "train": plan.train,
+        "train_images": plan.train_images,
+        "encoders": list(plan.encoders),
+        "measures": [registry.spec(measure) for measure in plan.measures],
+        "checks": [registry.spec(check) for check in plan.checks],
+        "skip_corrupt": plan.skip_corrupt,
+        "series": [asdict(one) for one in plan.series],
+        "precision": plan.precision,
+        "compiled": plan.compiled,
+        "shared_searches": plan.shared_searches,
+        "allow": list(plan.allow),
+    }
+
+
+def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the images are.
+
+    Args:
+        plan: where they come from.
+        images: the images.
+        labels: the fingerprint of their labels; None where none is read.
+        facts: the fingerprints of training images and of their labels.
+    """
+    tested, train = images.tested, images.train
+    return {
+        "spec": plan.data,
+        "synthetic": plan.synthetic,
+        "description": str(tested),
+        "available": tested.available,
+        "images": len(tested),
+        "attacked": plan.attacked_of(len(tested)),
+        "fingerprint": tested.fingerprint,
+        "labels": labels,
+        "train": {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts} if train else None,
+        "runs_left_out": tested.runs,
+        "skipped": [list(item) for item in tested.skipped],
+    }
+
+
+def encoder_entry(encoder: Encoder, slug: str) -> dict[str, Any]:
+    """Return who the encoder is: weights, normalisation, preprocessing."""
+    return {
+        "name": encoder.name,
+        "slug": slug,
+        "fingerprint": encoder.fingerprint,
+        "parameters": sum(p.numel() for p in encoder.module.parameters()),
+        "mean": encoder.mean,
+        "std": encoder.std,
+        "origin": {key: str(value) for key, value in encoder.origin.items()},
+        "geometry": asdict(encoder.geometry) if encoder.geometry else None,
+        "error": None,
+    }
+
+
+def passes_entry(passes: Passes) -> dict[str, int]:
+    """Return passes as JSON data; bound propagations only where there are any."""
+    bounds = {"bounds": passes.bounds} if passes.bounds else {}
+    return {"forward": passes.forward, "backward": passes.backward} | bounds
+
+
+def environment() -> dict[str, Any]:
+    """Return versions of what computed the numbers."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "packages": versions,
+    }
+
+
+def software() -> dict[str, str | None]:
+    """Return the version of Holdfast and, in a checkout, its git revision."""
+    folder = Path(holdfast.__file__).parent
+    try:
+        asked = ["git", "-C", str(folder), "log", "-1", "--format=%h", "--", str(folder)]
+        revision = subprocess.run(asked, capture_output=True, text=True, timeout=5).stdout.strip() or None
+    except (OSError, subprocess.TimeoutExpired):
+        revision = None
+    return {"version": importlib.metadata.version("holdfast"), "git": revision}
+
+
+def slugs(names: list[str]) -> list[str]:
+    """Return a file name for each name, short and all different."""
+    result: list[str] = []
+    for name in names:
+        slug = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.")[-60:] or "it"
+        choices = itertools.chain([slug], (f"{slug}-{number}" for number in itertools.count(2)))
+        result.append(next(choice for choice in choices if choice not in result))
+    return result
+
+
+def finite(value: Any) -> Any:
+    """Return JSON data with numbers that are not finite replaced by None: JSON has no word for them."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

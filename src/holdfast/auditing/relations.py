@@ -1,0 +1,66 @@
+"""Which measure predicts what: correlation between measures without labels and measures that read labels."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from holdfast.numerics.statistics.correlation import pearson, spearman
+
+FEWEST = 4
+"""Encoders, or corruptions, from which on a correlation has an interval."""
+
+
+def relations(encoders: Sequence[Mapping[str, Any]], unfit: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the correlations between each measure without labels and each that reads them.
+
+    Over encoders: between the headlines of two measures, one point for each encoder. Over corruptions: within one
+    encoder, between the scores of two measures that look at the same corruptions, one point for each.
+
+    Args:
+        encoders: entries of the record.
+        unfit: names of encoders whose numbers mean nothing; they are left out.
+
+    Returns:
+        For each pair `over` ("encoders" or "corruptions"), `encoder` (of the latter), `first` and `second` (keys of the
+        measures), `points` (how many), and the scores `pearson` and `spearman`.
+    """
+    fit = [entry for entry in encoders if entry["name"] not in set(unfit) and not entry.get("error")]
+    found = []
+    for first, second in _pairs(fit):
+        points = [(_headline(entry, first), _headline(entry, second)) for entry in fit]
+        found += _related(points, over="encoders", encoder=None, first=first, second=second)
+    for entry in fit:
+        for first, second in _pairs([entry]):
+            mine, other = (_by_corruption(entry["measures"][key]) for key in (first, second))
+            points = [(mine[title], other[title]) for title in mine if title in other]
+            found += _related(points, over="corruptions", encoder=entry["name"], first=first, second=second)
+    return found
+
+
+def _pairs(entries: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
+    """Return the keys of (a measure without labels, a measure that reads them)."""
+    reads = {key: m["needs_labels"] for entry in entries for key, m in entry["measures"].items()}
+    free = [key for key, needs in reads.items() if not needs]
+    return itertools.product(free, [key for key, needs in reads.items() if needs])
+
+
+def _headline(entry: Mapping[str, Any], key: str) -> float | None:
+    measure = entry["measures"].get(key, {})
+    return measure["scores"][measure["headline"]]["value"] if measure.get("headline") else None
+
+
+def _by_corruption(measure: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the score of each of a measure's corruptions; none of a measure that looks at none."""
+    titles = measure.get("corruptions") or ()
+    return {title: measure["scores"].get(title, {}).get("value") for title in titles}
+
+
+def _related(points: Iterable[tuple[float | None, float | None]], **what: Any) -> list[dict[str, Any]]:
+    known = [(x, y) for x, y in points if x is not None and y is not None]
+    if len(known) < FEWEST:
+        return []
+    x, y = torch.tensor(known, dtype=torch.float64).unbind(1)
+    return [what | {"points": len(known), "pearson": asdict(pearson(x, y)), "spearman": asdict(spearman(x, y))}]

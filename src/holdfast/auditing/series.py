@@ -1,0 +1,134 @@
+"""Checkpoints of one training in order: `series:FOLDER` becomes one encoder for each, and what they did on the way."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import torch
+
+from holdfast.core import HoldfastError, Score, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.fluctuation import flipping, semantic_fluctuation
+from holdfast.numerics.statistics.jackknife import over_classes
+from holdfast.runtime.checked import Checked
+from holdfast.sources.spec_string import parse
+
+PREFIX = "series"
+SOURCES = {".safetensors": "file", ".onnx": "onnx"}
+"""Which source opens a checkpoint, by the end of its name."""
+
+
+@dataclass(frozen=True)
+class Series(metaclass=Checked):
+    """Encoders of one training, in the order of the training.
+
+    Attributes:
+        name: how the series is called.
+        encoders: their specs; each is among the plan's.
+    """
+
+    name: str
+    encoders: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.encoders) < 2 or len(set(self.encoders)) < len(self.encoders):
+            raise HoldfastError(
+                f"series {self.name!r}: expected two different checkpoints or more, got {', '.join(self.encoders)}"
+            )
+
+
+def expand(specs: Iterable[str]) -> tuple[tuple[str, ...], tuple[Series, ...]]:
+    """Return encoder specs with every `series:FOLDER?pattern=*.safetensors&key=value` replaced by its checkpoints.
+
+    They stand in natural order (epoch2 before epoch10) and are called as their files; with `label=NAME`, NAME/FILE. All
+    other options are passed on to each.
+
+    Raises:
+        HoldfastError: no such folder, fewer than two checkpoints in it, or files that no source opens.
+    """
+    encoders: list[str] = []
+    series: list[Series] = []
+    for spec in specs:
+        if not spec.lower().startswith(f"{PREFIX}:"):
+            encoders.append(spec)
+            continue
+        series.append(_opened(spec))
+        encoders += series[-1].encoders
+    return tuple(encoders), tuple(series)
+
+
+def _opened(spec: str) -> Series:
+    _, name, options = parse(spec)
+    folder, pattern, label = Path(name), options.pop("pattern", "*.safetensors"), options.pop("label", None)
+    if not folder.is_dir():
+        raise HoldfastError(f"{spec}: expected a folder of checkpoints, got {name!r}")
+    try:
+        files = sorted((path for path in folder.glob(pattern) if path.is_file()), key=lambda path: natural(str(path)))
+    except (ValueError, NotImplementedError) as error:
+        raise HoldfastError(f"{spec}: expected a pattern of files such as *.safetensors, got {pattern!r}") from error
+    if len(files) < 2:
+        raise HoldfastError(
+            f"{spec}: expected two checkpoints or more that fit {pattern!r}, got {len(files)} in {name!r}; change "
+            "?pattern= or name a single file as file:PATH"
+        )
+    rest = "".join(f"&{key}={quote(value, safe='/,:*')}" for key, value in options.items())
+    specs = []
+    for file in files:
+        if file.suffix.lower() not in SOURCES:
+            raise HoldfastError(f"{spec}: expected files that end in {' or '.join(SOURCES)}, got {file.name!r}")
+        stem = file.relative_to(folder).with_suffix("").as_posix()
+        called = quote(stem if label is None else f"{label}/{stem}", safe="/")
+        specs.append(f"{SOURCES[file.suffix.lower()]}:{file}?label={called}{rest}")
+    return Series(label or folder.resolve().name, tuple(specs))
+
+
+def natural(text: str) -> list[str | int]:
+    """Return a key by which numbers in names are ordered as numbers: epoch2 before epoch10."""
+    parts = re.split(r"([0-9]+)", text)
+    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
+
+
+def series_entries(
+    series: Iterable[Series], names: Mapping[str, str], found: Mapping[str, Mapping[str, tuple[Table, Score]]]
+) -> list[dict[str, Any]]:
+    """Return series as the record has them: names of encoders, whose entries hold all scores, and fluctuations.
+
+    Args:
+        series: of the plan.
+        names: how each spec is called in the record.
+        found: for every measure the tables and headlines of the encoders for which it succeeded.
+    """
+    return [
+        {
+            "name": one.name,
+            "encoders": [names[spec] for spec in one.encoders],
+            "fluctuation": {
+                measure: fluctuation([names[s] for s in one.encoders], {name: t for name, (t, _) in tables.items()})
+                for measure, tables in found.items()
+                if any({"right", "label"} <= set(table) for table, _ in tables.values())
+            },
+        }
+        for one in series
+    ]
+
+
+def fluctuation(names: list[str], tables: Mapping[str, Table]) -> dict[str, Any]:
+    """Return how much the accuracies of classes fluctuate, of a measure that says which images are right.
+
+    Args:
+        names: of the checkpoints, in order.
+        tables: of the measure, with columns `right` and `label`, by checkpoint; nothing is known where one is missing.
+    """
+    lost = [name for name in names if name not in tables]
+    if lost:
+        return {"problem": f"not known, because the measure failed for {', '.join(lost)}"}
+    right = torch.stack([tables[name]["right"] for name in names])
+    labels = tables[names[0]]["label"]
+    moved = semantic_fluctuation(right, labels)
+    given = "given what the probes learned; of the value with its noise"
+    mean = statistics.mean(over_classes(moved, labels), given=given, most=1.0)
+    classes = {f"class {label}": float(moved[labels == label].mean()) for label in labels.unique().tolist()}
+    return {"mean": asdict(mean), "noise": float(flipping(right, labels).mean()), "classes": classes}

@@ -1,0 +1,382 @@
+"""An encoder being observed: runs observations shard by shard, stores them, and hands them to measures."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from functools import partial
+from importlib.metadata import version
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.auditing.memory import Room
+from holdfast.auditing.plan import extent
+from holdfast.auditing.shards import Columns, Cost, Unit, columns_of, fits, in_files, unlike
+from holdfast.auditing.stretch import Stretch, memory_format, on_device
+from holdfast.core import (
+    Ball,
+    Bank,
+    Classifier,
+    Encoder,
+    Failure,
+    HoldfastError,
+    Images,
+    Observation,
+    Passes,
+    Positions,
+    Probe,
+    Reps,
+    Rng,
+    Shard,
+    Threat,
+    registry,
+)
+from holdfast.parts.measures.shared.probe import classifier_of, head_of
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.training import Training
+from holdfast.runtime.errors import no_labels
+from holdfast.runtime.foreign import untouched
+from holdfast.sources.data import ImageSet
+from holdfast.storage.run_folder import Store, digest, files_read
+
+LAYOUT = 3
+"""Version of what shard files hold; part of their key."""
+
+TOGETHER = 64
+"""Batches of training images in one file: there may be a million of them."""
+
+Progress = Callable[[int], None]
+"""Told how much work, in encoder passes, has been done (or was found stored)."""
+
+
+class AuditSubject:
+    """One encoder with the images of an audit; see `holdfast.core.Subject`.
+
+    Args:
+        encoder: the encoder, on its device.
+        images: the population, rendered for this encoder.
+        attacked: how many images, the first ones, are attacked.
+        seed: the seed of the run.
+        batch_size: images per encoder pass and per shard file.
+        device: where the encoder runs.
+        store: where shards are kept; shards that are there already are not run again.
+        progress: see `Progress`.
+        train: the images that probes learn from, rendered for this encoder; None: those that are not attacked.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        images: ImageSet,
+        *,
+        attacked: int,
+        seed: int,
+        batch_size: int,
+        device: str,
+        store: Store,
+        progress: Progress = lambda passes: None,
+        train: ImageSet | None = None,
+    ):
+        self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
+        self.batch_size, self._device, self._store, self._progress = batch_size, device, store, progress
+        self._format = memory_format(encoder)
+        self.encoder.to(memory_format=self._format)  # pyright: ignore[reportCallIssue] torch has no stub for it
+        self.train = train
+        everyone = range(len(images))
+        self._all = Stretch(images, everyone)
+        self._training = Stretch(images, everyone[attacked:]) if train is None else Stretch(train, range(len(train)))
+        self._seen: dict[Observation, dict[str, Tensor]] = {}
+        self._files: dict[Observation, list[str]] = {}  # of training images, which may be too many for memory
+        self._relied_on: tuple[Observation, ...] = ()
+        self.costs: dict[Observation, Cost] = {}
+        self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
+        self._units: dict[Observation, list[Unit]] = {}
+        self._room = Room(encoder)
+        self._identity = [
+            LAYOUT,
+            version("holdfast"),
+            encoder.refresh_fingerprint(),
+            _described(encoder),
+            images.fingerprint,
+            str(images.asked),
+            seed,
+            batch_size,
+            attacked,
+            encoder.precision,
+            encoder.compiled,
+        ]
+
+    @property
+    def population(self) -> int:
+        """How many images there are."""
+        return len(self.images)
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of every image."""
+        return self.images.ids
+
+    @property
+    def labels(self) -> Int[Tensor, "population"] | None:
+        """The class of every image; None where the source does not know them all."""
+        labels = self.images.labels
+        return None if labels is None else torch.tensor(labels)
+
+    @property
+    def trained_apart(self) -> bool:
+        """Whether probes learn from images of their own."""
+        return self.train is not None
+
+    @property
+    def train_size(self) -> int | None:
+        """How many training images there are; None where probes learn from images that are not attacked."""
+        return None if self.train is None else len(self.train)
+
+    def batch(self, start: int, stop: int) -> Images:
+        """Return images of the population on the encoder's device, in its memory format."""
+        return self._moved(self._all.batch(start, stop))
+
+    def _moved(self, x: Images) -> Images:
+        return on_device(x, self._device).contiguous(memory_format=self._format)
+
+    def units(self, observation: Observation) -> list[Unit]:
+        """Return the shards of an observation; the name of a file says everything that decides what is in it."""
+        if observation not in self._units:
+            total = extent(observation, self.population, self.attacked, self.train_size)
+            spec = registry.spec(observation)
+            folder = f"cache/{digest([self._identity, spec, *self._labels_read(observation), *files_read(spec)])}"
+            spans = self._spans(observation, total)
+            self._units[observation] = [
+                Unit(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors") for start, stop in spans
+            ]
+        return self._units[observation]
+
+    @property
+    def identity(self) -> str:
+        """What the encoder is: the digest of its weights and of what else decides the representation."""
+        return digest([self.encoder.fingerprint, _described(self.encoder)])
+
+    def stale(self) -> bool:
+        """Whether the encoder no longer gives the stored representations: its code has changed."""
+        for unit in self.units(Clean()):
+            if (held := self._store.read_tensors(unit.file)) is not None:
+                return not self._still_answers(held[0]["reps"], unit.start)
+        return False
+
+    def forget(self, observations: Iterable[Observation]) -> int:
+        """Delete what is stored of some observations, and return how many shards that were."""
+        files = {unit.file for one in (Clean(), *observations) for unit in self.units(one)}
+        stored = [file for file in files if self._store.exists(file)]
+        for file in stored:
+            self._store.delete(file)
+        return len(stored)
+
+    def _still_answers(self, reps: Tensor, start: int) -> bool:
+        """Whether the encoder still gives the stored representations: its code may have changed, its weights not."""
+        before = self.encoder.passes
+        with torch.no_grad():
+            now = self.encoder(self.batch(start, start + min(2, len(reps)))).float().cpu()
+        self.encoder.passes = before  # two passes that only a resumed audit makes
+        return torch.allclose(now, reps[: len(now)], rtol=1e-3, atol=1e-3 * float(reps.abs().max()))
+
+    def make(self, observation: Observation, unit: Unit) -> None:
+        """Run one shard unless it is stored; what the observation reads must have been observed."""
+        if not self._store.exists(unit.file):
+            self._run(observation, unit.start, unit.stop, unit.file)
+
+    def observe(self, observation: Observation) -> None:
+        """Run an observation on all its images, or read what an earlier run stored."""
+        shards: list[dict[str, Tensor]] = []
+        passes, seconds, stored, remade = Passes(), 0.0, 0, 0
+        columns: Columns | None = None
+        for unit in self.units(observation):
+            held = self._store.read_tensors(unit.file)
+            if held is not None and fits(held[0], observation, unit, columns):
+                stored += 1
+                self._progress((observation.passes_in(self.encoder.precision) * (unit.stop - unit.start)).work)
+            else:
+                remade += self._store.exists(unit.file)
+                self._run(observation, unit.start, unit.stop, unit.file)
+                held = self._store.read_tensors(unit.file)
+                if held is None or not fits(held[0], observation, unit, columns):
+                    raise unlike(observation, unit)
+            tensors, facts = held
+            columns = columns or columns_of(tensors)
+            shards += [] if in_files(observation) else [tensors]
+            passes += Passes(*(int(facts[name]) for name in ("forward", "backward", "bounds")))
+            seconds += float(facts["seconds"])
+        if in_files(observation):
+            self._files[observation.key()] = [unit.file for unit in self.units(observation)]
+        else:
+            rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
+            self._seen[observation.key()] = rows or shards[0]
+        total = extent(observation, self.population, self.attacked, self.train_size)
+        predicted = observation.passes_in(self.encoder.precision) * total
+        self.costs[observation] = Cost(passes, predicted, seconds, stored, remade)
+
+    def _labels_read(self, observation: Observation) -> list[str | None]:
+        """Return the fingerprints of what else an observation depends on: training images, labels of both."""
+        train: list[str | None] = [] if self.train is None else [self.train.fingerprint, str(self.train.asked)]
+        if not observation.needs_labels:
+            return train if observation.of_training else []
+        theirs = [] if self.train is None else [self.train.labels_fingerprint]
+        return [self.images.labels_fingerprint, *train, *theirs]
+
+    def bank(self, threat: Threat | None = None) -> Bank:
+        """Return the representations of the training images, and their labels; chunks are read when asked for.
+
+        Raises:
+            HoldfastError: training images without labels, or that were not observed.
+        """
+        labels = self._training.labels
+        if labels is None:
+            raise no_labels("probes", str(self._training))
+        observation = Training(threat)
+        if threat is None and self.train is None:
+            reps = self.read(Clean())["reps"][self.attacked :]
+            return Bank(torch.tensor(labels, dtype=torch.int64), lambda: iter([reps]))
+        files = self._files.get(observation)
+        if files is None:
+            raise _not_observed(observation)
+        return Bank(torch.tensor(labels, dtype=torch.int64), lambda: map(self._chunk, files))
+
+    def _chunk(self, name: str) -> Reps:
+        found = self._store.read_tensors(name)
+        if found is None:
+            raise HoldfastError(f"the file {name!r} is gone or damaged since it was written; run the audit again")
+        return found[0]["reps"]
+
+    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+        """Return what a probe learns from the training images; learned once."""
+        if (probe, threat) not in self._learned:
+            self._learned[probe, threat] = classifier_of(self, probe, threat)
+        return self._learned[probe, threat]
+
+    def _spans(self, observation: Observation, total: int) -> list[tuple[int, int]]:
+        """Return the first and the last (exclusive) image of every shard."""
+        if observation.whole:
+            return [(0, total) if observation.of_training else (self.population - total, self.population)]
+        if observation.synthetic:
+            return [(row, row + 1) for row in range(total)]
+        size = self.batch_size * (TOGETHER if observation.of_training else 1)
+        return [(start, min(start + size, total)) for start in range(0, total, size)]
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        """Return what an observation saw, all shards together; only its own number of images."""
+        seen = self._seen.get(observation.key())
+        if seen is None:
+            raise _not_observed(observation)
+        if observation.whole:
+            return seen
+        rows = observation.images(len(self.images), self.attacked)
+        return {key: value if key.startswith("gallery.") else value[:rows] for key, value in seen.items()}
+
+    def rely_on(self, observations: Iterable[Observation]) -> None:
+        """Say what the measures observe: what searches met there counts for every failure, see `reached`."""
+        self._relied_on = tuple(observations)
+
+    def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
+        """Return what the searches of all measures met inside a ball, in float64; where outside, the clean image."""
+        clean, points = self.read(Clean())["reps"], []
+        for observation in self._relied_on:
+            met = observation.reached(ball, self.read(observation)) if observation.key() in self._seen else None
+            if met is not None:
+                points.append(torch.where(met.isnan(), clean[: len(met), None], met).double())
+        return points
+
+    def broke(self, failure: Failure, ball: Ball) -> Bool[Tensor, "attacked"]:
+        """Return which of the attacked images failed anywhere inside a ball."""
+        broken = torch.zeros(self.attacked, dtype=torch.bool)
+        event = failure.bind(self.shard(self.attacked))
+        for points in self.reached(ball):
+            for point in points.unbind(1):  # all at once would take as much memory as all pairs of images do, each
+                broken[: len(point)] |= (event(point[:, None], torch.arange(len(point))) > 0).squeeze(1).cpu()
+        for observation in self._relied_on:
+            if observation.key() in self._seen:
+                failed = observation.broke(failure, ball, self.read(observation))
+                if failed is not None:
+                    broken[: len(failed)] |= failed
+        return broken
+
+    def shard(self, count: int) -> Shard:
+        """Return what is known of the first images, without their pixels: `x` is the first one, over and over."""
+        shard = self._shard(Clean(), 0, 1)
+        rng = Rng(self.seed, ids=tuple(self.ids[:count]))
+        return replace(shard, x=shard.x.cpu().expand(count, -1, -1, -1), positions=torch.arange(count), rng=rng)
+
+    def _run(self, observation: Observation, start: int, stop: int, name: str) -> None:
+        began, before = time.perf_counter(), self.encoder.passes
+        self.encoder.watch = self._progress
+        try:
+            seen = self._batched(observation, start, stop)
+        finally:
+            self.encoder.watch = None
+        self.encoder.check_unchanged()
+        passes = self.encoder.passes - before
+        predicted = observation.passes_in(self.encoder.precision) * (stop - start)
+        spared = predicted.work - passes.work  # adaptive searches: predictions are limits
+        if spared > 0:
+            self._progress(spared)
+        facts = {key: str(value) for key, value in asdict(passes).items()}
+        self._store.write_tensors(name, seen, facts | {"seconds": f"{time.perf_counter() - began:.3f}"})
+
+    def _batched(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
+        """Run one shard; the training images of one file batch by batch."""
+
+        def run(start: int, stop: int) -> dict[str, Tensor]:
+            shard = self._shard(observation, start, stop)
+            with untouched("an attack, or another part that runs here,", shard.x, shard.clean):
+                return observation.run(shard)
+
+        if not in_files(observation):
+            return self._room.run(observation, start, stop, run)
+        starts = range(start, stop, self.batch_size)
+        parts = [self._room.run(observation, at, min(at + self.batch_size, stop), run) for at in starts]
+        return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+
+    def _shard(self, observation: Observation, start: int, stop: int) -> Shard:
+        if observation.of_training and observation.whole:
+            return self._whole_training(stop)
+        if observation.synthetic:
+            x, rows, others = self.batch(0, 1), torch.arange(start, stop), self._images_at
+            return Shard(self.encoder, x, rows, Rng(self.seed), None, others, read=self.read)
+        images = self._training if observation.of_training else self._all
+        x, rng = self._moved(images.batch(start, stop)), Rng(self.seed, ids=tuple(images.ids[start:stop]))
+        clean, positions = self._seen.get(Clean(), {}).get("reps"), torch.arange(start, stop)
+        if observation.of_training:  # what there is to know about images is known of the population's only
+            return Shard(self.encoder, x, positions, rng, None)
+        head = None if self.labels is None else partial(head_of, self)
+        return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
+
+    def _whole_training(self, count: int) -> Shard:
+        """Return a shard of the training images: the first one, for all may be too many, and the way to all of them."""
+        if not count:
+            raise HoldfastError(
+                "expected training images to learn from, got none: all images are attacked; give training images "
+                "(--train) or attack fewer"
+            )
+        images, labels = self._training, self._training.labels
+        return Shard(
+            self.encoder,
+            self._moved(images.batch(0, 1)),
+            torch.arange(1),
+            Rng(self.seed, ids=tuple(images.ids[:count])),
+            self._seen.get(Clean(), {}).get("reps"),
+            lambda positions: self._moved(images.at(positions)),
+            None if labels is None else torch.tensor(labels[:count]),
+            read=self.read,
+        )
+
+    def _images_at(self, positions: Positions) -> Images:
+        return self._moved(self._all.at(positions))
+
+
+def _not_observed(observation: Observation) -> HoldfastError:
+    return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
+
+
+def _described(encoder: Encoder) -> list[str]:
+    """Return what, beside the weights, decides the representation."""
+    facts = {key: str(value) for key, value in encoder.origin.items()}
+    return [str(encoder.module), str(encoder.geometry), *(f"{key}={facts[key]}" for key in sorted(facts))]

@@ -1,0 +1,67 @@
+"""Shards: which images one covers, the file that holds what was seen of them, what it cost, and whether it fits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Observation, Passes, registry
+
+
+class Unit(NamedTuple):
+    """One shard of an observation: its first image and its last (exclusive), and the file that holds what was seen."""
+
+    start: int
+    stop: int
+    file: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one observation cost.
+
+    Attributes:
+        passes: encoder passes that were made, whether now or in an earlier run.
+        predicted: what the plan had predicted.
+        seconds: time they took.
+        stored: how many shards were found stored.
+        remade: how many were stored, but not as they were written, and were made again.
+    """
+
+    passes: Passes
+    predicted: Passes
+    seconds: float
+    stored: int
+    remade: int = 0
+
+
+Columns = dict[str, tuple[torch.dtype, torch.Size]]
+"""What must be the same in all shards of an observation: the names of its tensors, their types, the shape of a row."""
+
+
+def columns_of(tensors: Mapping[str, Tensor]) -> Columns:
+    """Return the columns of a shard."""
+    return {key: (value.dtype, value.shape[1:]) for key, value in tensors.items()}
+
+
+def fits(tensors: Mapping[str, Tensor], observation: Observation, unit: Unit, columns: Columns | None) -> bool:
+    """Whether a shard holds a row for each of its images, and what the shards before it hold."""
+    rows = [len(value) for key, value in tensors.items() if value.ndim and not key.startswith("gallery.")]
+    whole = observation.whole or all(count == unit.stop - unit.start for count in rows)
+    return whole and (columns is None or columns == columns_of(tensors))
+
+
+def in_files(observation: Observation) -> bool:
+    """Whether what was seen stays in files, from which it is read when asked for: rows of training images."""
+    return observation.of_training and not observation.whole
+
+
+def unlike(observation: Observation, unit: Unit) -> HoldfastError:
+    """Return the error for a shard that does not fit even when it was just made."""
+    return HoldfastError(
+        f"{registry.part_name(observation)}: expected a row for each of {unit.stop - unit.start} images in "
+        f"{unit.file!r}, with the same tensors as in its other shards, got others; if its code has changed, delete "
+        f"the folder {unit.file.rpartition('/')[0]!r} of the run"
+    )

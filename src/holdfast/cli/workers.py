@@ -1,0 +1,60 @@
+"""Which workers an audit has, and one part of its shards."""
+
+import os
+from typing import Any
+
+from holdfast.cli.common import answer, listening, out, partly, warned
+from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.trust import executes
+
+
+def engine_of(
+    name: str | None, workers: int | None, device: str, address: str | None = None, gpus: float | None = None
+) -> Any:
+    """Return the engine that options ask for; None: this process.
+
+    Raises:
+        HoldfastError: an engine that nobody knows, or options that it does not take.
+    """
+    from holdfast.core import registry
+
+    if name != "ray" and (address is not None or gpus is not None):
+        raise HoldfastError("--address and --gpus are for --engine ray")
+    if name is None and workers in (None, 1):
+        return None
+    values: dict[str, Any] = {} if workers is None else {"workers": workers}
+    on_gpus = device.partition(":")[0] == "cuda"
+    if name == "ray":
+        # Ray tells on stdout how its workers fare, where --json wants the record alone
+        os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+        values |= {"address": address or "", "gpus": gpus if gpus is not None else float(on_gpus)}
+    elif on_gpus:
+        import torch
+
+        if not (count := torch.cuda.device_count()):
+            raise HoldfastError(f"device {device!r} cannot be used here: torch finds no GPU")
+        values["gpus"] = 0 if ":" in device else count  # a worker that sees one GPU only calls it the first
+    return registry.configure(registry.find("engines", name or "processes"), values)
+
+
+def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite: bool, quiet: bool) -> None:
+    """Make one part of an audit's shards, and say what was made; what failed ends the command as `partly` says."""
+    from holdfast.auditing.partition import make_part, part_of
+    from holdfast.auditing.run import prepare
+    from holdfast.auditing.units import Worker
+
+    part = part_of(shard)
+    with listening(quiet) as bars:
+        bars.stage("reading the images")
+        ready = prepare(plan, folder, overwrite=overwrite, verify=False)
+        made = make_part(ready.job, Worker(ready.job, ready.images, ready.store), ready.store, part, bars)
+    if json_output:
+        said = {"part": str(part), "made": made.units, "stored": made.stored, "failures": made.failures}
+        answer(said)
+    else:
+        out.print(f"part {part}: {made.units} shards made, {made.stored} of its own were stored already")
+        trust = " --trust" if any(map(executes, (*plan.encoders, plan.data, plan.train or "digits"))) else ""
+        out.print(f"when all {part.count} parts are done: holdfast merge {folder}{trust}", soft_wrap=True)
+    for failure in made.failures:
+        warned(failure)
+    partly(made.failures, bool(made.units or made.stored))

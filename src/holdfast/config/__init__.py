@@ -1,0 +1,1 @@
+"""What a user writes, read and applied: overrides of measures."""

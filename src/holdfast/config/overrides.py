@@ -1,0 +1,128 @@
+"""Changing the measures of a profile, field by field: what is not written stays as the profile has it."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.core import Ball, HoldfastError, Measure, registry
+from holdfast.runtime.errors import unknown
+
+Spec = dict[str, Any]
+"""A part as plain data, see `registry.spec`."""
+
+Change = str | Mapping[str, Any] | Measure
+"""The name of a measure, a table of its name and the fields to change, or the measure itself."""
+
+
+def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -> tuple[Measure, ...]:
+    """Return the measures that are named, as the profile has them but for the fields that are written.
+
+    A name and a table with nothing else are the same. A measure that the profile has several times is changed each
+    time; where a table names a part that only some of them have, only these are. Measures that become equal are asked
+    once. One that the profile lacks begins with the defaults of its class, in the audit's ball.
+
+    Args:
+        profile: the measures of the profile, in the audit's ball.
+        changes: what is asked instead of all of them.
+        ball: of the audit.
+
+    Raises:
+        HoldfastError: a name or a field that nobody knows, or a value that a field cannot have.
+    """
+    measures: list[Measure] = []
+    usual = [registry.spec(measure) for measure in profile]
+    for change in changes:
+        if isinstance(change, Measure):
+            measures.append(change)
+            continue
+        table = _table(change)
+        twins = [spec for spec in usual if spec["name"] == table["name"]]
+        twins = [spec for spec in twins if _has(spec, table)] or twins
+        specs = [part(table, spec, registry.spec(ball)) for spec in twins] or [part(table, None, registry.spec(ball))]
+        measures += map(registry.build, specs)
+    return distinct(measures)
+
+
+def distinct(measures: Iterable[Measure]) -> tuple[Measure, ...]:
+    """Return measures in their order, equal ones once."""
+    measures = tuple(measures)
+    return tuple(measure for number, measure in enumerate(measures) if measure not in measures[:number])
+
+
+def _table(change: str | Mapping[str, Any]) -> Spec:
+    table = {"name": change} if isinstance(change, str) else change
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+        raise HoldfastError(f"measures: expected names, or tables with a name, got {change!r}")
+    if table.get("kind", "measures") != "measures":
+        raise HoldfastError(f"measures: expected a measure, got {table['name']!r} of the {table['kind']}")
+    return {"kind": "measures", **table}
+
+
+def _has(spec: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
+    """Return whether a part has the parts that a table names, at any depth."""
+    return all(
+        _has(spec.get(key) if isinstance(spec.get(key), Mapping) else {}, value)  # pyright: ignore[reportArgumentType]
+        if isinstance(value, Mapping)
+        else key != "name" or value == spec.get("name")
+        for key, value in table.items()
+    )
+
+
+def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
+    """Return the spec of what is written in the place of something; a table changes the part of its name there.
+
+    A part of another name begins with its defaults, and in the ball in which the one before searches.
+
+    Args:
+        value: what is written: a number, a text, a list, or a table of a part's fields.
+        before: the spec of what is there.
+        ball: the spec of the ball for parts that have no other.
+
+    Raises:
+        HoldfastError: a part or a field that nobody knows.
+    """
+    if isinstance(value, list):
+        kind = before[0].get("kind") if isinstance(before, list) and before and isinstance(before[0], Mapping) else None
+        return [part(item, kind and {"kind": kind}, ball) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    old = before if isinstance(before, Mapping) else {}
+    kind, name = value.get("kind", old.get("kind")), value.get("name", old.get("name"))
+    if kind is None or name is None:
+        return dict(value)  # `build` says what is missing
+    if not isinstance(kind, str) or not isinstance(name, str):
+        raise HoldfastError(f"a part needs a 'kind' and a 'name', got {dict(value)}")
+    known = [field.name for field in dataclasses.fields(registry.find(kind, name))]
+    for key in value:
+        if key not in ("kind", "name", *known):
+            raise unknown(f"parameter of {name}", key, known)
+    same = (kind, name) == (old.get("kind"), old.get("name"))
+    fields = dict(old) if same else defaults(kind, name, ball)
+    own = part(value["ball"], fields.get("ball"), ball) if "ball" in value else fields.get("ball")
+    inner = own if isinstance(own, Mapping) else ball
+    return fields | {key: part(item, fields.get(key), inner) for key, item in value.items()}
+
+
+def defaults(kind: str, name: str, ball: Mapping[str, Any]) -> Spec:
+    """Return the spec of a part as its class has it, but with another ball wherever it has one.
+
+    The balls of observations stay: what these make, such as negatives, lies where they say. Fields without a default
+    are left out.
+    """
+    spec: Spec = {"kind": kind, "name": name}
+    for field in dataclasses.fields(registry.find(kind, name)):
+        if field.default is not dataclasses.MISSING:
+            spec[field.name] = registry.spec(field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            spec[field.name] = registry.spec(field.default_factory())
+    return {key: value if kind == "observations" else _inside(value, ball) for key, value in spec.items()}
+
+
+def _inside(data: Any, ball: Mapping[str, Any]) -> Any:
+    if isinstance(data, list):
+        return [_inside(item, ball) for item in data]
+    if not isinstance(data, Mapping) or data.get("kind") == "observations":
+        return data
+    if data.get("kind") == "threats" and issubclass(registry.find("threats", data["name"]), Ball):
+        return dict(ball)
+    return {key: _inside(value, ball) for key, value in data.items()}

@@ -1,0 +1,147 @@
+"""The worst case from below: attacks, searches for the image of a ball that maximises a goal."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core.encoder import Encoder, Images, Passes
+from holdfast.core.objective import Goal
+from holdfast.core.rng import Rng
+from holdfast.core.threat import Ball
+from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import HoldfastError
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What an attack found, at each step count that was asked for.
+
+    Attributes:
+        images: the disturbed images at each read-out, step -> [B, C, H, W].
+        reps: their representations, step -> [B, D]; no further encoder pass is needed for them.
+        values: the objective after 0, 1, ... steps, [steps + 1, B] (of what would be read out there).
+        winner: for an ensemble, which member found the strongest image, [B].
+    """
+
+    images: dict[int, Tensor]
+    reps: dict[int, Tensor]
+    values: Float[Tensor, "evaluations batch"]
+    winner: Int[Tensor, "batch"] | None = None
+
+    def remade(self, goal: Goal, encoder: Encoder) -> "Trajectory":
+        """Return it with what is read out represented and valued again in float32, where the search ran in less.
+
+        One forward pass for each read-out. Values between read-outs stay those that the search saw, and so do its
+        choices of the best image.
+
+        Args:
+            goal: what was maximised.
+            encoder: the one that the goal closes over.
+
+        Raises:
+            HoldfastError: a representation or a value that is not finite.
+        """
+        if encoder.precision == "float32":
+            return self
+        values, reps = self.values.clone(), {}
+        for step, images in self.images.items():
+            with torch.no_grad():
+                values[step], reps[step] = goal(images)
+            if not bool(values[step].isfinite().all() & reps[step].isfinite().all()):
+                raise HoldfastError(
+                    f"encoder {encoder.name!r}: expected finite representations of attacked images in float32, got NaN "
+                    "or infinity; check its weights and its normalisation"
+                )
+        return replace(self, reps=reps, values=values)
+
+
+def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory"]:
+    """Return a search that refuses images outside [0, 1]: radii are in pixels of a [0, 1] image."""
+
+    @wraps(search)
+    def call(self: "Attack", goal: Goal, x: Tensor, *how: Any, **named: Any) -> "Trajectory":
+        low, high = (float(end) for end in x.aminmax()) if x.numel() else (0.0, 1.0)
+        if not -ROUNDING <= low <= high <= 1 + ROUNDING:  # NaN is neither
+            raise HoldfastError(
+                f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
+                "leave normalisation to the encoder"
+            )
+        return search(self, goal, x, *how, **named)
+
+    return call
+
+
+ROUNDING = 1e-6
+"""How far outside [0, 1] pixels may lie that were computed."""
+
+
+class Attack(metaclass=Checked):
+    """A search for the image in a ball that maximises a goal: the worst case from below; a frozen dataclass."""
+
+    steps: int
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Let every attack refuse images that are none."""
+        super().__init_subclass__(**named)
+        if "__call__" in vars(cls):
+            cls.__call__ = _of_pixels(cls.__call__)  # pyright: ignore[reportAttributeAccessIssue]
+
+    @abstractmethod
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack every image of a batch.
+
+        Args:
+            goal: what to maximise, see `Objective.pursue`.
+            x: clean images in [0, 1].
+            ball: the images the adversary may choose from.
+            rng: random numbers bound to the ids of these images.
+            readouts: step counts to report, each at most `steps`; the last step when empty.
+        """
+
+    def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
+        """Return the attacked images alone; an attack that need not know what they are worth spares that pass."""
+        return self(goal, x, ball, rng).images[self.steps]
+
+    @property
+    @abstractmethod
+    def passes(self) -> Passes:
+        """Encoder passes that one image costs."""
+
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """Return how much of a ball its steps can cross: their length together / the longest way from a start.
+
+        Below 1 there are images of the ball that it cannot reach from every start, however much worse they are, so what
+        it finds says little about the ball. The length of the steps is that of the ball's norm, and the longest way is
+        2 ε from a random point of the ball, ε from the image itself.
+
+        Args:
+            ball: where it searches.
+            steps: how many of its steps; all where None.
+
+        Returns:
+            a share; inf where no step size limits the search, and for attacks that do not say.
+        """
+        return math.inf
+
+    def crosses(self, ball: Ball, steps: int | None = None) -> bool:
+        """Return whether its steps carry it from any start to any image of a ball, see `reach`."""
+        return self.reach(ball, steps) > 1 - 1e-9
+
+    def root(self) -> "Attack":
+        """Return what attacks whose trajectories begin alike have in common; equal roots share one run."""
+        return self
+
+    def until(self, steps: int) -> "Attack":
+        """Return the attack whose whole trajectory is the first `steps` of this one; itself where there is none."""
+        return self
+
+    def label(self, step: int) -> str:
+        """Return how the read-out at `step` is called in tables."""
+        return f"{step} step{'s' if step != 1 else ''}"

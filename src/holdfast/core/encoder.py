@@ -1,0 +1,282 @@
+"""The encoder under audit: a frozen network with its normalisation inside, whose passes are counted."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from holdfast.core.compiled import compiled
+from holdfast.core.precision import check_precision, rounded, searched
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.foreign import bits, foreign
+
+Images = Float[Tensor, "batch channel height width"]
+Reps = Float[Tensor, "batch dim"]
+
+
+BOUND = 200
+"""Passes that take about as long as one bound propagation does (small convolutional networks, one core)."""
+
+
+BY_CALLER = "given by the caller"
+"""Where a normalisation comes from that no file or package states: a spec, or a Python call."""
+
+
+@dataclass
+class Passes:
+    """Encoder passes, counted in images: one forward pass of a batch of 64 counts 64.
+
+    Attributes:
+        forward: passes forward.
+        backward: passes backward to the pixels; in fine-tuning to the weights.
+        bounds: bound propagations of certifiers, counted in images × radii; they make no encoder pass.
+    """
+
+    forward: int = 0
+    backward: int = 0
+    bounds: int = 0
+
+    def __add__(self, other: "Passes") -> "Passes":
+        return Passes(self.forward + other.forward, self.backward + other.backward, self.bounds + other.bounds)
+
+    def __sub__(self, other: "Passes") -> "Passes":
+        return Passes(self.forward - other.forward, self.backward - other.backward, self.bounds - other.bounds)
+
+    def __mul__(self, images: int) -> "Passes":
+        return Passes(self.forward * images, self.backward * images, self.bounds * images)
+
+    @property
+    def total(self) -> int:
+        """Forward and backward passes together."""
+        return self.forward + self.backward
+
+    @property
+    def work(self) -> int:
+        """About how many passes all of it is worth; for progress bars."""
+        return self.total + BOUND * self.bounds
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a picture of any size becomes pixels of the encoder's size: the geometric part of preprocessing.
+
+    Attributes:
+        size: (height, width) of the encoder's input, in pixels.
+        channels: 1 (grey) or 3 (RGB).
+        resize: side to which the *shorter* side is scaled before the centre crop, or None to squash the
+            picture to exactly `size` without cropping.
+        interpolation: "nearest", "bilinear", "bicubic" or "lanczos" (all antialiased).
+        source: where these values come from, for example "timm data config".
+    """
+
+    size: tuple[int, int]
+    channels: int
+    resize: int | None
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"]
+    source: str
+
+
+class Encoder(nn.Module):
+    """A frozen network f: [0, 1]^(C x H x W) -> R^D with its normalisation inside.
+
+    f(x) = module((x - mean) / std), in eval mode, no parameter requiring a gradient, so every radius is in
+    pixels. Passes are counted in `passes`; `watch`, where set, is called with the work of all that is added to them.
+
+    A pass without a gradient to the pixels is float32 as IEEE has it (on CUDA too, where torch would allow TF32).
+    Passes with one, of which searches are made, run in `precision`, see `prepare`.
+
+    Args:
+        module: maps normalised images [B, C, H, W] to representations [B, D].
+        mean: per-channel mean that the module's preprocessing subtracts, in [0, 1] pixels (0 for none).
+        std: per-channel standard deviation that it divides by (1 for none).
+        geometry: how pictures become input pixels; needed for folders of pictures, not for arrays that fit.
+        name: how the encoder is called in tables and reports.
+        origin: facts for the record: source, weights, layer, pooling, where mean and std were taken from.
+        root: dotted name, inside the module, of the network whose weights a file of weights holds.
+
+    Raises:
+        HoldfastError: mean and std that are not finite, not positive (std), or of different lengths.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
+        geometry: Geometry | None = None,
+        name: str = "encoder",
+        origin: Mapping[str, object] | None = None,
+        root: str = "",
+    ):
+        super().__init__()
+        self.module = module.eval().requires_grad_(False)
+        means = [float(m) for m in (mean if isinstance(mean, Sequence) else [mean])]
+        stds = [float(s) for s in (std if isinstance(std, Sequence) else [std])]
+        bad_std = any(s <= 0 or not math.isfinite(s) for s in stds)
+        if len(means) != len(stds) or bad_std or not all(math.isfinite(m) for m in means):
+            raise HoldfastError(
+                f"normalisation of {name!r}: expected as many finite means as positive stds, got mean={means}, "
+                f"std={stds}; give one number, or one per channel, in units of [0, 1] pixels"
+            )
+        self.mean, self.std = means, stds
+        self._mean: Tensor
+        self._std: Tensor
+        self.register_buffer("_mean", torch.tensor(means).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("_std", torch.tensor(stds).view(1, -1, 1, 1), persistent=False)
+        self._identity = all(m == 0 for m in means) and all(s == 1 for s in stds)
+        self.geometry = geometry
+        self.name = name
+        self.origin = dict(origin or {})
+        self.root = root
+        self.passes = Passes()
+        self.watch: Callable[[int], None] | None = None
+        self.precision = "float32"
+        self.compiled = False
+        self._graph: Callable[[Tensor], Any] | None = None
+        self._plain = False
+        self._fingerprint: str | None = None
+        self._bits: dict[str, int] = {}
+        self.eval()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was compiled: it belongs to this encoder's own network, a copy compiles anew."""
+        return {**self.__dict__, "_graph": None, "watch": None}
+
+    def prepare(self, *, precision: str = "float32", compiled: bool = False) -> "Encoder":
+        """Say how passes are made; the network and its fingerprint stay as they are.
+
+        Args:
+            precision: of passes with a gradient to the pixels: float32, tf32, bf16 or fp16; see `precision`.
+            compiled: run the forward pass through torch.compile; certificates and attention maps read the network.
+
+        Raises:
+            HoldfastError: a precision that is not known, or that the device does not have.
+        """
+        check_precision(precision, str(self._mean.device))
+        self.precision, self.compiled = precision, compiled
+        return self
+
+    @contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Make all passes in float32: for searches each pass of which decides something."""
+        before, self.precision = self.precision, "float32"
+        try:
+            yield
+        finally:
+            self.precision = before
+
+    @contextmanager
+    def plainly(self) -> Iterator[None]:
+        """Make all passes in float32 by the network's own modules: for hooks on them and gradients to their outputs."""
+        before, self._plain = self._plain, True
+        try:
+            with self.exactly(), rounded("float32", self._mean.device):
+                yield
+        finally:
+            self._plain = before
+
+    def train(self, mode: bool = True) -> "Encoder":
+        """Stay in eval mode: an audit must not move BatchNorm statistics or drop units."""
+        return super().train(False)
+
+    def forward(self, x: Images) -> Reps:
+        """Map pixels in [0, 1], [B, C, H, W], to representations [B, D].
+
+        Raises:
+            HoldfastError: channels that do not fit, or an output that is not a real [B, D] tensor.
+        """
+        self._check_input(x)
+        self.count(Passes(forward=x.shape[0]))
+        search = torch.is_grad_enabled() and x.requires_grad
+        if search:
+            x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
+            x.register_hook(self._count_backward)
+        with foreign(f"encoder {self.name!r}", "run"):
+            if self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda"):
+                reps = self._mapped(x)
+            elif search:
+                reps = searched(self._call, x, self.precision, self.name)
+            else:
+                with rounded("float32", x.device):
+                    reps = self._call(x)
+        if not isinstance(reps, Tensor) or reps.ndim != 2 or len(reps) != len(x) or not reps.is_floating_point():
+            got = f"{reps.dtype} {list(reps.shape)}" if isinstance(reps, Tensor) else type(reps).__name__
+            raise HoldfastError(
+                f"encoder {self.name!r}: expected a real [{len(x)}, dim] output, got {got}; "
+                "choose a layer and a pooling that give one vector per image"
+            )
+        return reps
+
+    def _mapped(self, x: Tensor) -> Any:
+        # a copy even where nothing is to be done: the module may change its input in place
+        return self.module(x.clone() if self._identity else (x - self._mean) / self._std)
+
+    @property
+    def _call(self) -> Callable[[Tensor], Any]:
+        """What a pass calls: the network, or what was compiled of it."""
+        if not self.compiled:
+            return self._mapped
+        if self._graph is None:
+            # a lambda: tests wrap functions and methods to check shapes, which would be compiled as well
+            call = lambda x: self.module(x.clone() if self._identity else (x - self._mean) / self._std)  # noqa: E731
+            self._graph = compiled(call, self.name)
+        return self._graph
+
+    def _check_input(self, x: Tensor) -> None:
+        channels = len(self.mean) if len(self.mean) > 1 else (self.geometry.channels if self.geometry else None)
+        if channels is not None and x.shape[1] != channels:
+            raise HoldfastError(
+                f"encoder {self.name!r} takes {channels} channels, the images have {x.shape[1]}; "
+                f"add ?channels={channels} to the data spec to convert them"
+            )
+
+    def _count_backward(self, gradient: Tensor) -> None:
+        self.count(Passes(backward=gradient.shape[0]))
+
+    def count(self, passes: Passes) -> None:
+        """Add to `passes` what was done with this encoder."""
+        self.passes += passes
+        if self.watch is not None:
+            self.watch(passes.work)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (first 16 hex digits) of weights, buffers and normalisation, when first asked for."""
+        return self._fingerprint or self.refresh_fingerprint()
+
+    def refresh_fingerprint(self) -> str:
+        """Take the fingerprint anew: an encoder may have been trained since it was last asked for."""
+        self._fingerprint, self._bits = self.take_fingerprint(), self._take_bits()
+        return self._fingerprint
+
+    def check_unchanged(self) -> None:
+        """Compare weights and buffers with those of the fingerprint; much cheaper than to take it anew.
+
+        Raises:
+            HoldfastError: passes have changed some: what was observed belongs to no one network.
+        """
+        if changed := [name for name, value in self._take_bits().items() if self._bits.get(name, value) != value]:
+            names = ", ".join(name.removeprefix("network.") for name in changed[:3])
+            raise HoldfastError(
+                f"encoder {self.name!r} changes its own weights or buffers when it is run ({names}); "
+                "expected a network that stays as it is: make such updates only where self.training is true"
+            )
+
+    def _take_bits(self) -> dict[str, int]:
+        return {name: bits(value) for name, value in self.module.state_dict().items() if isinstance(value, Tensor)}
+
+    def take_fingerprint(self) -> str:
+        """Return the fingerprint of the weights and buffers as they are now."""
+        digest = hashlib.sha256(repr((self.mean, self.std)).encode())
+        for key, value in sorted(self.module.state_dict().items()):
+            if isinstance(value, Tensor):
+                digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+                digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()[:16]

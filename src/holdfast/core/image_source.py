@@ -1,0 +1,40 @@
+"""Where images come from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import PIL.Image
+from jaxtyping import Float
+from torch import Tensor
+
+
+class ImageSource(ABC):
+    """Where images come from: a numbered collection whose pictures are read when asked for.
+
+    A file that cannot be read raises `HoldfastError` naming it; `holdfast.sources.data.open_images` decides whether
+    such files may be skipped.
+    """
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def id(self, index: int) -> str:
+        """Return a stable, unique name of image `index`: the same in every run, on every machine."""
+
+    @abstractmethod
+    def load(self, index: int) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
+        """Return image `index`: a picture of any size and mode, or pixels in [0, 1]."""
+
+    def label(self, index: int) -> int | None:
+        """Return the class of image `index` where the source knows it (used by probes only)."""
+        return None
+
+    classes: Sequence[str] = ()
+    """Names of the classes by their numbers; empty where the source does not know them."""
+
+    runs: int = 0
+    """How many run folders of Holdfast lie among its files; what audits wrote there is none of its images."""
+
+    sized: bool = True
+    """Whether its images have a size of their own; else each encoder's geometry gives them one."""

@@ -1,0 +1,132 @@
+"""Measures: one question about an encoder each, answered by scores with intervals."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core.observation import Observation, Search
+from holdfast.core.subject import Subject
+from holdfast.runtime.checked import Checked
+
+Table = dict[str, Tensor]
+"""Named columns of equal length, one row per image: what a measure observed."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number with its interval.
+
+    No interval has zero width: ends that agree to twelve digits are none, since no sample tells a number exactly.
+
+    Attributes:
+        value: the estimate; None where it is not defined (say why in `note`).
+        low: lower end of the interval.
+        high: upper end of the interval.
+        n: independent units behind it (images, or pairs).
+        interval: what kind of interval it is and what it is conditional on.
+        confidence: its level.
+        note: anything a reader must know, such as rows left out.
+        unit: of this score, where it is not its measure's.
+        checks: names of the checks that it depends on.
+        standing: "sound"; or, where one of them failed, what the number still is: a bound that the truth is "at least"
+            or "at most", or "void", no number at all.
+        because: names of the checks that say so.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    interval: str
+    confidence: float = 0.95
+    note: str = ""
+    unit: str = ""
+    checks: tuple[str, ...] = ()
+    standing: Literal["sound", "at least", "at most", "void"] = "sound"
+    because: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.low is None or self.high is None or abs(self.high - self.low) > 1e-12 * max(abs(self.low), 1e-300):
+            return
+        object.__setattr__(self, "low", None)
+        object.__setattr__(self, "high", None)
+        words = "both ends of its interval were one number: no interval"
+        object.__setattr__(self, "note", "; ".join(filter(None, [self.note, words])))
+
+
+class Measure(metaclass=Checked):
+    """One question about an encoder; a frozen dataclass whose fields are its parameters.
+
+    `observations` names the encoder passes it needs, `observe` maps what they saw to one row per image, and
+    `score` reduces that table; neither of the last two runs the encoder.
+
+    Attributes:
+        better: which direction is more robust.
+        unit: of the scores.
+        question: what it asks, in one sentence.
+        how_to_read: what its values mean, for somebody who meets it first.
+        reference: where it is defined.
+        needs_labels: whether it reads labels; an audit of images without labels then refuses to start.
+    """
+
+    better: Literal["lower", "higher"]
+    unit: Literal["share", "ratio", "similarity", "pixels"]
+    question: str
+    how_to_read: str
+    reference: str
+    needs_labels: bool = False
+
+    @property
+    @abstractmethod
+    def column(self) -> str:
+        """The table's column of per-image values behind the headline."""
+
+    @abstractmethod
+    def observations(self) -> tuple[Observation, ...]:
+        """Return what must be observed first."""
+
+    @abstractmethod
+    def observe(self, subject: Subject) -> Table:
+        """Map: one row per image; no encoder pass."""
+
+    @abstractmethod
+    def score(self, table: Table) -> dict[str, Score]:
+        """Reduce: named scores of a table; the last one is the headline."""
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The searches that its scores rely on: those of all that is observed, unless the measure knows better."""
+        return tuple(dict.fromkeys(search for seen in self.observations() for search in seen.searches))
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the searches that one of its scores relies on.
+
+        Args:
+            score: its name.
+        """
+        return self.searches
+
+    def if_weak(self, score: str) -> Literal["at least", "at most", "void"]:
+        """Return what a score is where a search that it relies on was too weak: it then looks too good, unless said.
+
+        Args:
+            score: its name.
+
+        Returns:
+            what the truth is, "at least" or "at most" the number; "void" where nothing is known of it.
+        """
+        return "at most" if self.better == "higher" else "at least"
+
+    def rows(self, table: Table) -> list[str] | None:
+        """Return what the rows of a table are called; None where they are the first images of the population."""
+        return None
+
+    @abstractmethod
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each independent unit's influence on the headline, up to a factor.
+
+        The correlation of two encoders' influences on the same images is what a paired comparison gains.
+        """

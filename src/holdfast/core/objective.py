@@ -1,0 +1,46 @@
+"""What an adversary maximises, and the goal that it becomes for an encoder."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+from torch import Tensor
+
+from holdfast.core.encoder import Images, Reps
+from holdfast.core.threat import PerImage
+from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import HoldfastError
+
+Goal = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""An objective bound to an encoder and to references: images -> (value to maximise, representations)."""
+
+
+class Objective(metaclass=Checked):
+    """What an adversary maximises, as a function of representations alone; a frozen dataclass.
+
+    `needs_target` objectives read the representation of another image; `batchwise` ones couple the images of
+    a batch, so their values depend on the batch.
+    """
+
+    needs_target: bool = False
+    batchwise: bool = False
+
+    @abstractmethod
+    def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
+        """Return the value to maximise for every image.
+
+        Args:
+            reps: representations of the disturbed images, [B, D].
+            clean: representations of the same images undisturbed (or of another view of them), [B, D].
+            target: representations of the other images each is compared with, [B, D].
+        """
+
+    def pursue(self, encoder: Callable[[Images], Reps], clean: Reps, target: Reps | None = None) -> Goal:
+        """Close over an encoder and the reference representations: the function that attacks call."""
+        if self.needs_target and target is None:
+            raise HoldfastError(f"{type(self).__name__} compares each image with another: give target representations")
+
+        def goal(x: Images) -> tuple[PerImage, Reps]:
+            reps = encoder(x)
+            return self(reps, clean, target), reps
+
+        return goal

@@ -1,0 +1,191 @@
+"""What is observed: the images of a shard, what counts as a failure, and observations, where encoder passes happen."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.core.attack import Attack
+from holdfast.core.classifier import Head
+from holdfast.core.encoder import Encoder, Images, Passes
+from holdfast.core.objective import Objective
+from holdfast.core.rng import Rng
+from holdfast.core.threat import Ball
+from holdfast.runtime.checked import Checked
+
+Positions = Int[Tensor, "batch"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some images of an audit, as an observation sees them.
+
+    Observations `of_training` are given training images, without what is known of the population; those that are
+    `whole` as well the first image alone, the ids and the labels of all, and the way to the others. Those that are
+    `synthetic` are given the first image of the population and, as positions, which of their rows to make.
+
+    Attributes:
+        encoder: the encoder under audit.
+        x: the images, [B, C, H, W].
+        positions: where they stand in the audit's population, [B].
+        rng: random numbers bound to the ids of these images.
+        clean: clean representations of the *whole* population [N, D], once they are known.
+        others: gives images of the population by their positions; None where they cannot be had.
+        labels: the class of every image of the population, [N]; None where the source does not know them all.
+        head: gives the linear head that a probe learns from training images, disturbed by a threat where one is given;
+            None without labels.
+        read: gives what an earlier observation saw, one row for each of the population's first images.
+    """
+
+    encoder: Encoder
+    x: Images
+    positions: Positions
+    rng: Rng
+    clean: Tensor | None
+    others: Callable[[Positions], Images] | None = None
+    labels: Int[Tensor, "population"] | None = None
+    head: Callable[..., Head] | None = None
+    read: "Callable[[Observation], dict[str, Tensor]] | None" = None
+
+
+Event = Callable[[Float[Tensor, "rows draws dim"], Int[Tensor, "rows"]], Float[Tensor, "rows draws"]]
+"""A failure bound to the images of a shard: (representations of their disturbed versions, which images of the shard)
+-> a value in float64 that is above 0 exactly where it fails, the larger the worse, and differentiable."""
+
+
+class Failure(metaclass=Checked):
+    """What counts as a failure of a disturbed image, seen in its representation; a frozen dataclass.
+
+    Attributes:
+        needs_labels: whether it reads labels.
+    """
+
+    needs_labels: bool = False
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What happens, in a few words, for example "misclassified"."""
+
+    @abstractmethod
+    def bind(self, shard: Shard) -> Event:
+        """Return the event for the images of a shard.
+
+        Raises:
+            HoldfastError: labels or other images that are missing.
+        """
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search for the worst case that numbers rely on: were it too weak, they would be wrong on one side.
+
+    The validity panel examines every search that some measure of the audit relies on, and no other.
+
+    Attributes:
+        attack: how it searches.
+        ball: where, in pixels of a [0, 1] image.
+        objective: what it maximises, or the failure that it seeks.
+    """
+
+    attack: Attack
+    ball: Ball
+    objective: Objective | Failure
+
+
+class Observation(metaclass=Checked):
+    """What a measure asks of an encoder; the only place where encoder passes happen. A frozen dataclass.
+
+    Observations that `join` are run once and serve every measure that reads them.
+
+    Attributes:
+        title: what it observes, in a few words.
+        needs_labels: whether it reads labels.
+        whole: whether it sees all its images at once, to learn from, and returns no row per image.
+        of_training: whether it sees the images that probes learn from, instead of the population.
+        synthetic: whether it makes images of its own, of the shape of the population's; its rows are then no images.
+    """
+
+    needs_labels: bool = False
+    whole: bool = False
+    of_training: bool = False
+    synthetic: bool = False
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words; the words of its name where it does not say."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", type(self).__name__).lower()
+
+    @abstractmethod
+    def key(self) -> "Observation":
+        """Return itself without what does not change the encoder passes; equal keys share one run."""
+
+    @abstractmethod
+    def join(self, other: "Observation") -> "Observation":
+        """Return one observation that serves both; `other` has the same key."""
+
+    @abstractmethod
+    def images(self, population: int, attacked: int) -> int:
+        """Return how many images it covers: the first ones of the population, or (`whole`) the last ones.
+
+        An observation `of_training` is given the number of training images, twice. One that is `synthetic` returns how
+        many rows it makes.
+        """
+
+    @property
+    @abstractmethod
+    def passes(self) -> Passes:
+        """Encoder passes that one image costs."""
+
+    @property
+    def remade(self) -> int:
+        """How often one image that a search found is represented again in float32, where searches run in less."""
+        return 0
+
+    def passes_in(self, precision: str) -> Passes:
+        """Return the encoder passes that one image costs where searches run in a precision, see `Encoder.prepare`."""
+        return self.passes if precision == "float32" else self.passes + Passes(forward=self.remade)
+
+    @property
+    def reads(self) -> "tuple[Observation, ...]":
+        """Other observations that must be made before, beside those among its fields."""
+        return ()
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The searches that it makes. One that searches by itself is expected to name an attack that does alike."""
+        return ()
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return representations of disturbed images that it met inside a ball; None where it keeps none.
+
+        Whatever a search pursued, what it met counts for every failure in that ball.
+
+        Args:
+            ball: the ball, around each image.
+            results: what it saw, one row for each image.
+
+        Returns:
+            [M, T, D] in float32; NaN stands for images that lie outside.
+        """
+        return None
+
+    def broke(self, failure: Failure, ball: Ball, results: Mapping[str, Tensor]) -> Bool[Tensor, "images"] | None:
+        """Return which images it saw failing inside a ball where it kept no representations; None where it saw none.
+
+        Args:
+            failure: what counts as a failure.
+            ball: the ball, around each image.
+            results: what it saw, one row for each image.
+        """
+        return None
+
+    @abstractmethod
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Observe one shard: named tensors whose first dimension is the image.
+
+        Tensors named "gallery.…" hold only some images, worth a picture, with "gallery.position" saying which.
+        """

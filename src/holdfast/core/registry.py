@@ -1,0 +1,183 @@
+"""The folder is the registry: `holdfast/parts/attacks/pgd.py` holds one public class, found as ("attacks", "pgd").
+
+A kind whose package names `GROUPS` keeps its parts in these folders; a folder `shared` holds none.
+
+Other packages join through entry points: group `holdfast.attacks`, name `pgd`, value `package.module:Class`. A class
+of a script or a notebook joins for as long as the process lives, by `register`.
+"""
+
+import dataclasses
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from holdfast.runtime.checked import called, shown
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.foreign import foreign
+
+KINDS = (
+    "threats", "objectives", "attacks", "certifiers", "smoothing", "probes", "estimators", "learners", "failures",
+    "observations", "measures", "checks", "methods", "engines",
+)  # fmt: skip
+"""Kinds of parts, each a folder of `holdfast` and an entry-point group `holdfast.<kind>`."""
+
+Part = TypeVar("Part", bound=type)
+
+_here: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+
+
+def register(kind: str) -> Callable[[Part], Part]:
+    """Return a decorator that makes a class of your own known in this process: `RelativeDrift` as "relative_drift".
+
+        @register("measures")
+        @dataclass(frozen=True)
+        class RelativeDrift(Measure): ...
+
+    Worker processes do not know it; theirs is a package with an entry point. The same name again takes its place.
+
+    Raises:
+        HoldfastError: a kind that nobody knows, a class that is no dataclass, the name of a part that is there already.
+    """
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+
+    def known(cls: Part) -> Part:
+        name = called(cls)
+        if "__dataclass_fields__" not in vars(cls):  # an own one, not that of a class above
+            raise HoldfastError(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
+        if name in names(kind) and name not in _here[kind]:
+            raise HoldfastError(f"{cls.__name__}: {name!r} is there already, in {kind}; give yours another name")
+        _here[kind][name] = cls
+        forget()
+        return cls
+
+    return known
+
+
+def forget() -> None:
+    """Look for parts anew, where they have changed since."""
+    for cached in (names, find, _outside, _name_of):
+        cached.cache_clear()
+
+
+@cache
+def _outside(kind: str) -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group=f"holdfast.{kind}")}
+
+
+@cache
+def _inside(kind: str) -> dict[str, str]:
+    """Return Holdfast's own parts of a kind: name -> module."""
+    package = importlib.import_module(f"holdfast.parts.{kind}")
+    groups = getattr(package, "GROUPS", ())
+    places = [package, *(importlib.import_module(f"{package.__name__}.{group}") for group in groups)]
+    return {
+        module.name: f"{place.__name__}.{module.name}"
+        for place in places
+        for module in pkgutil.iter_modules(place.__path__)
+        if module.name not in {"shared", *groups}
+    }
+
+
+@cache
+def names(kind: str) -> tuple[str, ...]:
+    """Return the names of all parts of a kind, sorted."""
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    return tuple(sorted({*_inside(kind), *_outside(kind), *_here[kind]}))
+
+
+@cache
+def find(kind: str, name: str) -> type:
+    """Return the class of a part, for example `find("attacks", "pgd")`.
+
+    Raises:
+        HoldfastError: a name that is not known ("did you mean ..."), or a file without exactly one public class.
+    """
+    if name not in names(kind):
+        raise unknown(kind.removesuffix("s"), name, names(kind))
+    if name in _here[kind]:
+        return _here[kind][name]
+    if name in _outside(kind):
+        with foreign(f"the package of {name!r}, one of the {kind},", "imported", wrap=True):
+            return _outside(kind)[name].load()
+    module = importlib.import_module(_inside(kind)[name])
+    public = [
+        value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__ and not key.startswith("_")
+    ]
+    if len(public) != 1:
+        raise HoldfastError(f"{module.__name__} must hold exactly one public class, it holds {len(public)}")
+    return public[0]
+
+
+@cache
+def _name_of(cls: type) -> tuple[str, str]:
+    match cls.__module__.split("."):
+        case ["holdfast", "parts", kind, *_, name] if _inside(kind).get(name) == cls.__module__:
+            return kind, name
+    for kind in KINDS:
+        for name in (*_here[kind], *_outside(kind)):
+            if find(kind, name) is cls:
+                return kind, name
+    raise HoldfastError(
+        f"{cls.__name__} is not a registered part: put @register from holdfast.extend above it, or name it in an entry "
+        "point of your package"
+    )
+
+
+def _kind(part: object) -> str | None:
+    return _name_of(type(part))[0] if dataclasses.is_dataclass(part) else None
+
+
+def _told(value: Any, usual: object) -> Any:
+    """Return the spec of a part with the kind that its place implies, and "inf" as a number where a number stood."""
+    if isinstance(value, str) and value in ("inf", "-inf") and isinstance(usual, float):
+        return float(value)
+    if isinstance(value, Mapping) and "kind" not in value and _kind(usual):
+        return {"kind": _kind(usual), **value}
+    return value
+
+
+def part_name(part: object) -> str:
+    """Return the name under which a part (or its class) is registered."""
+    return _name_of(part if isinstance(part, type) else type(part))[1]
+
+
+def spec(part: Any) -> Any:
+    """Return a part as plain JSON data: {"kind": "attacks", "name": "pgd", ...its fields}."""
+    if dataclasses.is_dataclass(part) and not isinstance(part, type):
+        kind, name = _name_of(type(part))
+        fields = {f.name: spec(getattr(part, f.name)) for f in dataclasses.fields(part)}
+        return {"kind": kind, "name": name, **fields}
+    if isinstance(part, (tuple, list)):
+        return [spec(item) for item in part]
+    if isinstance(part, float) and math.isinf(part):
+        return str(part)  # JSON has no word for it
+    if part is None or isinstance(part, (bool, int, float, str)):
+        return part
+    raise HoldfastError(f"{shown(part)} has no JSON form: parts hold numbers, names, other parts and tuples of them")
+
+
+def build(data: Any) -> Any:
+    """Return the part that `spec` described; the inverse of `spec`."""
+    if isinstance(data, Mapping):
+        values = dict(data)
+        kind, name = values.pop("kind", None), values.pop("name", None)
+        if not isinstance(kind, str) or not isinstance(name, str):
+            raise HoldfastError(f"a part needs a 'kind' and a 'name', got {shown(data)}")
+        return configure(find(kind, name), values)
+    if isinstance(data, (list, tuple)):
+        return tuple(build(item) for item in data)
+    return data
+
+
+def configure(cls: type, values: Mapping[str, Any]) -> Any:
+    """Return `cls(**values)`, made of specs of its parts; its arguments are checked there, see `Checked`."""
+    usual = {f.name: f.default for f in dataclasses.fields(cls)}
+    return cls(**{key: build(_told(value, usual.get(key))) for key, value in values.items()})

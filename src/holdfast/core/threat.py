@@ -1,0 +1,165 @@
+"""How images may change: balls with a worst case, noise with a distribution, corruptions of whole data sets."""
+
+from abc import abstractmethod
+from functools import cache
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core.encoder import Images, Reps
+from holdfast.core.rng import Rng
+from holdfast.runtime.checked import Checked
+
+PerImage = Float[Tensor, "batch"]
+Draws = Float[Tensor, "batch draws channel height width"]
+
+
+class Threat(metaclass=Checked):
+    """How an image may change. Subclasses are frozen dataclasses; `sample` draws one changed image each."""
+
+    @abstractmethod
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw one disturbed version of every image, inside [0, 1]."""
+
+
+class Corruption(Threat):
+    """A change that befalls a whole data set alike, such as a shuffle of its pixels; a frozen dataclass.
+
+    What differs from image to image, such as noise, is drawn from `rng` by the image's id; what is shared, such as the
+    permutation of a shuffle, is part of the corruption and so the same for training and test images, in every audit.
+    """
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is, in a few words that tell it from its kind with other parameters, such as "G4x4"."""
+
+
+class Noise(Threat):
+    """A threat with a distribution: x' = push(x, z) for standard normal numbers z; a frozen dataclass.
+
+    One definition serves plain sampling, rare events (which move z and leave its distribution as it is) and gradients.
+
+    Attributes:
+        ball: where every draw lies; None for disturbances that no ball of pixels describes.
+        needs_labels: whether a draw depends on the image's class.
+    """
+
+    ball: "Ball | None" = None
+    needs_labels: bool = False
+
+    @abstractmethod
+    def numbers(self, x: Images) -> int:
+        """Return how many standard normal numbers one draw for one image takes."""
+
+    @abstractmethod
+    def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        """Return the disturbed images that some numbers stand for, inside [0, 1] (and inside the ball).
+
+        Args:
+            x: clean images, [B, C, H, W].
+            z: standard normal numbers, a row for every draw of every image, [B, S, numbers].
+        """
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw one disturbed version of every image, inside [0, 1]."""
+        return self.push(x, rng.normal(1, self.numbers(x)).to(x))[:, 0]
+
+    def at(self, reps: Reps, labels: Int[Tensor, "batch"] | None) -> "Noise":
+        """Return the noise that these images meet, given what is known of them; itself where it asks nothing.
+
+        Args:
+            reps: clean representations of the images that are disturbed next, in their order, [B, D].
+            labels: their classes, [B]; None where they are not known.
+
+        Raises:
+            HoldfastError: a noise that depends on labels, without them.
+        """
+        return self
+
+
+class Ball(Threat):
+    """A threat with a worst case: all images within `radius` of x, in pixels, and inside [0, 1].
+
+    Attributes:
+        radius: ε.
+        is_box: whether pixels move independently of each other, so that interval arithmetic knows all of the ball.
+    """
+
+    radius: float
+    is_box: ClassVar[bool] = False
+
+    @abstractmethod
+    def project(self, delta: Images) -> Images:
+        """Return the point of the ball nearest to each perturbation."""
+
+    @abstractmethod
+    def ascend(self, gradient: Images) -> Images:
+        """Return the step of unit size along which a linear function of this gradient rises fastest."""
+
+    @abstractmethod
+    def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
+        """Map any numbers smoothly and one to one to perturbations inside the ball; zero to zero."""
+
+    @abstractmethod
+    def size(self, delta: Images) -> PerImage:
+        """Return the norm of each perturbation, in pixels."""
+
+    def contains(self, inner: "Ball") -> bool:
+        """Return whether every image of another ball around x lies in this one; only balls of one kind are compared."""
+        return type(inner) is type(self) and inner.radius <= self.radius
+
+    def box(self, x: Images, radii: PerImage) -> tuple[Images, Images]:
+        """Return the lowest and the highest value of every pixel in the balls of these radii and in [0, 1]."""
+        reach = radii.view(-1, 1, 1, 1)
+        return (x - reach).clamp_min(0), (x + reach).clamp_max(1)
+
+    @abstractmethod
+    def least(
+        self,
+        slopes: Float[Tensor, "*#batch rows pixels"],
+        x: Float[Tensor, "*batch pixels"],
+        box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
+        radii: Float[Tensor, "*batch"],
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return a lower bound of min slopes · x' over the ball of each radius around x and inside its box.
+
+        Tight in exact arithmetic; pixels of which a slope does not know (a window on the image) are left out of x.
+        """
+
+    def around(self, x: Images, moved: Images) -> Images:
+        """Return `moved` brought back into the ball around x and into [0, 1].
+
+        Sums are rounded towards x, which is inside, and so is the clamp: no pixel leaves the ball again.
+        """
+        return towards(x, self.project(moved - x)).clamp_(0, 1)
+
+
+def towards(x: Images, delta: Images) -> Images:
+    """Return x + delta, rounded towards x where it must be rounded: nothing moves further than delta says.
+
+    Source: the exact error of a sum is that of Knuth's TwoSum (The art of computer programming, volume 2, 4.2.2).
+    """
+    at = x + delta
+    apart = at - x
+    error = (x - (at - apart)) + (delta - apart)
+    return torch.where(error.sign() * delta.sign() < 0, torch.nextafter(at, x), at)
+
+
+def least_in_box(
+    slopes: Float[Tensor, "*#batch rows pixels"],
+    low: Float[Tensor, "*batch pixels"],
+    high: Float[Tensor, "*batch pixels"],
+) -> Float[Tensor, "*batch rows"]:
+    """Return min slopes · x' over a box: slopes · centre - |slopes| · half-width, exact up to rounding."""
+    centre, half = (low + high) / 2, (high - low) / 2
+    return (slopes @ centre[..., None] - slopes.abs() @ half[..., None]).squeeze(-1)
+
+
+@cache
+def rounded_down(value: float, dtype: torch.dtype) -> float:
+    """Return the largest number of a precision that is not above a positive value."""
+    nearest = torch.tensor(value, dtype=dtype)
+    return float(nearest if float(nearest) <= value else torch.nextafter(nearest, torch.zeros_like(nearest)))

@@ -1,1 +1,0 @@
-"""One question about an encoder per file."""

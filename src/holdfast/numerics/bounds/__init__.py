@@ -1,0 +1,1 @@
+"""Bound propagation: from an encoder to what its representations cannot leave."""

@@ -1,0 +1,128 @@
+"""From an encoder to the network that bound propagation sees, by torch.export."""
+
+import copy
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holdfast.core import Encoder
+from holdfast.numerics.bounds.network import Network
+from holdfast.numerics.bounds.operations import Operations
+from holdfast.numerics.bounds.reader import EXAMPLES, REMEDY, place
+from holdfast.runtime.errors import NotCertified, first_line
+
+_known: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], str, Network]]] = WeakKeyDictionary()
+
+
+def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
+    """Return the encoder's network for images of this shape in float64, traced once while weights and layers stay.
+
+    Normalisation and BatchNorm are folded into weights in float64 too: folded in float32, another network is bounded.
+
+    Raises:
+        NotCertified: a network that cannot be exported, holds an operation that cannot be bounded (the error names
+            it and where it stands), or weights that are not finite.
+    """
+    state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
+    known, layers = _known.setdefault(encoder, {}), repr(encoder.module)
+    if shape in known and _same(known[shape][0], state) and known[shape][1] == layers:
+        return known[shape][2]
+    bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
+    if bad:
+        raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
+    pixels = copy.deepcopy(_Pixels(encoder)).double()
+    network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
+    _compare(pixels, network, encoder.name, shape)
+    known[shape] = ({name: t.detach().clone() for name, t in state.items()}, layers, network)
+    return network
+
+
+def _same(before: dict[str, Tensor], now: dict[str, Tensor]) -> bool:
+    """Compare values: torch's version counters miss changes through `.data`, and a stale network proves nothing."""
+    return before.keys() == now.keys() and all(
+        t.dtype == now[name].dtype and t.device == now[name].device and torch.equal(t, now[name])
+        for name, t in before.items()
+    )
+
+
+class _Pixels(nn.Module):
+    """What `Encoder.forward` computes, without its checks and counts."""
+
+    def __init__(self, encoder: Encoder):
+        super().__init__()
+        self.module = encoder.module
+        self.identity = encoder._identity
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", encoder._mean)
+        self.register_buffer("std", encoder._std)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(x if self.identity else (x - self.mean) / self.std)
+
+
+def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
+    example = torch.full((EXAMPLES, *shape), 0.5).to(pixels.mean)
+    inside: list[str] = []
+    try:
+        with _quiet(), _followed(pixels, inside):
+            return torch.export.export(pixels, (example,), strict=False)
+    except Exception as error:  # whatever a foreign network raises
+        values = type(error).__name__ in VALUE_ERRORS or "tensor subclasses" in str(error)
+        why = (
+            "its forward pass depends on the values of tensors (an if, a loop, a size)" if values else first_line(error)
+        )
+        where = inside[-1] if inside else "the encoder"
+        raise NotCertified(
+            f"not certified: {where} of encoder {name!r} cannot be traced by torch.export: {why}; {REMEDY}"
+        ) from error
+
+
+VALUE_ERRORS = ("GuardOnDataDependentSymNode", "DataDependentOutputException")
+"""What torch raises where numbers would have to be known; it says the same of `.numpy()` in other words."""
+
+
+@contextmanager
+def _followed(pixels: _Pixels, inside: list[str]) -> Iterator[None]:
+    """Keep a list of the modules that are running, the innermost last; an error leaves those where it was raised."""
+    hooks = []
+    for path, module in pixels.named_modules():
+        here = place(path, type(module).__name__)
+        hooks.append(module.register_forward_pre_hook(lambda *_, here=here: inside.append(here)))
+        hooks.append(module.register_forward_hook(lambda *_: inside.pop() and None))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch from printing whole graphs where a trace fails: the error that follows says what is wrong."""
+    disabled, nowhere = logging.root.manager.disable, io.StringIO()
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(nowhere), redirect_stdout(nowhere):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...]) -> None:
+    """Refuse a network that does not compute what the encoder computes."""
+    x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)).to(pixels.mean)
+    with torch.no_grad():
+        theirs, ours = pixels(x), network(x)
+    if network.normalised is not None:
+        ours = F.normalize(ours)
+    if theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=1e-9, atol=1e-9 * float(theirs.abs().max())):
+        raise NotCertified(f"not certified: the traced network of encoder {name!r} computes something else")

@@ -1,0 +1,1 @@
+"""Two Gaussian classes, whose best robust classifiers are known exactly."""

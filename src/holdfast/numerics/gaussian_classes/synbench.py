@@ -1,0 +1,250 @@
+"""SynBench: how much of the trade-off that two Gaussian classes allow is left in their representations."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from scipy import special, stats
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Score
+from holdfast.numerics import statistics
+
+OVER = ("samples and s", "samples")
+"""What could have been drawn otherwise: images and separations, or images alone."""
+STEP = 0.4 / 99
+"""Spacing of threshold accuracies: that of 100 from .6 to 1."""
+ROUNDING = 1e-12
+
+Areas = Float[Tensor, "directions separations 2"]
+Ideal = Float[Tensor, "directions separations"]
+
+
+def thresholds(start: float) -> Float[Tensor, "points"]:
+    """Return the threshold accuracies a = 1 - k (.4 / 99) that are at least `start`, rising; see `STEP`.
+
+    Args:
+        start: a_t, in [.5, 1).
+
+    Raises:
+        HoldfastError: another start.
+    """
+    if not 0.5 <= start < 1:
+        raise HoldfastError(f"a_t: expected a threshold accuracy in [0.5, 1), got {start:g}")
+    last = math.floor((1 - start + 1e-9) / STEP)
+    return 1 - STEP * torch.arange(last, -1, -1, dtype=torch.float64)
+
+
+def area(accuracy: Float[Tensor, "*rows"], bound: Float[Tensor, "*rows"], start: float) -> Float[Tensor, "*rows"]:
+    """Return the area below a bound, as a sum over thresholds: bound · #{a >= a_t: accuracy > a}, in float64.
+
+    Args:
+        accuracy: of each classifier, [*].
+        bound: its mean scaled bound over what it classifies rightly, [*].
+        start: a_t, in [.5, 1).
+    """
+    passed = accuracy.double()[..., None] > thresholds(start) + ROUNDING
+    return bound.double() * passed.sum(-1)
+
+
+def curve(
+    accuracy: Float[Tensor, "rows"], bound: Float[Tensor, "rows"], points: Float[Tensor, "points"]
+) -> Float[Tensor, "points"]:
+    """Return E(a), the mean over rows of bound · 1[accuracy > a], at each threshold a, in float64.
+
+    Args:
+        accuracy: of each classifier, [N].
+        bound: its mean scaled bound, [N].
+        points: thresholds a, [P].
+
+    Source: "SynBench", Eq. 2.
+    """
+    return (bound.double() * (accuracy.double() > points.double()[:, None] + ROUNDING)).mean(1)
+
+
+def reference(s: Float[Tensor, "*rows"]) -> tuple[Float[Tensor, "*rows"], Float[Tensor, "*rows"]]:
+    """Return accuracy and expected scaled bound, Φ(s) and 1 + φ(s) / (s Φ(s)), of classes N(±μ, Σ) with |μ|_Σ = s > 0.
+
+    It is the same for every ε where Σ is a multiple of I. In float64.
+
+    Source: "SynBench", Results 2.2 and 2.3.
+    """
+    s = s.double()
+    accuracy = torch.special.ndtr(s)
+    return accuracy, 1 + (-s.square() / 2).exp() / (math.sqrt(2 * math.pi) * s * accuracy)
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """What the classifiers of one ε did, and what was possible.
+
+    Two classifiers for each direction and s, each fitted to one half of the images and tested on the other one.
+
+    Attributes:
+        separations: s, increasing, [S].
+        accuracy: share of tested images that are right, [K, S, 2].
+        bound: mean scaled bound over these, 0 where there is none, [K, S, 2].
+        best_accuracy: of the best classifier of the images themselves, [K, S].
+        best_bound: its expected scaled bound, [K, S].
+        samples: images in each half.
+    """
+
+    separations: Float[Tensor, "separations"]
+    accuracy: Areas
+    bound: Areas
+    best_accuracy: Ideal
+    best_bound: Ideal
+    samples: int
+
+    def total(self, start: float) -> float:
+        """Return the reference's area, summed over rows."""
+        return float(area(self.best_accuracy, self.best_bound, start).sum())
+
+    def kept(self, start: float) -> Areas:
+        """Return each classifier's area in units of the reference's sum: both halves' averages add up to the score."""
+        return area(self.accuracy, self.bound, start) / self.total(start)
+
+    def residuals(self, start: float) -> Float[Tensor, "rows"]:
+        """Return each row's influence on the score where s could have been another one: (c_s - R r_s) / Σ r."""
+        kept = self.kept(start).mean(-1)
+        ideal = area(self.best_accuracy, self.best_bound, start) / self.total(start)
+        return (kept - kept.sum() * ideal).flatten()
+
+    def limits(self, start: float, confidence: float) -> tuple[float, float]:
+        """Return the score with all accuracies at the ends of exact intervals that hold together (Bonferroni)."""
+        right, n = (self.accuracy.double() * self.samples).numpy(), self.samples
+        tail = (1 - confidence) / 2 / right.size
+        low = torch.from_numpy(special.betaincinv(right.clip(min=0.5), n - right + 1, tail)).where(
+            self.accuracy > 0, 0.0
+        )
+        high = torch.from_numpy(special.betainccinv(right + 1, (n - right).clip(min=0.5), tail)).where(
+            self.accuracy < 1, 1.0
+        )
+        ends = [float(area(end, self.bound, start).mean(-1).sum()) / self.total(start) for end in (low, high)]
+        return ends[0], ends[1]
+
+
+def score(seen: TradeOff, start: float, over: str = OVER[0], confidence: float = 0.95) -> Score:
+    """Return Σ areas of the representations / Σ areas of the reference, over directions and s; 1: nothing is lost.
+
+    Both halves count half. The score is that of classifiers fitted to this number of images, and so is its interval.
+
+    Over samples: Student's t with the error of `_error`, above at least R exp(t·error/R), because scores near 0
+    rest on few rows and are skewed; never beyond `TradeOff.limits`, and these themselves where no two halves differ.
+    Simulated level .93 to 1 for identity encoders, also of weaker classes (5 to 100 dimensions, 64 to 1024 images,
+    a_t .5 to .9, 49 or 10 s); by halves alone it would be .82.
+
+    Over samples and s: outer ends of that and of `statistics.mean` of the linearised ratio, R + n (c_s - R r_s) / Σ r.
+    Simulated level .93 to 1 with 49 s that are drawn; .8 where ten s are drawn and a_t is .5, so that one of them
+    decides.
+
+    Args:
+        seen: what the classifiers did.
+        start: a_t, in [.5, 1).
+        over: what could have been drawn otherwise, one of `OVER`.
+        confidence: level of the interval.
+
+    Source: "SynBench", Eq. 3. The intervals are ours.
+    """
+    rows = seen.best_accuracy.numel()
+    kind = f"Student's t, log-normal above, within exact limits; given {seen.samples} images in each half"
+    if over != "samples":
+        kind = f"outer ends of Student's t, Hall's (over s) and log-normal (over images); given {seen.samples} images"
+    if seen.total(start) == 0:
+        return Score(None, None, None, rows, kind, confidence, "undefined: the images themselves allow no area here")
+    kept = seen.kept(start)
+    value = float(kept.mean(-1).sum())
+    low, high = _over_samples(kept, seen, start, confidence)
+    note = "every accuracy is below a_t, even at the upper end of its interval" if high == 0 else ""
+    if over != "samples":
+        drawn = statistics.mean(value + rows * seen.residuals(start), confidence=confidence)
+        low = max(0.0, min(low, value if drawn.low is None else drawn.low))
+        high = max(high, value if drawn.high is None else drawn.high)
+    return Score(value, low, high, rows, kind, confidence, note)
+
+
+def _over_samples(kept: Areas, seen: TradeOff, start: float, confidence: float) -> tuple[float, float]:
+    least, most = seen.limits(start, confidence)
+    value, (error, freedom) = float(kept.mean(-1).sum()), _error(kept, seen.separations)
+    if error == 0:
+        return least, most
+    t = float(stats.t.isf((1 - confidence) / 2, freedom)) * error
+    skewed = value * math.exp(min(t / value, 50.0)) if value > 0 else 0.0
+    return max(value - t, least), min(max(value + t, skewed), most)
+
+
+def _error(kept: Areas, s: Float[Tensor, "separations"]) -> tuple[float, float]:
+    """Return the standard error of the halves' average, summed over independent rows, and its degrees of freedom.
+
+    Var(c) of c = (c₁ + c₂)/2 is (c₁ - c₂)²/4 on average where the halves are uncorrelated. They are not: each is fitted
+    to the images on which the other one is tested (correlations of -.55, for many images, to .35, for many dimensions
+    and weak classes, in simulations). What rows differ from the line through their neighbours in s contains it, but
+    bends of the curve too; so it is held between once and three times the sum of (c₁ - c₂)²/4, which is what
+    correlations from 0 to 1/2 come to. First and last rows have no neighbours. Freedom: Satterthwaite's, for squares of
+    one degree each, 3 (Σv)²/Σv² - 2.
+
+    Source: Gasser, Sroka & Jennen-Steinmetz (1986) for differences from neighbours.
+    """
+    halves = kept.diff(dim=-1).square().squeeze(-1) / 4
+    total = float(halves.sum())
+    if total == 0:
+        return 0.0, 1.0
+    c, near = kept.mean(-1), halves.clone()
+    left = (s[2:] - s[1:-1]) / (s[2:] - s[:-2])
+    gap = c[:, 1:-1] - left * c[:, :-2] - (1 - left) * c[:, 2:]
+    near[:, 1:-1] = gap.square() / (1 + left.square() + (1 - left).square())
+    freedom = max(1.0, 3 * total**2 / float(halves.square().sum()) - 2)
+    return math.sqrt(min(max(float(near.sum()), total), 3 * total)), freedom
+
+
+def influence(seen: TradeOff, start: float, over: str = OVER[0]) -> Float[Tensor, "rows"]:
+    """Return each row's influence on the score, a row for each direction and s; 0 where there is no score.
+
+    Over samples (c₁ - c₂) / 2, the error of its row; over samples and s (c_s - R r_s) / Σ r.
+    """
+    if seen.total(start) == 0:
+        return torch.zeros(seen.best_accuracy.numel(), dtype=torch.float64)
+    if over != "samples":
+        return seen.residuals(start)
+    return -seen.kept(start).diff(dim=-1).flatten() / 2
+
+
+def best(seen: Sequence[tuple[float, TradeOff]], start: float, over: str = OVER[0], confidence: float = 0.95) -> Score:
+    """Return the ε of the highest score, the smallest of equals; from the smallest to the largest that may be it.
+
+    An ε is ruled out where its score is significantly below that of the best one found, by the differences row by row:
+    one-sided, with Bonferroni's correction for all others, so that the choice of the best one is allowed for.
+
+    Args:
+        seen: what the classifiers of each ε did, ε increasing.
+        start: a_t, in [.5, 1).
+        over: as in `score`.
+        confidence: that the ε with the highest expected score, of those tried, is not ruled out.
+    """
+    known = [(epsilon, one) for epsilon, one in seen if one.total(start) > 0]
+    scores = [float(one.kept(start).mean(-1).sum()) for _, one in known]
+    kind = f"ε not significantly below the best (paired t, Bonferroni over {max(len(known) - 1, 0)} others)"
+    rows = seen[0][1].best_accuracy.numel()
+    nothing = Score(None, None, None, rows, kind, confidence)
+    if not known:
+        return replace(nothing, note="undefined: the images themselves allow no area here")
+    if max(scores) == 0:
+        return replace(nothing, note="undefined: all scores are 0")
+    first = scores.index(max(scores))
+    tail = (1 - confidence) / max(len(known) - 1, 1)
+
+    def beaten(other: TradeOff, by: float) -> bool:
+        error, freedom = _error(known[first][1].kept(start) - other.kept(start), other.separations)
+        sure = by > error * float(stats.t.isf(tail, freedom)) > 0
+        if over == "samples":
+            return sure
+        parts = known[first][1].residuals(start) - other.residuals(start)
+        spread = math.sqrt(rows) * float(parts.std()) if rows > 1 else math.inf
+        return sure and by > spread * float(stats.t.isf(tail, max(rows - 1, 1)))
+
+    left = [epsilon for (epsilon, one), own in zip(known, scores, strict=True) if not beaten(one, scores[first] - own)]
+    if len(left) == 1:
+        return replace(nothing, value=left[0], note="every other ε tried is ruled out")
+    return Score(known[first][0], min(left), max(left), rows, kind, confidence)

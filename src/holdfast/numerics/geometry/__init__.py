@@ -1,0 +1,1 @@
+"""Distances, neighbours, margins and the shape of sets of representations."""

@@ -1,0 +1,165 @@
+"""The shape of a set of representations: how evenly they cover the sphere, and how far classes are apart.
+
+Everything is in float64 and exact over all pairs; memory is a block of similarities, whatever the number of images.
+Functions return what each image contributes (see `contributions.py`); the mean of it is the quantity.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError
+from holdfast.numerics.geometry.divergences import cosine, unit
+from holdfast.numerics.statistics.jackknife import Contributions, of_function, of_pairs
+
+Reps = Float[Tensor, "images dim"]
+Labels = Int[Tensor, "images"]
+
+BLOCK_BYTES = 64 * 2**20
+"""Memory that one block of similarities may take."""
+
+
+def uniformity(reps: Reps, labels: Labels | None = None) -> Contributions:
+    """Return what each image contributes to the uniformity of the representations on the unit sphere.
+
+    U = -log E exp(-2 ||z - z'||²) over all pairs of different images, z = f(x) / ||f(x)||. 0 where all directions are
+    equal, 4 where all are orthogonal, 4 - log ₀F₁(D/2, 4) where they are uniform (3.51 for D = 16); the more uniform,
+    the larger. Pairs of an image with itself are left out: with them e^-U would be
+    ((N-1) e^-U + 1) / N, whatever the encoder. A zero vector counts as orthogonal to all, as in `divergences.cosine`.
+
+    Args:
+        reps: representations, [N, D].
+        labels: if given, the uniformity of each class: the mean of its images' contributions; NaN for images of a class
+            with fewer than 3 images, [N].
+
+    Raises:
+        HoldfastError: representations that are not finite.
+
+    Source: Wang & Isola (2020), with the sign of Zhong et al. (2022).
+    """
+    if labels is not None:
+        return _by_class(uniformity, reps, labels)
+    near = potentials(reps)
+    n = len(near)
+    if n < 3:
+        return torch.full_like(near, torch.nan)
+    without = (n * near.mean() - 2 * near) / (n - 2)
+    return of_function(-float(near.mean().log()), -without.log())
+
+
+def potentials(reps: Reps) -> Contributions:
+    """Return each image's mean of exp(-2 ||z_i - z_j||²) = exp(4 (z_i · z_j - 1)) over the others; NaN where alone."""
+    directions = unit(_finite(reps))
+    n = len(directions)
+    rows = max(1, BLOCK_BYTES // (8 * n))
+    total = [(4 * (part @ directions.T - 1)).exp_().sum(1) for part in directions.split(rows)]
+    own = (4 * (directions.square().sum(1) - 1)).exp()
+    return (torch.cat(total) - own) / (n - 1)
+
+
+def alignment(first: Reps, second: Reps, alpha: float = 2.0) -> Contributions:
+    """Return ||z - z'||^α of the unit vectors of two views of each image; their mean is the alignment, 0 the best.
+
+    Args:
+        first: representations of one view, [N, D].
+        second: of the other view, [N, D]. A zero vector counts as orthogonal, as in `divergences.cosine`.
+        alpha: α > 0.
+
+    Raises:
+        HoldfastError: α that is not above 0, or representations that are not finite.
+
+    Source: Wang & Isola (2020).
+    """
+    if alpha <= 0:
+        raise HoldfastError(f"alignment: expected alpha > 0, got {alpha}; 2 is usual")
+    return (2 * cosine(_finite(first), _finite(second))).pow(alpha / 2)
+
+
+def class_distances(reps: Reps, labels: Labels) -> Float[Tensor, "classes classes"]:
+    """Return d(c, c') = E ||a - b||² over images a of class c and b of class c', classes in increasing order.
+
+    E||a||² + E||b||² - 2 m_c · m_c', and within a class 2n/(n-1) (E||a||² - ||m_c||²), which leaves out the pairs of an
+    image with itself and so does not depend on the class's size; NaN for a class of one image. In squared units of the
+    representation: give unit vectors to compare encoders.
+
+    Args:
+        reps: representations, [N, D].
+        labels: the class of each, [N].
+
+    Raises:
+        HoldfastError: representations that are not finite.
+
+    Source: Zhong et al. (2022), "feature distance".
+    """
+    reps, number, sizes, means, squares = _moments(reps, labels)
+    between = squares[:, None] + squares - 2 * means @ means.T
+    spread = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, number, (reps - means[number]).square().sum(1))
+    return between.diagonal_scatter(2 * spread / (sizes - 1))  # 0 / 0 for a class of one image
+
+
+def within(reps: Reps, labels: Labels) -> Contributions:
+    """Return what each image contributes to the mean squared distance within its class; see `class_distances`.
+
+    NaN for images of a class with fewer than 3 images. `contributions.over_classes` averages the classes.
+    """
+
+    def of_class(part: Reps) -> Contributions:
+        squares = (part - part.mean(0)).square().sum(1)
+        return of_pairs((len(part) * squares + squares.sum()) / max(len(part) - 1, 1))
+
+    return _by_class(of_class, reps, labels)
+
+
+def between(reps: Reps, labels: Labels) -> Contributions:
+    """Return what each image contributes to the mean squared distance of its class from the others.
+
+    G_c + 2 (g_i - G_c), g_i the mean over other classes of the mean squared distance to their images, G_c its class's
+    mean: twice, because an image is near other classes' images and they near it. `contributions.over_classes` averages
+    the classes, and so gives the mean of `class_distances` off the diagonal.
+
+    Args:
+        reps: representations, [N, D].
+        labels: the class of each, [N].
+
+    Raises:
+        HoldfastError: one class only, or representations that are not finite.
+    """
+    reps, number, sizes, means, squares = _moments(reps, labels)
+    others = len(sizes) - 1
+    if others < 1:
+        raise HoldfastError(
+            "distances between classes: expected two classes or more, got one; use images of more classes"
+        )
+    mean = (means.sum(0) - means) / others
+    square = (squares.sum() - squares) / others
+    own = reps.square().sum(1) - 2 * (reps * mean[number]).sum(1) + square[number]
+    centre = torch.zeros(len(sizes), dtype=torch.float64).index_add_(0, number, own) / sizes
+    return 2 * own - centre[number]
+
+
+def _finite(reps: Reps) -> Reps:
+    if not bool(reps.isfinite().all()):
+        raise HoldfastError("feature space: expected finite representations, got NaN or infinite ones")
+    return reps.detach().cpu().double()
+
+
+def _by_class(function: Callable[[Tensor], Tensor], reps: Reps, labels: Labels) -> Contributions:
+    """Return a function's contributions of every class, computed among its images alone."""
+    reps = _finite(reps)
+    result = torch.full((len(reps),), torch.nan, dtype=torch.float64)
+    for label in labels.unique():
+        result[labels == label] = function(reps[labels == label])
+    return result
+
+
+def _moments(reps: Reps, labels: Labels) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return centred representations, numbers and sizes of their classes, class means and mean squared lengths."""
+    reps = _finite(reps)
+    reps = reps - reps.mean(0)  # cancellation shrinks
+    classes, number = labels.unique(return_inverse=True)
+    sizes = number.bincount().double()
+    means = torch.zeros(len(classes), reps.shape[1], dtype=torch.float64).index_add_(0, number, reps) / sizes[:, None]
+    squares = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, number, reps.square().sum(1)) / sizes
+    return reps, number, sizes, means, squares

@@ -1,0 +1,260 @@
+"""Exact comparisons of all pairs of representations, block by block, in bounded memory.
+
+Euclidean distances come from one matrix product per block in float64; the few entries whose order rounding could
+change are computed again from the definition, so comparisons and ties are those of brute force.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.numerics.geometry.cache import Remembered, content
+from holdfast.numerics.geometry.divergences import divergence, gaussian, unit
+
+Bank = Float[Tensor, "bank dim"]
+Queries = Float[Tensor, "queries dim"]
+
+BLOCK_BYTES = 4 * 2**20
+"""Memory one block of distances may take; a few such blocks live at once. Larger ones leave a processor's cache."""
+
+SIDE = 512
+"""Columns of a block at most."""
+
+_NEAR = 1e-4  # below this share of |a|² + |b|², |a - b|² is taken from the difference: cancellation
+_SLACK = 1e-9  # relative rounding of a distance from the matrix product, generously
+_CLOSER: Remembered[tuple[Tensor, Tensor]] = Remembered(16)
+_PLACED: Remembered[tuple[Tensor, Tensor]] = Remembered(4)  # values in order, and the share of pairs below each
+_FLOOR = {"cosine": 1e-12, "kl": 1e-12}  # its absolute rounding where the formula subtracts numbers of size one
+
+
+def _embed(reps: Tensor, name: str) -> Tensor:
+    """Return what the pairwise kernel works on, in float64."""
+    reps = reps.double()
+    return {"cosine": unit, "wasserstein": gaussian}.get(name, lambda r: r)(reps)
+
+
+def _block(a: Tensor, b: Tensor, origin: Tensor, name: str) -> Tensor:
+    """Return d(a_i, b_j) for embedded representations, [len(a), len(b)].
+
+    Euclidean distances are taken around `origin`, a bank member: cancellation in the matrix product shrinks.
+    """
+    if name in ("l1", "linf"):
+        return torch.cdist(a, b, p=1.0 if name == "l1" else torch.inf)
+    if name == "kl":
+        log_a, log_b = F.log_softmax(a, -1), F.log_softmax(b, -1)
+        weight = log_b.exp()
+        return ((weight * log_b).sum(-1) - log_a @ weight.T).clamp_min_(0)
+    if name == "cosine":
+        return (1 - a @ b.T).clamp_min_(0)
+    around_a, around_b = a - origin, b - origin
+    squared_a, squared_b = around_a.square().sum(-1, keepdim=True), around_b.square().sum(-1)
+    squared = torch.addmm(squared_a + squared_b, around_a, around_b.T, alpha=-2)
+    near = (squared < _NEAR * (squared_a + squared_b)).nonzero()
+    for part in near.split(_rows(b.shape[1])):
+        squared[part[:, 0], part[:, 1]] = (a[part[:, 0]] - b[part[:, 1]]).square().sum(-1)
+    return squared if name == "squared_l2" else squared.sqrt_()
+
+
+def _rows(columns: int) -> int:
+    return max(1, BLOCK_BYTES // (8 * max(1, columns)))
+
+
+def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield (row offset, column offset, distances) over all pairs."""
+    divergence(name)
+    origin = _embed(bank[:1], name)
+    step = min(SIDE, _rows(bank.shape[1]))  # bank rows at a time
+    for j in range(0, len(bank), step):
+        columns = _embed(bank[j : j + step], name)
+        rows = _rows(max(len(columns), a.shape[1]))
+        for i in range(0, len(a), rows):
+            yield i, j, _block(_embed(a[i : i + rows], name), columns, origin, name)
+
+
+def _doubtful(close: Tensor, block: Tensor, name: str) -> Int[Tensor, "pairs 2"]:
+    """Return where `close` distances must be computed again; zero is exact already, except where _FLOOR says not."""
+    return (close if name in _FLOOR else close & (block > 0)).nonzero()
+
+
+def _again(a: Tensor, b: Tensor, pairs: Int[Tensor, "pairs 2"], name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield (row, column, d(a_row, b_column) from the definition) for the pairs given, some at a time."""
+    for part in pairs.split(_rows(b.shape[1])):
+        row, column = part[:, 0], part[:, 1]
+        yield row, column, divergence(name)(a[row].double(), b[column].double())
+
+
+def pairwise(a: Queries, bank: Bank, name: str) -> Float[Tensor, "queries bank"]:
+    """Return all d(a_i, bank_j) in float64; for small cases, the others here never hold the whole matrix."""
+    result = torch.empty(len(a), len(bank), dtype=torch.float64)
+    for i, j, block in _blocks(a, bank, name):
+        result[i : i + block.shape[0], j : j + block.shape[1]] = block
+    return result
+
+
+def closer(
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], name: str = "l2"
+) -> tuple[Int[Tensor, "queries"], Int[Tensor, "bank"]]:
+    """Count bank members strictly nearer to a query than the query's own bank member.
+
+    Args:
+        queries: representations of disturbed images, [M, D].
+        bank: clean representations, [N, D].
+        own: position in the bank of each query's own clean image, [M].
+        name: divergence.
+
+    Returns:
+        How many others are nearer to each query, #{j != own_i : d(q_i, b_j) < d(q_i, b_own_i)}, [M]; and how
+        often each bank member is such a nearer one, [N].
+    """
+    exact = divergence(name)
+    question = (content(queries), content(bank), content(own), name)
+    if known := _CLOSER.get(question):  # several measures count the same
+        return known[0].clone(), known[1].clone()
+    reference = exact(queries.double(), bank[own].double())
+    by_query = torch.zeros(len(queries), dtype=torch.long)
+    by_member = torch.zeros(len(bank), dtype=torch.long)
+    for i, j, block in _blocks(queries, bank, name):
+        rows = slice(i, i + block.shape[0])
+        limit = reference[rows, None]
+        nearer = block < limit
+        close = (block - limit).abs() <= _SLACK * (block + limit) + _FLOOR.get(name, 0)
+        doubtful = _doubtful(close, block, name)
+        for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], doubtful, name):
+            nearer[row, column] = distance < limit[row, 0]
+        _leave_out(nearer, own[rows], j)
+        by_query[rows] += nearer.sum(1)
+        by_member[j : j + block.shape[1]] += nearer.sum(0)
+    _CLOSER.put(question, (by_query, by_member))
+    return by_query.clone(), by_member.clone()
+
+
+def _leave_out(block: Bool[Tensor, "rows columns"], own: Int[Tensor, "rows"], offset: int) -> None:
+    inside = (own >= offset) & (own < offset + block.shape[1])
+    block[inside.nonzero().squeeze(1), own[inside] - offset] = False
+
+
+def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -> Float[Tensor, "*shape"]:
+    """Return the exact empirical distribution function of all bank pairs at `values`.
+
+    F(v) = #{i < j : d(b_i, b_j) <= v} / (N (N - 1) / 2), over *all* pairs, none sampled. The Kullback-Leibler
+    divergence is not symmetric, so both orders of a pair count there.
+
+    Args:
+        bank: clean representations, [N, D], N >= 2.
+        values: divergences to place, any shape; NaN stays NaN.
+        name: divergence.
+    """
+    placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
+    question, (wanted, inverse) = (content(bank), name), torch.unique(values[placed].double(), return_inverse=True)
+    shares = _known(question, wanted)
+    if shares is None:
+        shares = _shares_below(bank, wanted, name)
+        _PLACED.put(question, (wanted, shares))
+    found = torch.full(values.shape, torch.nan, dtype=torch.float64, device=values.device)
+    found[placed] = shares[inverse]
+    return found
+
+
+def _known(question: tuple[str, str], wanted: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
+    """Return the shares below values that were all placed before, among others; None where one was not."""
+    if (known := _PLACED.get(question)) is None or not len(known[0]):
+        return None
+    places = torch.searchsorted(known[0], wanted).clamp_max(len(known[0]) - 1)
+    return known[1][places] if torch.equal(known[0][places], wanted) else None
+
+
+def _shares_below(bank: Bank, wanted: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
+    """Return the shares of all pairs at or below different values in rising order."""
+    symmetric = name != "kl"
+    edges = torch.cat([wanted.new_full((1,), -torch.inf), wanted, wanted.new_full((1,), torch.inf)])
+    counts = torch.zeros(len(wanted) + 1, dtype=torch.long)
+    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
+        index = torch.searchsorted(wanted, block)
+        gap = torch.minimum(block - edges[index], edges[index + 1] - block)
+        doubtful = _doubtful(gap <= 2 * _SLACK * block + _FLOOR.get(name, 0), block, name)
+        for row, column, distance in _again(bank[i : i + block.shape[0]], bank[j : j + block.shape[1]], doubtful, name):
+            index[row, column] = torch.searchsorted(wanted, distance)
+        if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
+            row = torch.arange(i, i + block.shape[0])[:, None]
+            column = torch.arange(j, j + block.shape[1])[None, :]
+            index = index[column > row if symmetric else column != row]
+        counts += torch.bincount(index.flatten(), minlength=len(wanted) + 1)
+    pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
+    return counts.cumsum(0)[:-1].double() / pairs
+
+
+def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float[Tensor, "bank limits"]:
+    """Return which share of the pairs with each bank member lie at or below each limit, over all its pairs, exactly.
+
+    u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`. The Kullback-Leibler divergence
+    is not symmetric: both orders of a pair count, half each.
+
+    Args:
+        bank: clean representations, [N, D], N >= 2.
+        limits: divergences, [L]; NaN has NaN.
+        name: divergence.
+    """
+    symmetric, wanted = name != "kl", limits.double()
+    counts = torch.zeros(len(bank), len(wanted), dtype=torch.long)
+    for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
+        rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
+        places = torch.arange(len(bank))
+        pairs = places[rows, None] < places[columns] if symmetric else places[rows, None] != places[columns]
+        for number, limit in enumerate(wanted):
+            inside = block <= limit
+            close = (block - limit).abs() <= 2 * _SLACK * block + _FLOOR.get(name, 0)
+            for row, column, distance in _again(bank[rows], bank[columns], _doubtful(close, block, name), name):
+                inside[row, column] = distance <= limit
+            inside &= pairs
+            counts[rows, number] += inside.sum(1)
+            counts[columns, number] += inside.sum(0)
+    shares = counts.double() / ((len(bank) - 1) * (1 if symmetric else 2))
+    return shares.masked_fill(wanted.isnan(), torch.nan)
+
+
+def quantile(bank: Bank, share: float, name: str = "l2") -> float:
+    """Return the smallest divergence of a pair that is at least as large as `share` of all pairs' divergences.
+
+    Args:
+        bank: clean representations, [N, D], N >= 2; all pairs are held at once, so a few thousand at most.
+        share: in (0, 1).
+        name: divergence; both orders of a pair count for the Kullback-Leibler divergence.
+    """
+    distances = pairwise(bank.cpu(), bank.cpu(), name)
+    values = distances[~torch.eye(len(bank), dtype=torch.bool)].sort().values
+    return float(values[math.ceil(share * len(values)) - 1])
+
+
+def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield blocks that together hold every pair i < j (and little more)."""
+    origin = _embed(bank[:1], name)
+    step = min(SIDE, _rows(bank.shape[1]))
+    for j in range(0, len(bank), step):
+        last = min(j + step, len(bank))
+        columns = _embed(bank[j:last], name)
+        for i in range(0, last, step):
+            yield i, j, _block(_embed(bank[i : min(i + step, last)], name), columns, origin, name)
+
+
+def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tensor, "queries k"]:
+    """Return the positions of the k bank members nearest to each query, nearest first (ties: lower position)."""
+    k = min(k, len(bank))
+    best = torch.full((len(queries), k), torch.inf, dtype=torch.float64)
+    where = torch.full((len(queries), k), len(bank), dtype=torch.long)
+    for i, j, block in _blocks(queries, bank, name):
+        rows = slice(i, i + block.shape[0])
+        positions = torch.arange(j, j + block.shape[1]).expand(block.shape[0], -1)
+        limit = torch.cat([best[rows], block], 1).topk(k, largest=False).values[:, -1:]
+        candidates = (block <= limit * (1 + 4 * _SLACK) + 2 * _FLOOR.get(name, 0)).nonzero()
+        distances = torch.full_like(block, torch.inf)
+        for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], candidates, name):
+            distances[row, column] = distance
+        values = torch.cat([best[rows], distances], 1)
+        indices = torch.cat([where[rows], positions], 1)
+        order = torch.sort(values, dim=1, stable=True).indices[:, :k]
+        best[rows], where[rows] = values.gather(1, order), indices.gather(1, order)
+    return where

@@ -1,0 +1,123 @@
+"""The nearest members of a bank that need not be in memory: exact, a little more than one matrix product.
+
+Similarities are computed block by block. What is not above the k-th best so far is dropped by one comparison, so that
+only a few hundred of them per query are ever sorted.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.runtime.errors import HoldfastError
+
+ROWS, COLUMNS = 512, 4096
+"""Queries and bank members of one block of similarities: 8 MiB, read again while the cache still holds it."""
+
+_LAST = 2**32 - 1
+_NONE = torch.iinfo(torch.int64).min
+
+Queries = Float[Tensor, "queries dim"]
+Keys = Int[Tensor, "queries _"]
+
+
+def top(
+    queries: Queries, bank: Iterable[Tensor], k: int
+) -> tuple[Float[Tensor, "queries k"], Int[Tensor, "queries k"]]:
+    """Return the cosines to the k bank members most similar to each query, and where they stand, most similar first.
+
+    cos(q, b) = q · b / (|q| |b|) in float32. Among equal cosines the lower position comes first. The chunks are put
+    together anew in blocks of a fixed size, so the answer does not depend on how the bank is cut. Cosines that differ
+    by rounding (about 1e-7) are ordered by it.
+
+    Memory: queries in float32, k keys for each, one chunk, and a few blocks of ROWS x COLUMNS.
+
+    Args:
+        queries: representations, [Q, D].
+        bank: representations in chunks [n, D], on any device; read once, in order.
+        k: how many; fewer are returned where the bank has fewer.
+
+    Returns:
+        Cosines, [Q, min(k, N)], and positions in the bank, [Q, min(k, N)].
+
+    Raises:
+        HoldfastError: k below 1, an empty bank, another dimension, or representations that are not finite.
+    """
+    if k < 1:
+        raise HoldfastError(f"expected k >= 1 neighbours, got k={k}")
+    wanted = _unit(queries, "queries", queries.shape[1])
+    best = [torch.empty(len(part), 0, dtype=torch.int64) for part in wanted.split(ROWS)]
+    seen = 0
+    for members in _blocks(bank, wanted.shape[1]):
+        for number, part in enumerate(wanted.split(ROWS)):
+            best[number] = _merged(best[number], part @ members.T, seen, k)
+        seen += len(members)
+    if not seen:
+        raise HoldfastError("expected a bank of at least one representation, got none")
+    keys = torch.cat([part.sort(1, descending=True).values for part in best])
+    return _cosines(keys), _LAST - (keys & _LAST)
+
+
+def _unit(reps: Float[Tensor, "batch dim"], what: str, dim: int) -> Float[Tensor, "batch dim"]:
+    if reps.shape[1] != dim:
+        raise HoldfastError(f"expected {what} of {dim} numbers each as the queries have, got {reps.shape[1]}")
+    reps = reps.detach().cpu().float()
+    if not bool(torch.linalg.vector_norm(reps, dim=1).isfinite().all()):
+        raise HoldfastError(
+            f"{what}: expected finite representations, got NaN or infinite ones; see the audit's checks"
+        )
+    return unit(reps)
+
+
+def _blocks(bank: Iterable[Tensor], dim: int) -> Iterator[Tensor]:
+    """Yield the bank's unit vectors COLUMNS at a time, however it is cut."""
+    rest = torch.empty(0, dim)
+    for chunk in bank:
+        parts = torch.cat([rest, _unit(chunk, "bank", dim)]).split(COLUMNS)
+        whole = [part for part in parts if len(part) == COLUMNS]
+        yield from whole
+        rest = parts[-1] if len(parts) > len(whole) else rest[:0]
+    if len(rest):
+        yield rest
+
+
+def _merged(best: Keys, cosines: Float[Tensor, "queries block"], start: int, k: int) -> Keys:
+    """Return the keys of the k best members so far, in any order, after a block that begins at `start`."""
+    full = best.shape[1] == k  # then an equal cosine is no gain: it stands further back
+    above = cosines > _cosines(best.amin(1, keepdim=True)) if full else cosines >= _reached(cosines, k)
+    place = torch.from_numpy(np.flatnonzero(above.numpy()))  # several times as fast as nonzero
+    row, column = place // cosines.shape[1], place % cosines.shape[1]
+    counts = row.bincount(minlength=len(best))
+    order = torch.arange(len(row)) - (counts.cumsum(0) - counts)[row]
+    found = torch.full((len(best), max(counts.tolist(), default=cosines.shape[1])), _NONE)
+    found[row, order] = _keys(cosines.view(-1)[place], start + column)
+    every = torch.cat([best, found], 1)
+    return every.topk(min(k, every.shape[1]), sorted=False).values
+
+
+def _reached(cosines: Float[Tensor, "queries block"], k: int) -> Float[Tensor, "queries 1"]:
+    """Return what at least k cosines of each row reach, and few more: the k-th largest of the maxima of groups."""
+    width = cosines.shape[1]
+    if width <= k:
+        return cosines.amin(1, keepdim=True)
+    size = max(1, width // (4 * k))
+    maxima = cosines[:, : width // size * size].unflatten(1, (size, -1)).amax(1)
+    return maxima.topk(k, sorted=False).values.amin(1, keepdim=True)
+
+
+def _keys(cosines: Float[Tensor, "*shape"], positions: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    """Return whole numbers ordered as (cosine, lower position first): the cosine's bits above those of the position."""
+    bits = (cosines + 0.0).view(torch.int32)  # + 0 makes -0 and 0 equal
+    return (_flipped(bits).long() << 32) + (_LAST - positions)
+
+
+def _cosines(keys: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    return _flipped((keys >> 32).int()).view(torch.float32)
+
+
+def _flipped(bits: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+    """Return a float's bits as a number in the order of floats, or the bits of such a number."""
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)

@@ -1,0 +1,196 @@
+"""One-sided confidence bounds for the mean of a [0, 1] variable, from draws that arrive in chunks.
+
+Two of them: Clopper-Pearson's, exact for 0/1 variables and a number of draws fixed beforehand; and a betting one, for
+any [0, 1] variable, that holds however the number of draws was chosen. The latter's choice is argued in `lower`.
+"""
+
+import math
+from functools import cache
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from scipy import special
+from torch import Tensor
+
+from holdfast.runtime.errors import HoldfastError
+
+Counts = Float[Tensor, "*shape levels"]
+PerVariable = Float[Tensor, "*shape"]
+
+
+def _levels() -> Tensor:
+    """Return the grid on which values are tallied: steps of 1/32, and geometric ones towards both ends."""
+    ends = 2.0 ** -torch.arange(6, 21, dtype=torch.float64)
+    inner = torch.arange(1, 32, dtype=torch.float64) / 32
+    return torch.cat([torch.tensor([0.0]), ends.flip(0), inner, 1 - ends, torch.tensor([1.0])])
+
+
+LEVELS = _levels()
+"""Values at which draws are tallied, [levels]; 0, ½ and 1 are among them, and 1 - LEVELS is LEVELS reversed."""
+
+HALVINGS = 34
+ROUNDING = 1e-10
+"""Of a logarithm per draw, generously; demanded in excess before a mean is ruled out."""
+
+
+def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
+    """Return how often each level occurs; a value between two levels is shared among them so that its mean is kept.
+
+    log(1 + λ(x - m)) is concave in x, so what the shares gain in `log_capital` is never more than what x itself
+    would: bounds from tallies are on the safe side, and exact for 0/1 variables.
+
+    Args:
+        values: draws of every variable, in [0, 1].
+
+    Returns:
+        Counts in float64, to be added up over chunks, [*shape, levels].
+
+    Raises:
+        HoldfastError: a value that is NaN or outside [0, 1].
+    """
+    values = values.double().cpu()
+    if not bool(((values >= 0) & (values <= 1)).all()):
+        raise HoldfastError(
+            f"draws of a mean: expected numbers in [0, 1], got {float(values.min())} to {float(values.max())}; "
+            "NaN comes from an encoder that fails on noisy images"
+        )
+    above = torch.bucketize(values, LEVELS).clamp_min(1)
+    share = (values - LEVELS[above - 1]) / (LEVELS[above] - LEVELS[above - 1])
+    counts = torch.zeros(values[0].numel(), len(LEVELS), dtype=torch.float64)
+    rows = torch.arange(len(counts)).expand(len(values), -1)
+    for level, weight in ((above, share), (above - 1, 1 - share)):
+        counts.index_put_((rows, level.reshape(len(values), -1)), weight.reshape(len(values), -1), accumulate=True)
+    return counts.view(*values.shape[1:], len(LEVELS))
+
+
+def tally_votes(hits: Shaped[Tensor, "*shape"], draws: Shaped[Tensor, "*shape"]) -> Counts:
+    """Return the tally of 0/1 variables, of which `hits` out of `draws` were 1."""
+    counts = torch.zeros(*hits.shape, len(LEVELS), dtype=torch.float64)
+    counts[..., 0], counts[..., -1] = draws - hits, hits
+    return counts
+
+
+def empirical_mean(counts: Counts) -> PerVariable:
+    """Return the plain mean of what was tallied."""
+    return counts @ LEVELS / counts.sum(-1)
+
+
+def bets(alpha: float, budget: int) -> Float[Tensor, "bets"]:
+    """Return the fractions c of the capital that are put at stake, from the smallest that `budget` draws may need up.
+
+    The bound holds for any grid; this one, even in log c / (1 - c), contains nearly the best c for every variance.
+    """
+    least = min(0.5, math.sqrt(2 * math.log(1 / alpha) / budget))
+    start = math.log(least / (1 - least))
+    return torch.cat([torch.sigmoid(torch.arange(start, 6.0, 0.5, dtype=torch.float64)), torch.ones(1).double()])
+
+
+def log_capital(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> PerVariable:
+    """Return log K(m), the log of the capital won by betting that the mean exceeds m > 0.
+
+    K(m) = 1/|C| Σ_{c in C} Π_i (1 - c + c x_i / m). If the mean is m or less, no factor's expectation exceeds 1, so K
+    is a non-negative supermartingale that starts at 1: the chance that it ever reaches 1/α is at most α (Ville).
+    K falls as m grows.
+    """
+    stake = bets(alpha, budget)
+    factor = 1 - stake + stake * (LEVELS[:, None] / mean[..., None, None])  # [*shape, levels, bets]
+    gain = torch.where(counts[..., None] > 0, factor.log() * counts[..., None], 0.0).sum(-2)
+    return gain.logsumexp(-1) - math.log(len(stake))
+
+
+def exceeds(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
+    """Return whether the draws prove, at confidence 1 - α, that the mean is above `mean`."""
+    demanded = math.log(1 / alpha) + ROUNDING * counts.sum(-1)
+    return (mean <= 0) | (log_capital(counts, mean.clamp_min(1e-12), alpha, budget) >= demanded)
+
+
+def stays_below(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
+    """Return whether the draws prove, at confidence 1 - α, that the mean is below `mean`."""
+    return exceeds(counts.flip(-1), 1 - mean, alpha, budget)
+
+
+def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
+    """Return a lower 1 - α confidence bound of the mean of each variable: the largest m that `exceeds` rules out.
+
+    Found by bisection, which ends on an m that is itself ruled out, so the result is never above the true root.
+
+    Why betting: Hoeffding's bound knows neither variance nor the nearness of 1, and the empirical Bernstein bound
+    knows the first but pays 7 log(2/α) / 3(n-1) in every case. At α .001, n 1000 and draws that are all 1 they give
+    .941 and .982, this one .992 (Clopper-Pearson .993); for Beta(20, 2), mean .909, .850, .884 and .900. Neither may be
+    looked at twice, while this one holds at every stopping time, so that sampling may end early. The mixture over
+    constant bets, rather than bets that follow the draws (Waudby-Smith & Ramdas's predictable plug-in, within .003
+    of it in these cases), does not depend on the order of draws: a tally is all it needs, in constant memory.
+
+    Args:
+        counts: see `tally`.
+        alpha: the chance of a bound above the mean, in (0, 1).
+        budget: draws at which the bound should be best; it holds at any number.
+
+    Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting"; for mixtures of
+    constant bets Cover (1991), "Universal portfolios", and Orabona & Jun (2024), "Tight concentrations and confidence
+    sequences from the regret of universal portfolio".
+    """
+    low, high = torch.zeros(counts.shape[:-1], dtype=torch.float64), empirical_mean(counts).double()
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        out = exceeds(counts, middle, alpha, budget)
+        low, high = torch.where(out, middle, low), torch.where(out, high, middle)
+    return low
+
+
+@cache
+def fewest_draws(alpha: float) -> int:
+    """Return the fewest draws with which `lower` can exceed ½: those that do when every one of them is 1."""
+    draws = fewest_trials(alpha)
+    while not bool(exceeds(_all_ones(draws), torch.tensor(0.5).double(), alpha, draws)):
+        draws += 1
+    return draws
+
+
+def near_mean(counts: Counts, precision: float, alpha: float, budget: int) -> PerVariable:
+    """Return Φ(max(min(Φ⁻¹(plain mean), `highest_radius`) - precision, 0)): the bound that more draws hardly raise."""
+    most = highest_radius(budget, alpha)
+    plain = torch.special.ndtri(empirical_mean(counts).clamp(0, 1))
+    return torch.special.ndtr((plain.clamp_max(most) - precision).clamp_min(0))
+
+
+@cache
+def highest_radius(draws: int, alpha: float) -> float:
+    """Return Φ⁻¹ of the largest bound that `lower` can give: that of draws which are all 1."""
+    return float(special.ndtri(float(lower(_all_ones(draws), alpha, draws))))
+
+
+def _all_ones(draws: int) -> Float[Tensor, "levels"]:
+    return tally_votes(torch.tensor(draws), torch.tensor(draws))
+
+
+def fewest_trials(alpha: float) -> int:
+    """Return the fewest trials with which `clopper_pearson_lower` can exceed ½: the smallest n with α^(1/n) > ½."""
+    return math.floor(math.log2(1 / alpha)) + 1
+
+
+def clopper_pearson_lower(
+    successes: Shaped[Tensor, "*shape"], trials: int | Shaped[Tensor, "*shape"], alpha: float
+) -> PerVariable:
+    """Return Beta⁻¹(α; k, n - k + 1), the exact lower 1 - α bound of a share; 0 at k = 0.
+
+    Holds for a number of trials that was fixed beforehand only. The inverse is accurate to about 1e-14; ten times as
+    much is taken off, so that rounding never raises the bound.
+
+    Args:
+        successes: k, one count per variable.
+        trials: n, one for all or one per variable.
+        alpha: the chance of a bound above the share, in (0, 1).
+
+    Source: Clopper & Pearson (1934), one-sided.
+    """
+    k = torch.as_tensor(successes).double()
+    n = torch.as_tensor(trials).double().expand_as(k)
+    root = torch.as_tensor(special.betaincinv(k.clamp_min(1).numpy(), (n - k + 1).numpy(), alpha)).double()
+    return torch.where(k > 0, root.reshape(k.shape) * (1 - 1e-13), 0.0)
+
+
+def check_level(alpha: float, what: str) -> None:
+    """Raise unless alpha is a chance of error strictly between 0 and ½."""
+    if not 0 < alpha < 0.5:
+        raise HoldfastError(f"{what}: expected an alpha between 0 and 0.5 (0.001 is usual), got {alpha}")

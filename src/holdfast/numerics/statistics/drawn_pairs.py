@@ -1,0 +1,79 @@
+"""The mean over images of a value against drawn others, in which every image of the population has both roles.
+
+One image is a negative of several others. Were only those counted that have negatives, an interval would hold for this
+population as the source of negatives, and for no other.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Rng, Score, Subject
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.negatives import draw_negatives
+
+
+def negatives_of(subject: Subject, images: int, count: int) -> Int[Tensor, "images count"]:
+    """Return the positions of the negatives that observations draw for the first images of the population."""
+    return _drawn(subject.seed, tuple(subject.ids[:images]), subject.population, count)
+
+
+@lru_cache(maxsize=8)  # several measures and encoders ask for the same
+def _drawn(seed: int, ids: tuple[str, ...], population: int, count: int) -> Int[Tensor, "images count"]:
+    return draw_negatives(Rng(seed, ids=ids), torch.arange(len(ids)), population, count)
+
+
+def contributions(
+    values: Float[Tensor, "images count"], negatives: Int[Tensor, "images count"], population: int
+) -> Float[Tensor, "population"]:
+    """Return what each image of the population contributes to the mean of values against drawn others.
+
+    θ + N I_i, with I_i = Σ_k (v_ik - θ) / (MK) over the negatives of image i, plus the same over the pairs in which
+    it is the negative. What is each pair's own is counted twice, on the safe side.
+
+    Args:
+        values: v of each image against each of its negatives; a row with a NaN is left out, [M, K].
+        negatives: their positions in the population, [M, K].
+        population: N.
+
+    Source: Owen (2007), "The pigeonhole bootstrap", for the variance; as for `statistics.pair_mean`.
+    """
+    known = ~values.isnan().any(1)
+    value = values[known].double().mean()
+    excess = (values.double() - value)[known] / max(int(known.sum()) * values.shape[1], 1)
+    moves = torch.zeros(population, dtype=torch.float64)
+    moves[: len(known)][known] += excess.sum(1)
+    moves.index_add_(0, negatives[known].flatten(), excess.flatten())
+    return value + population * moves
+
+
+def mean(
+    means: Float[Tensor, "images"],
+    parts: Float[Tensor, "population"],
+    given: str = "",
+    confidence: float = 0.95,
+    most: float | None = None,
+) -> Score:
+    """Return the mean over images of their means over negatives; its interval is that of their contributions.
+
+    Args:
+        means: of each image over its negatives, NaN where it has none, [M] or [N].
+        parts: `contributions`, [N].
+        given: what the interval is conditional on.
+        confidence: level of the interval.
+        most: the largest value possible, where one is known.
+    """
+    known = means[~means.isnan()]
+    alone = statistics.mean(known, None, given, confidence, most)
+    if len(known) < 2 or float(known.std()) <= 1e-12 * float(known.abs().max()):
+        return alone
+    both = statistics.mean(parts, None, given, confidence)
+    low, high = both.low, both.high
+    if low is None or high is None:
+        return alone
+    low = max(low, 0.0) if float(known.min()) >= 0 else low
+    high = high if most is None else min(high, most)
+    return replace(both, value=alone.value, low=low, high=high, n=alone.n, note=alone.note)

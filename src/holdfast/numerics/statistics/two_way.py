@@ -1,0 +1,62 @@
+"""The mean over images and repetitions, such as draws of a few training images, where both could have been others."""
+
+import math
+
+from jaxtyping import Float
+from scipy import stats
+from torch import Tensor
+
+from holdfast.core import Score
+from holdfast.numerics import statistics
+
+
+def crossed_mean(
+    values: Float[Tensor, "images repetitions"],
+    given: str = "",
+    confidence: float = 0.95,
+    most: float | None = None,
+) -> Score:
+    """Return the mean of values that every image has in every repetition, with an interval that covers both.
+
+    With random effects of images and of repetitions the mean x̄ has the variance σ_a²/I + σ_b²/R + σ_e²/(IR), and that
+    of image means, over I, plus that of repetition means, over R, is it and one σ_e²/(IR) more: on the safe side.
+    The interval is recovered from those of both means (MOVER): low = x̄ - √((x̄ - l)² + t²s²/R) with l from
+    `statistics.mean` of the image means and t s/√R Student's for the repetition means; high likewise.
+
+    Next to one Student interval of the summed variance, with Satterthwaite's degrees of freedom, it is 1.1 to 1.3 times
+    as long for three to five repetitions, and keeps its level where failures are rare (0.95 to 1 instead of 0.3 to
+    0.95 for 20 to 100 images). Where three repetitions differ much and skewly its level falls to 0.90.
+
+    Args:
+        values: non-negative numbers, in any unit; an image with a NaN is left out and counted in the note.
+        given: what the interval is conditional on.
+        confidence: level of the interval.
+        most: the largest value possible, where one is known; the interval's limit.
+
+    Source: Zou & Donner (2008) for MOVER; Owen & Eckles (2012), "Bootstrapping data arrays of arbitrary order", for
+    the variance and why both effects count.
+    """
+    kind = "over images and repetitions, recovered from the intervals of both means (MOVER)"
+    kind += f", {given}" if given else ""
+    repetitions = values.shape[1]
+    images = statistics.mean(values.double().mean(1), most=most, confidence=confidence)
+
+    def scored(low: float | None, high: float | None, *words: str) -> Score:
+        note = "; ".join(filter(None, [images.note, *words]))
+        return Score(images.value, low, high, images.n, kind, confidence, note)
+
+    if images.value is None or images.low is None or images.high is None:
+        return scored(None, None)
+    if repetitions < 2:
+        return scored(None, None, "one repetition does not tell how repetitions differ: no interval over both")
+    means = values[~values.isnan().any(1)].double().mean(0)
+    deviation = float(means.std())
+    alike = deviation <= 1e-12 * float(means.abs().max())
+    reach = float(stats.t.ppf(0.5 + confidence / 2, repetitions - 1)) * deviation / math.sqrt(repetitions)
+    low = images.value - math.hypot(images.value - images.low, reach)
+    high = images.value + math.hypot(images.high - images.value, reach)
+    return scored(
+        max(low, 0.0) if float(means.min()) >= 0 else low,
+        high if most is None else min(high, most),
+        f"all {repetitions} repetitions have the same mean, so the interval is over images alone" if alike else "",
+    )

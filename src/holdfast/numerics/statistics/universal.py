@@ -1,0 +1,141 @@
+"""Universal quantiles: where drifts lie among the distances of all pairs, and the interval of their median.
+
+The median θ = F(m) over images has two sources of error: which images were attacked, hence m, the median drift, and
+which pairs of images there are, hence F. The second does not vanish beside the first as images grow in number, and
+rules where few pairs lie below m.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from scipy import stats
+from torch import Tensor
+
+from holdfast.core import Score
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import pairwise
+
+KIND = "order statistics of the drift and binomial with effective size of the pairs (U-statistic), combined (MOVER)"
+
+
+def place(
+    bank: Float[Tensor, "population dim"], drifts: Float[Tensor, "columns images"], name: str = "l2"
+) -> tuple[Float[Tensor, "columns population"], Float[Tensor, "columns population"], Float[Tensor, "population"]]:
+    """Return each drift's quantile among all pairs, and what each image of the population does to their medians.
+
+    Args:
+        bank: clean representations, [N, D].
+        drifts: of the first images of the population, NaN where undefined, one row for each median, [C, M].
+        name: divergence.
+
+    Returns:
+        quantiles: q = F(drift), NaN for images that have none, [C, N].
+        near: u_i(m), the share of the pairs with image i that lie at or below the median drift m, so that its mean over
+            i is the median quantile; the mean of both where two drifts are in the middle, [C, N].
+        near_mean: the same for the median over images of the mean over rows, [N].
+    """
+    shares = pairwise.share_below(bank, drifts, name)
+    columns = torch.stack([row[_middle(q)] for row, q in zip(drifts, shares, strict=True)])
+    limits = torch.cat([columns, drifts[:, _middle(shares.mean(0))]], 1)
+    different, number = limits.double().unique(return_inverse=True)
+    near = pairwise.near(bank, different, name).T[number]  # [C, 4, N]
+    return padded(shares, len(bank)), near[:, :2].mean(1), near[:, 2:].mean((0, 1))
+
+
+def padded(values: Float[Tensor, "*columns images"], population: int) -> Float[Tensor, "*columns population"]:
+    """Return values of the first images of a population with NaN for the others, in float64."""
+    rows = torch.full((*values.shape[:-1], population), torch.nan, dtype=torch.float64)
+    rows[..., : values.shape[-1]] = values
+    return rows
+
+
+def _middle(values: Float[Tensor, "images"]) -> Int[Tensor, "two"]:
+    """Return the positions of the two middle values, the same one twice where their number is odd; NaN come last."""
+    order, count = values.argsort(stable=True), int((~values.isnan()).sum())
+    return order[[max(count - 1, 0) // 2, min(count // 2, len(values) - 1)]]
+
+
+def median(
+    quantiles: Float[Tensor, "population"], near: Float[Tensor, "population"], confidence: float = 0.95
+) -> Score:
+    """Return the median of universal quantiles with an interval over images in both roles: attacked, and in pairs.
+
+    As images vary, so do m (order statistics, l₁ and u₁) and F(m). The pairs' share is a U-statistic; to first order
+    (Hájek) image i moves it by 2 (u_i - θ) / N, and v = Σ 4 (u_i - θ)² / N² gives the number of independent pairs that
+    it is worth, n_eff = θ(1-θ) / v · (z / t_{N-1})², at most all of them, and half of them where no pair (or every one)
+    lies below. Its binomial interval [l₂, u₂] and the first one are combined, with the correlation ρ of what each image
+    contributes to both:
+
+        low = θ - √((θ-l₁)² + (θ-l₂)² + 2ρ(θ-l₁)(θ-l₂)), high likewise.
+
+    v counts what independent pairs add twice, so the interval is up to √2 times too long where few pairs lie below.
+
+    Args:
+        quantiles: see `place`.
+        near: see `place`.
+        confidence: level of the interval.
+
+    Source: Hoeffding (1948) for U-statistics; Korn & Graubard (1998); Zou & Donner (2008), "MOVER".
+    """
+    seen = _Drifts.of(quantiles, confidence)
+    score = Score(seen.value, None, None, seen.n, KIND, confidence)
+    if seen.value is None:
+        return replace(score, note="no image has a quantile")
+    if seen.low is None or seen.high is None:
+        return replace(score, note=f"{seen.n} are too few for a {confidence:.0%} interval of a median")
+    value, by_drift, by_pairs = seen.value, *_influences(quantiles, near, seen)
+    rho = float(by_drift @ by_pairs / (by_drift.norm() * by_pairs.norm()).clamp_min(1e-300))
+    low, high = statistics.clopper_pearson(*_trials(value, by_pairs, confidence), confidence)
+    below = statistics.combined(value - seen.low, value - low, -rho)
+    above = statistics.combined(seen.high - value, high - value, -rho)
+    return replace(score, low=max(value - below, 0.0), high=min(value + above, 1.0))
+
+
+def influence(quantiles: Float[Tensor, "population"], near: Float[Tensor, "population"]) -> Float[Tensor, "population"]:
+    """Return each image's influence on the median universal quantile, by its drift and by its pairs; see `median`.
+
+    An image above the median raises it by √(variance of the median over images / M): Woodruff's, from its interval.
+    """
+    by_drift, by_pairs = _influences(quantiles, near, _Drifts.of(quantiles, 0.95))
+    return (by_drift + by_pairs).nan_to_num(0.0)
+
+
+@dataclass(frozen=True)
+class _Drifts:
+    """The median with order statistics alone, as if the pairs that there are were all."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    confidence: float
+
+    @classmethod
+    def of(cls, quantiles: Tensor, confidence: float) -> "_Drifts":
+        ordered = quantiles[~quantiles.isnan()].double().sort().values
+        n = len(ordered)
+        if not n:
+            return cls(None, None, None, 0, confidence)
+        low, high = statistics.at_ranks(ordered, statistics.median_ranks(n, confidence))
+        return cls(float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2), low, high, n, confidence)
+
+
+def _influences(quantiles: Tensor, near: Tensor, seen: _Drifts) -> tuple[Tensor, Tensor]:
+    """Return what each image contributes by its drift and by its pairs; their squares add up to both variances."""
+    reach = 0.0 if seen.low is None or seen.high is None else (seen.high - seen.low) / 2
+    deviation = reach / float(stats.norm.ppf(0.5 + seen.confidence / 2))
+    above = (quantiles - (seen.value or 0.0)).sign().nan_to_num(0.0)
+    return above * deviation / math.sqrt(max(seen.n, 1)), 2 * (near - near.mean()) / len(near)
+
+
+def _trials(value: float, by_pairs: Tensor, confidence: float) -> tuple[float, float]:
+    """Return successes and trials of the share of pairs: those that its variance is worth."""
+    n, tail = len(by_pairs), 0.5 + confidence / 2
+    pairs, variance = n * (n - 1) / 2, float(by_pairs.square().sum())
+    size = pairs if 0 < value < 1 else pairs / 2
+    if variance > 0:
+        ratio = float(stats.norm.ppf(tail) / stats.t.ppf(tail, n - 1))
+        size = min(size, value * (1 - value) / variance * ratio**2)
+    return value * size, size

@@ -1,0 +1,94 @@
+"""Auto-PGD: projected gradient descent that chooses its own step sizes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.parts.attacks.shared.gradient import climb, look, pick
+from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+
+
+@dataclass(frozen=True)
+class Apgd(Attack):
+    """PGD with momentum, step 2ε at first, halved per image at checkpoints where progress stalls.
+
+    z_{u+1} = Π[x_u + η ascend(∇)], x_{u+1} = Π[x_u + ¾ (z_{u+1} - x_u) + ¼ (x_u - x_{u-1})]. At checkpoint j the step
+    of an image is halved, and its search goes on from its best point, when fewer than ρ = ¾ of the steps since the
+    last checkpoint raised the objective, or when neither the step nor the best value has changed since then. There
+    is nothing to tune but the budget.
+
+    Attributes:
+        steps: number of steps of each restart.
+        restarts: independent searches; the best of all is reported.
+
+    Source: Croce & Hein (2020), "Reliable evaluation of adversarial robustness with an ensemble of diverse
+        parameter-free attacks", Algorithm 1, here for objectives in representation space.
+    """
+
+    steps: int = 50
+    restarts: int = 1
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.restarts < 1:
+            raise HoldfastError(
+                f"apgd: expected steps >= 1 and restarts >= 1, got steps={self.steps}, restarts={self.restarts}"
+            )
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass more than backward in each restart."""
+        return Passes(forward=self.steps + 1, backward=self.steps) * self.restarts
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`."""
+        found = Readout(check_readouts(readouts, self.steps))
+        for restart in range(self.restarts):
+            found.restart()
+            self._search(goal, x, ball, rng.child("apgd", restart), found)
+        return found.trajectory()
+
+    def _search(self, goal: Goal, x: Images, ball: Ball, rng: Rng, found: Readout) -> None:
+        at = ball.around(x, x + ball.radius * ball.ascend(ball.sample(x, rng) - x))  # a random point of the edge
+        previous = at
+        checkpoints = _checkpoints(self.steps)
+        eta = torch.full((len(x), 1, 1, 1), 2 * ball.radius, dtype=x.dtype, device=x.device)
+        best = best_gradient = best_value = last_value = value_then = None
+        rises = torch.zeros(len(x), device=x.device)
+        halved_before = torch.ones(len(x), dtype=torch.bool, device=x.device)  # no "unchanged step" at the first
+        since = 0
+        for count in range(self.steps):
+            values, reps, gradient = climb(goal, at)
+            found.see(count, at, values, reps)
+            if best is None or best_value is None or best_gradient is None or last_value is None:
+                best, best_value, best_gradient, value_then = at, values, gradient, values
+            else:
+                rises += values > last_value
+                better = values > best_value
+                best, best_gradient = pick(better, at, best), pick(better, gradient, best_gradient)
+                best_value = torch.maximum(values, best_value)
+            last_value = values
+            if count in checkpoints and value_then is not None:
+                stalled = rises < 0.75 * (count - since)
+                unchanged = ~halved_before & (best_value <= value_then)
+                halve = stalled | unchanged
+                eta = pick(halve, eta / 2, eta)
+                at, previous = pick(halve, best, at), pick(halve, best, previous)
+                gradient = pick(halve, best_gradient, gradient)
+                halved_before, value_then, since = halve, best_value, count
+                rises = torch.zeros_like(rises)
+            momentum = 0.25 * (at - previous) if count else torch.zeros_like(at)
+            stepped = ball.around(x, at + eta * ball.ascend(gradient))
+            scale = 0.75 if count else 1.0
+            at, previous = ball.around(x, at + scale * (stepped - at) + momentum), at
+        found.see(self.steps, at, *look(goal, at))
+
+
+def _checkpoints(steps: int) -> set[int]:
+    """Return ⌈p_j · steps⌉ with p_0 = 0, p_1 = .22 and p_{j+1} = p_j + max(p_j - p_{j-1} - .03, .06)."""
+    marks, before, now = set(), 0, 22  # in hundredths: in floats ⌈.57 · 100⌉ is 58
+    while now <= 100:
+        marks.add(-(-now * steps // 100))
+        before, now = now, now + max(now - before - 3, 6)
+    return marks

@@ -1,0 +1,48 @@
+"""The basic iterative method: projected gradient descent that starts at the image itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.runtime.checked import Count, Positive
+
+
+@dataclass(frozen=True)
+class Bim(Attack):
+    """PGD from x, whose first gradient is taken at x + η: U-BIM, and L-BIM with a loss.
+
+    Attributes:
+        steps: number of steps.
+        step_size: α in pixels; None: 2.5 · ε / steps.
+
+    Source: Kurakin et al. (2017); "Robustness of unsupervised representation learning without labels", section 4.2.
+    """
+
+    steps: Count = 10
+    step_size: Positive | None = None
+
+    @property
+    def _pgd(self) -> Pgd:
+        return Pgd(self.steps, self.step_size, start="nudge")
+
+    def root(self) -> Attack:
+        """As `Pgd`."""
+        return replace(self, steps=self._pgd.root().steps)
+
+    def until(self, steps: int) -> Attack:
+        """As `Pgd`."""
+        return replace(self, steps=self._pgd.until(steps).steps)
+
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """As `Pgd`."""
+        return self._pgd.reach(ball, steps)
+
+    @property
+    def passes(self) -> Passes:
+        """As `Pgd`."""
+        return self._pgd.passes
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`."""
+        return self._pgd(goal, x, ball, rng, readouts)

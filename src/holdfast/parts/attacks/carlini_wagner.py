@@ -1,0 +1,99 @@
+"""The attack of Carlini and Wagner, inside a ball: a change of variables takes the constraint away."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
+from holdfast.core.threat import towards
+from holdfast.parts.attacks.shared.gradient import climb, look
+from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+from holdfast.runtime.checked import Count, Positive
+
+FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
+"""Adam's two rates of forgetting, and what keeps it from dividing by zero."""
+
+EDGE = 3
+"""Where the numbers that are squashed have reached the edge of the ball, but for half a percent."""
+
+
+@dataclass(frozen=True)
+class CarliniWagner(Attack):
+    """Maximise the goal over u by Adam, with x' = clip(x + squash(u)); squash is ε tanh(u) for ℓ∞, radial for ℓ2.
+
+    With the value of a classification failure as the goal, max_{j≠y} z_j - z_y, this is C&W's loss; the ball stands in
+    place of their search for the smallest distance. Gradients are divided by their largest entry, so that the scale of
+    the goal does not matter. They pass the clip to [0, 1] as if it were not there, so that a pixel that lies on its
+    edge can come back, and what the clip cuts off is cut off u too.
+
+    Attributes:
+        steps: number of steps.
+        rate: of Adam; how far a number moves in one step, where 1 reaches three quarters of the radius.
+        start: standard deviation of the normal numbers at which u starts. The untargeted gradient is zero at x itself,
+            so some move is needed; near the edge of the ball tanh is flat, so it is small.
+        restarts: independent searches, each of `steps` steps; the best of all is reported.
+        keep: "best" reports the best iterate up to a read-out (including the start); "last" the iterate itself.
+
+    Source: Carlini & Wagner (2017), "Towards evaluating the robustness of neural networks", sections V.A and V.B;
+        the ball's form as in "NPPR".
+    """
+
+    steps: Count = 100
+    rate: Positive = 0.3
+    start: Positive = 0.1
+    restarts: Count = 1
+    keep: Literal["best", "last"] = "best"
+
+    def root(self) -> Attack:
+        """The number of steps only says where the trajectory ends."""
+        return replace(self, steps=1)
+
+    def until(self, steps: int) -> Attack:
+        """Return the first `steps` steps."""
+        return replace(self, steps=max(1, steps))
+
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """Return steps · rate / 3: it starts near x, and at u = 3 lies the edge, ε tanh 3 = .995 ε, in every ball."""
+        return (self.steps if steps is None else steps) * self.rate / EDGE
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass more than backward: the last iterate is evaluated, not stepped from."""
+        return Passes(forward=self.steps + 1, backward=self.steps) * self.restarts
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`."""
+        found = Readout(check_readouts(readouts, self.steps), keep_best=self.keep == "best")
+        for restart in range(self.restarts):
+            found.restart()
+            u = self.start * rng.child("carlini_wagner", restart).normal(*x.shape[1:]).to(x)
+            mean, square = torch.zeros_like(u), torch.zeros_like(u)
+            for count in range(self.steps):
+                at, u = _disturbed(x, ball, u)
+                values, reps, gradient = climb(goal, at)
+                found.see(count, at, values, reps)
+                slope = _through(ball, u, gradient)
+                mean = torch.lerp(slope, mean, FIRST)
+                square = torch.lerp(slope.square(), square, SECOND)
+                size = (square / (1 - SECOND ** (count + 1))).sqrt() + TINY
+                u = u + self.rate * mean / (1 - FIRST ** (count + 1)) / size
+            at, _ = _disturbed(x, ball, u)
+            found.see(self.steps, at, *look(goal, at))
+        return found.trajectory()
+
+
+def _disturbed(x: Images, ball: Ball, u: Images) -> tuple[Images, Images]:
+    """Return the images that u stands for, and u without what the clip takes from them: it would use up the ball."""
+    delta = ball.squash(u)
+    at = towards(x, delta).clamp(0, 1)
+    return at, torch.where((at - x).abs() < delta.abs(), u * (at - x) / delta, u)
+
+
+def _through(ball: Ball, u: Images, gradient: Images) -> Images:
+    """Return the gradient with respect to u, divided by its largest entry in each image (0 where all are)."""
+    u = u.detach().requires_grad_()
+    with torch.enable_grad():
+        (slope,) = torch.autograd.grad(ball.squash(u), u, gradient)
+    return slope / slope.abs().amax((1, 2, 3), keepdim=True).clamp_min(1e-30)

@@ -1,0 +1,84 @@
+"""The ensemble: several attacks on the same images, the strongest result of each image reported."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.attacks.shared.gradient import pick
+from holdfast.parts.attacks.shared.readout import check_readouts
+from holdfast.parts.attacks.square import Square
+
+
+@dataclass(frozen=True)
+class Ensemble(Attack):
+    """max over members of goal(x'_member), per image: for representations what AutoAttack is for classifiers.
+
+    Members that fail in different ways (a tuned and a parameter-free gradient attack, a gradient-free one) make the
+    result reliable without choosing an attack for each encoder. Members draw what they would draw alone, so the
+    ensemble is at least as strong as each of them, and an audit runs a member that another measure needs only once.
+    The trajectory has two read-outs: 0, the strongest
+    start, and `steps`, the strongest result; `winner` says which member found it.
+
+    Attributes:
+        members: the attacks.
+
+    Source: after Croce & Hein (2020), AutoAttack; the objectives are those of representation space.
+    """
+
+    members: tuple[Attack, ...] = (Apgd(50), Pgd(50), Square(200))
+
+    def __post_init__(self) -> None:
+        if not self.members or not all(isinstance(member, Attack) for member in self.members):
+            raise HoldfastError(f"ensemble: expected one attack or more, got {self.members!r}")
+
+    @property
+    def steps(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """One: the ensemble is read out when all its members have finished."""
+        return 1
+
+    def label(self, step: int) -> str:
+        """Return "strongest" for the result, "strongest start" for read-out 0."""
+        return "strongest" if step else "strongest start"
+
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """Return that of the member that reaches furthest: what it reports is never weaker than that member's."""
+        return max(member.reach(ball) for member in self.members) if steps is None or steps else 0.0
+
+    @property
+    def passes(self) -> Passes:
+        """The sum of its members'."""
+        return sum((member.passes for member in self.members), Passes())
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch with every member, see `Attack`."""
+        wanted = check_readouts(readouts, self.steps)
+        best: Trajectory | None = None
+        for number, member in enumerate(self.members):
+            asked = [member.steps if step else 0 for step in wanted]
+            found = member(goal, x, ball, rng, asked)
+            mine = Trajectory(
+                {step: found.images[count] for step, count in zip(wanted, asked, strict=True)},
+                {step: found.reps[count] for step, count in zip(wanted, asked, strict=True)},
+                torch.stack([found.values[0], found.values[-1]]),
+                torch.full((len(x),), number, device=x.device),
+            )
+            best = mine if best is None else _stronger(best, mine)
+        assert best is not None  # __post_init__ has checked
+        return best
+
+
+def _stronger(old: Trajectory, new: Trajectory) -> Trajectory:
+    assert old.winner is not None
+    assert new.winner is not None
+    better = new.values > old.values
+    row = {step: better[0 if step == 0 else 1] for step in old.images}
+    return Trajectory(
+        {step: pick(row[step], new.images[step], old.images[step]) for step in row},
+        {step: pick(row[step], new.reps[step], old.reps[step]) for step in row},
+        torch.maximum(old.values, new.values),
+        torch.where(better[1], new.winner, old.winner),
+    )

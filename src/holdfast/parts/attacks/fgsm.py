@@ -1,0 +1,50 @@
+"""The fast gradient sign method: one step to the edge of the ball."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
+from holdfast.parts.attacks.shared.gradient import climb, look
+from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+
+
+@dataclass(frozen=True)
+class Fgsm(Attack):
+    """x' = clip(x + ε · ascend(∇ goal(x + η))): U-FGSM, and L-FGSM with a loss.
+
+    Attributes:
+        nudge: η is a random point of the ball scaled by this factor; it keeps the untargeted gradient, which is zero
+            at x itself, from vanishing.
+
+    Source: Goodfellow et al. (2015); "Robustness of unsupervised representation learning without labels", section 4.1.
+    """
+
+    nudge: float = 0.1
+
+    @property
+    def steps(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """One."""
+        return 1
+
+    @property
+    def passes(self) -> Passes:
+        """One gradient, and one look at the result."""
+        return Passes(forward=2, backward=1)
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`; read-out 0 is the nudged image."""
+        found = Readout(check_readouts(readouts, 1), keep_best=False)
+        nudged = self._nudged(x, ball, rng)
+        values, reps, gradient = climb(goal, nudged)
+        found.see(0, nudged, values, reps)
+        attacked = ball.around(x, x + ball.radius * ball.ascend(gradient))
+        found.see(1, attacked, *look(goal, attacked))
+        return found.trajectory()
+
+    def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
+        """Return the attacked images alone, which are not evaluated."""
+        gradient = climb(goal, self._nudged(x, ball, rng))[2]
+        return ball.around(x, x + ball.radius * ball.ascend(gradient))
+
+    def _nudged(self, x: Images, ball: Ball, rng: Rng) -> Images:
+        return x + self.nudge * (ball.sample(x, rng.child("fgsm")) - x)

@@ -1,0 +1,78 @@
+"""The smallest change that breaks something, as an attack: it fails where its ball is too small for that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, PerImage, Rng, Trajectory
+from holdfast.parts.attacks.shared.gradient import look
+from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
+from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+
+NUDGE = 0.1
+"""Share of the way to a random point of the ball at which the search begins: some goals have no gradient at x."""
+
+ROUNDING = 1e-6
+"""Pixels by which rounding may carry an image out of its ball."""
+
+
+@dataclass(frozen=True)
+class MinimumNorm(Attack):
+    """Search min ||x' - x|| over the images with goal(x') > 0, then look at the edge of the ball in that direction.
+
+    For goals that are above 0 where something breaks, such as `class_margin`. The radius of the ball does not guide the
+    search: it grows until something breaks and shrinks from there, see `_minimal.minimal_radius`. So it takes other
+    ways than attacks that stay on the ball's edge, and finds more where the loss is flat or misleading there.
+
+    What is reported lies in the ball: of the images that the search met there, and of x + (x' - x) ε / ||x' - x||, the
+    one with the highest value. It is above 0 where the smallest change found is at most ε.
+
+    Attributes:
+        steps: gradient steps.
+
+    Source: the part of FAB (Croce & Hein 2020) in AutoAttack, with the search of Pintor et al. (2021).
+    """
+
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise HoldfastError(f"minimum_norm: expected steps >= 1, got {self.steps}")
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the search and the look at the edge."""
+        return passes(self.steps, known=False) + Passes(forward=1)
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`."""
+        found, looks = Readout(check_readouts(readouts, self.steps)), 0
+
+        def watched(at: Images) -> tuple[PerImage, Tensor]:
+            nonlocal looks
+            values, reps = goal(at)
+            here = values.detach().masked_fill(~within(ball, x, at), -torch.inf)
+            found.see(min(looks, self.steps), at.detach(), here, reps.detach())
+            looks += 1
+            return values, values[:, None]  # what decides whether something is broken, in place of representations
+
+        start = x + NUDGE * (ball.sample(x, rng.child("minimum_norm")) - x)
+        _, image, _ = minimal_radius(watched, _positive, x, ball, self.steps, start=start)
+        stretch = ball.radius / ball.size(image - x).clamp_min(1e-30).view(-1, 1, 1, 1)
+        look(watched, ball.around(x, x + stretch * (image - x)))
+        return found.trajectory()
+
+
+def _positive(values: Tensor) -> Bool[Tensor, "batch"]:
+    return values.squeeze(1) > 0
+
+
+@torch.no_grad()
+def within(ball: Ball, x: Images, at: Images) -> Bool[Tensor, "batch"]:
+    """Return whether each image lies in the ball around x and in [0, 1], but for rounding."""
+    pixels = at.flatten(1)
+    inside = (pixels.amin(1) >= -ROUNDING) & (pixels.amax(1) <= 1 + ROUNDING)
+    return inside & (ball.size(at - x) <= ball.radius + ROUNDING)

@@ -1,0 +1,95 @@
+"""Projected gradient descent: repeated steepest-ascent steps, each brought back into the ball."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.parts.attacks.shared.gradient import climb, look
+from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+
+
+@dataclass(frozen=True)
+class Pgd(Attack):
+    """x_{u+1} = clip(Π_{B(x,ε)}[x_u + α · ascend(∇ goal(x_u))]), from a random point of the ball.
+
+    With `Untargeted` or `Targeted` objectives this is U-PGD, with losses L-PGD and L̄-PGD.
+
+    Attributes:
+        steps: number of steps.
+        step_size: α in pixels (in the ball's norm); None: 2.5 · ε / steps, which lets every start reach every edge.
+        restarts: independent searches, each of `steps` steps; the best of all is reported.
+        start: "random" draws the start from the ball (the untargeted gradient at x itself is zero, so some move is
+            needed); "nudge" starts at x and takes only the first gradient at a small random offset (BIM).
+        keep: "best" reports the best iterate up to a read-out (including the start); "last" the iterate itself, as
+            the authors do.
+
+    Source: Madry et al. (2018); "Robustness of unsupervised representation learning without labels", section 4.2.
+    """
+
+    steps: int = 50
+    step_size: float | None = None
+    restarts: int = 1
+    start: Literal["random", "nudge"] = "random"
+    keep: Literal["best", "last"] = "best"
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.restarts < 1 or (self.step_size is not None and not self.step_size > 0):
+            raise HoldfastError(
+                f"pgd: expected steps >= 1, restarts >= 1 and a positive step size, got steps={self.steps}, "
+                f"restarts={self.restarts}, step_size={self.step_size}"
+            )
+
+    def root(self) -> Attack:
+        """With a given step size the number of steps only says where the trajectory ends."""
+        return self if self.step_size is None else replace(self, steps=1)
+
+    def until(self, steps: int) -> Attack:
+        """Return the first `steps` steps, where the step size does not depend on their number."""
+        return self if self.step_size is None else replace(self, steps=max(1, steps))
+
+    def reach(self, ball: Ball, steps: int | None = None) -> float:
+        """Return steps · α / 2ε, from x itself steps · α / ε; restarts go no further. See `Attack.reach`."""
+        longest = ball.radius if self.start == "nudge" else 2 * ball.radius
+        return (self.steps if steps is None else steps) * self._size(ball) / longest
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass more than backward: the last iterate is evaluated, not stepped from."""
+        return Passes(forward=self.steps + 1, backward=self.steps) * self.restarts
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`."""
+        wanted = check_readouts(readouts, self.steps)
+        found = Readout(wanted, keep_best=self.keep == "best")
+        for restart in range(self.restarts):
+            at, evaluate_at = self._begin(x, ball, rng.child("pgd", restart))
+            found.restart()
+            for count in range(self.steps):
+                values, reps, gradient = climb(goal, evaluate_at)
+                found.see(count, evaluate_at, values, reps)
+                at = evaluate_at = self._step(x, at, gradient, ball)
+            found.see(self.steps, at, *look(goal, at))
+        return found.trajectory()
+
+    def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
+        """Return the attacked images alone; a single last iterate is not evaluated."""
+        if self.keep == "best" or self.restarts > 1:
+            return super().worst(goal, x, ball, rng)
+        at, evaluate_at = self._begin(x, ball, rng.child("pgd", 0))
+        for _ in range(self.steps):
+            at = evaluate_at = self._step(x, at, climb(goal, evaluate_at)[2], ball)
+        return at
+
+    def _size(self, ball: Ball) -> float:
+        return self.step_size if self.step_size is not None else 2.5 * ball.radius / self.steps
+
+    def _step(self, x: Images, at: Images, gradient: Images, ball: Ball) -> Images:
+        return ball.around(x, at + self._size(ball) * ball.ascend(gradient))
+
+    def _begin(self, x: Images, ball: Ball, rng: Rng) -> tuple[Images, Images]:
+        """Return where the first step starts and where its gradient is taken."""
+        start = ball.sample(x, rng)
+        if self.start == "random":
+            return start, start
+        return x, (x + 0.1 * (start - x)).detach()

@@ -1,0 +1,61 @@
+"""What an attack has found so far, read out at the step counts that were asked for."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Images, PerImage, Reps, Trajectory
+from holdfast.parts.attacks.shared.gradient import pick
+
+
+def check_readouts(readouts: Sequence[int], steps: int) -> tuple[int, ...]:
+    """Return the sorted read-outs, the last step when none are asked for.
+
+    Raises:
+        HoldfastError: a read-out that is not one of 0 ... steps.
+    """
+    wanted = tuple(sorted(set(readouts))) or (steps,)
+    if wanted[0] < 0 or wanted[-1] > steps:
+        raise HoldfastError(f"read-outs: expected step counts from 0 to {steps}, got {list(readouts)}")
+    return wanted
+
+
+class Readout:
+    """Collects iterates; keeps the best (or the current) one of each image, over steps and restarts."""
+
+    def __init__(self, wanted: Sequence[int], keep_best: bool = True):
+        self._wanted, self._keep_best = set(wanted), keep_best
+        self._images: dict[int, Tensor] = {}
+        self._reps: dict[int, Tensor] = {}
+        self._values: dict[int, Tensor] = {}
+        self._now: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def restart(self) -> None:
+        """Begin another search; what the searches before it found still counts at every read-out."""
+        self._now = None
+
+    def see(self, step: int, x: Images, values: PerImage, reps: Reps) -> None:
+        """Take note of the iterate after `step` steps."""
+        now = (values, x, reps)
+        if self._keep_best and self._now is not None:
+            now = _best(self._now, now)
+        self._now = now
+        before = self._values.get(step)
+        self._values[step] = now[0] if before is None else torch.maximum(before, now[0])
+        if step in self._wanted:
+            if before is not None:
+                now = _best((before, self._images[step], self._reps[step]), now)
+            self._images[step], self._reps[step] = now[1], now[2]
+
+    def trajectory(self) -> Trajectory:
+        """Return everything that was found."""
+        values = torch.stack([self._values[step] for step in sorted(self._values)])
+        return Trajectory(self._images, self._reps, values)
+
+
+def _best(old: tuple[Tensor, Tensor, Tensor], new: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    better = new[0] > old[0]
+    if bool(better.all()):
+        return new
+    return torch.maximum(old[0], new[0]), pick(better, new[1], old[1]), pick(better, new[2], old[2])

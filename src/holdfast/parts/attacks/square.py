@@ -1,0 +1,97 @@
+"""The Square attack: random search with square patches, without any gradient."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
+from holdfast.parts.attacks.shared.gradient import look, pick
+from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+
+TOGETHER = 10_000
+"""Proposals that are drawn at a time."""
+
+
+@dataclass(frozen=True)
+class Square(Attack):
+    """Propose one square patch of the ball's extreme values at a time; keep it where the objective rises.
+
+    The perturbation starts as random vertical stripes. Each proposal sets a patch of side ⌊√(p·H·W)⌉ to one random
+    sign per channel, p falling from `share` to small values along the budget. The pattern is brought to the ball's
+    edge by `ball.radius · ball.ascend(pattern)`, so the same search serves every norm: for ℓ∞ it is the published
+    attack, for ℓ2 the patch takes the pixels' signs and the whole is rescaled to the sphere.
+
+    A gradient attack that finds less than this one signals masked gradients.
+
+    Attributes:
+        steps: number of proposals, each one forward pass per image.
+        share: first share of the image's area that a patch covers.
+
+    Source: Andriushchenko et al. (2020), "Square attack", Algorithms 1 and 2, here for any objective.
+    """
+
+    steps: int = 500
+    share: float = 0.8
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or not 0 < self.share <= 1:
+            raise HoldfastError(
+                f"square: expected steps >= 1 and a share in (0, 1], got steps={self.steps}, share={self.share}"
+            )
+
+    @property
+    def passes(self) -> Passes:
+        """Forward passes only: the start and every proposal."""
+        return Passes(forward=self.steps + 1)
+
+    def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
+        """Attack a batch, see `Attack`."""
+        found = Readout(check_readouts(readouts, self.steps))
+        rng = rng.child("square")
+        channels, height, width = x.shape[1:]
+        signs = _signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x).clone()
+        best = _extreme(x, ball, signs)
+        value, reps = look(goal, best)
+        found.see(0, best, value, reps)
+        draws = x.new_empty(0)
+        for count in range(self.steps):
+            if count % TOGETHER == 0:  # all at once would be memory for steps that are never made
+                stream = rng.child("patches", count // TOGETHER) if count else rng.child("patches")
+                draws = stream.uniform(min(TOGETHER, self.steps - count), 2 + channels).to(x)
+            side = _side(self.share, count, self.steps, height, width)
+            proposal = _patched(signs, side, draws[:, count % TOGETHER])
+            candidate = _extreme(x, ball, proposal)
+            new, new_reps = look(goal, candidate)
+            found.see(count + 1, candidate, new, new_reps)
+            better = new > value
+            signs, value = pick(better, proposal, signs), torch.maximum(new, value)
+        return found.trajectory()
+
+
+def _signs(uniform: Tensor) -> Tensor:
+    return (uniform < 0.5).to(uniform) * 2 - 1
+
+
+def _extreme(x: Images, ball: Ball, signs: Images) -> Images:
+    return ball.around(x, x + ball.radius * ball.ascend(signs))
+
+
+def _patched(signs: Images, side: int, draw: Tensor) -> Images:
+    """Return the pattern with one square set to one sign per channel; draw is [B, 2 + C] in [0, 1)."""
+    height, width = signs.shape[2:]
+    top = (draw[:, 0] * (height - side + 1)).long().view(-1, 1)
+    left = (draw[:, 1] * (width - side + 1)).long().view(-1, 1)
+    rows, columns = torch.arange(height, device=signs.device), torch.arange(width, device=signs.device)
+    inside_rows = (rows >= top) & (rows < top + side)
+    inside_columns = (columns >= left) & (columns < left + side)
+    inside = (inside_rows[:, :, None] & inside_columns[:, None, :])[:, None]
+    return torch.where(inside, _signs(draw[:, 2:])[:, :, None, None], signs)
+
+
+def _side(share: float, count: int, steps: int, height: int, width: int) -> int:
+    """Return the patch's side; p halves at the published fractions of the budget."""
+    done = count / steps * 10_000
+    halvings = sum(done > mark for mark in (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000))
+    return min(max(1, round((share / 2**halvings * height * width) ** 0.5)), height, width)

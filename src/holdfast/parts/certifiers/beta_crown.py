@@ -1,0 +1,133 @@
+"""β-CROWN with branch and bound: split the signs of ReLUs until the margin is proved, or its minimum is known."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Margin
+from holdfast.numerics.bounds.branch import Tree
+from holdfast.numerics.bounds.curved import Box, Relu
+from holdfast.numerics.bounds.network import Network
+from holdfast.numerics.bounds.optimise import Ascent, Problem, Relaxation
+from holdfast.numerics.bounds.propagate import Region, in_precision, standard_lines
+from holdfast.numerics.bounds.ranges import ranges_inside
+from holdfast.parts.certifiers.alpha_crown import best_bound, joined
+from holdfast.parts.certifiers.shared.certifier import Propagation, on_all_images, rows_of, start
+from holdfast.runtime.checked import Positive
+
+AT_ONCE = 64
+"""Leaves that are split together."""
+
+
+@dataclass(frozen=True)
+class BetaCrown(Propagation):
+    """min over leaves of max_{α, β >= 0} CROWN(α, β): a complete verifier of ReLU networks, given enough splits.
+
+    First α-CROWN. For rows that it leaves open, the leaf with the lowest bound is split at the ReLU that promises
+    most, again and again; the sign of a split ReLU enters its lines exactly and as a constraint with a multiplier β.
+    A row ends when all its leaves are proved, when an image of the ball is found that its margin cannot exceed (with
+    `until="positive"`: whose margin is not positive), or when its splits are spent; the lowest bound of its leaves is
+    then still a proof. Every leaf is bounded in float64.
+
+    Attributes:
+        splits: at most, for each row.
+        until: "positive" stops at the sign of the margin, "tight" at its minimum to within `gap`.
+        gap: relative to the margin of the clean image.
+        inside: steps of ascent for each layer inside the network, see `AlphaCrown`.
+        steps: steps of ascent for the margin, before it is split.
+        leaf_steps: steps of ascent for each leaf; None: 20 where signs decide, 100 where minima do.
+        seconds: time after which an image's splitting ends; it makes the result depend on the machine.
+
+    Source: Wang et al. (2021), "Beta-CROWN: efficient bound propagation with per-neuron split constraints"; splits
+    as in Bunel et al. (2020), "Branch and bound for piecewise linear neural network verification", and De Palma et
+    al. (2021), "Improved branch and bound for neural network verification via Lagrangian decomposition" (FSB).
+    """
+
+    splits: int = 200
+    until: Literal["positive", "tight"] = "positive"
+    gap: float = 1e-5
+    inside: int = 20
+    steps: int = 60
+    leaf_steps: int | None = None
+    seconds: Positive | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.splits, self.inside, self.steps, self.leaf_steps or 0) < 0 or self.until not in (
+            "positive",
+            "tight",
+        ):
+            raise HoldfastError(
+                f"beta_crown: expected splits and steps >= 0 and until = positive or tight, got splits={self.splits}, "
+                f"inside={self.inside}, steps={self.steps}, leaf_steps={self.leaf_steps}, until={self.until!r}"
+            )
+
+    def lower(
+        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        """Return lower bounds and ranges; images are treated one by one."""
+        results = []
+        for i in range(len(region.x)):
+            results.append(self._image(network.double, rows_of(margin, i), region.part([i]).to(torch.float64), known))
+        kind = region.x.dtype
+        ranges = joined([in_precision(found, kind) for _, found in results])
+        return torch.stack([bound for bound, _ in results]).to(kind), ranges
+
+    def _image(
+        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        began = time.monotonic()
+        margin = margin.to(torch.float64)
+        known = None if known is None else in_precision(known, torch.float64)
+        ranges = ranges_inside(network, region, known, Ascent(self.inside, 0.5, 0.85))
+        problem = Problem(network, *start(network, margin), region, ranges, standard_lines(network, ranges))
+        bound, relaxation = best_bound(problem, Ascent(self.steps))
+        lower = (bound + margin.bias)[0]
+        upper = margin(network(region.x))[0]
+        slack = on_all_images(network, margin, region)[1][0]
+        enough = slack if self.until == "positive" else None
+        scale = upper.abs().clamp_min(1e-12)
+
+        def threshold() -> Tensor:
+            return enough if enough is not None else upper - self.gap * scale
+
+        spent = torch.zeros(len(lower), dtype=torch.long)
+        tree = Tree(network, margin, region, ranges, _scales(problem, relaxation))
+        open_rows = [row for row in range(len(lower)) if lower[row] <= threshold()[row] and self.splits]
+        roots = tree.roots(open_rows, relaxation, lower) if open_rows else []
+        leaves = [leaf for leaf in roots if leaf.split is not None]
+        few = {"positive": 20, "tight": 100}[self.until]
+        ascent = Ascent(few if self.leaf_steps is None else self.leaf_steps, 0.2, 0.9)
+        proved = torch.full_like(lower, torch.inf)  # the lowest leaf that is not split any more
+        while leaves:
+            leaves.sort(key=lambda leaf: leaf.lower)
+            now, leaves = leaves[:AT_ONCE], leaves[AT_ONCE:]
+            halves, rows, reached = tree.split(now, ascent)
+            upper = upper.scatter_reduce(0, rows, reached, "amin")
+            spent.index_add_(0, rows[::2], torch.ones_like(rows[::2]))
+            late = self.seconds is not None and time.monotonic() - began > self.seconds
+            over = {row for row in open_rows if spent[row] >= self.splits or late or self._missed(upper, row)}
+            kept = []
+            for leaf in [*halves, *leaves]:
+                if leaf.split is None or leaf.row in over or leaf.lower > threshold()[leaf.row]:
+                    proved[leaf.row] = min(proved[leaf.row], leaf.lower)
+                else:
+                    kept.append(leaf)
+            leaves = kept
+        return torch.where(torch.isfinite(proved), torch.maximum(lower, proved), lower), ranges
+
+    def _missed(self, upper: Tensor, row: int) -> bool:
+        """Whether an image of the ball shows that the row's margin is not positive."""
+        return self.until == "positive" and bool(upper[row] <= 0)
+
+
+def _scales(problem: Problem, relaxation: Relaxation) -> dict[int, float]:
+    """Return the mean size of the coefficients of each ReLU's output."""
+    trail: dict[int, Tensor] = {}
+    with torch.no_grad():
+        problem.bound(relaxation, trail)
+    relus = (i for i in problem.network.curved if isinstance(problem.network.nodes[i].operation, Relu))
+    return {i: float(trail[i].abs().mean()) or 1.0 for i in relus if i in trail}

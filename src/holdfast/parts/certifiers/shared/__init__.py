@@ -1,0 +1,1 @@
+"""What certifiers share; no parts themselves."""

@@ -1,0 +1,131 @@
+"""What the certifiers by bound propagation have in common: input checks, float64, rounding, vacuity."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
+from holdfast.numerics.bounds.curved import Box
+from holdfast.numerics.bounds.forms import Dense
+from holdfast.numerics.bounds.network import SMALLEST_NORM, Network
+from holdfast.numerics.bounds.propagate import Region, backward, boxes
+from holdfast.numerics.bounds.trace import trace
+from holdfast.runtime.errors import NotCertified
+
+ROUNDING = 2.0**-34
+"""Share of the sum of magnitudes that is set aside for rounding in float64 (whose unit is 2⁻⁵³)."""
+
+
+class Propagation(Certifier):
+    """A certifier that propagates bounds through the traced network.
+
+    The bound that is reported is computed in float64, whatever was used to look for good relaxations. From it
+    `slack` is subtracted: 2⁻³⁴ times the sum of the magnitudes of the margin's terms, some 2¹⁹ roundings of float64 in
+    one direction; larger terms that cancel inside the network are not looked for. Weights and pixels are taken as
+    the float32 numbers that they are; the encoder's own float32 arithmetic may differ from the exact function that
+    is bounded by its usual rounding.
+
+    Where the encoder divides its representation u by ||u||, rows without bias are bounded on u: a bound L > 0 of u is
+    L / max ||u|| (by interval arithmetic) for the margin, and any other says nothing: -||weights||.
+    """
+
+    def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
+        """Bound the margins of every image from below, see `Certifier`."""
+        network, region, margin = prepare(encoder, margin, x, ball, radii)
+        lower, _ = self.lower(network.double, margin, region)
+        bound = finished(network.double, margin, region, lower)
+        encoder.count(Passes(bounds=len(x)))  # when it is done: who listens takes it for that
+        return bound
+
+    @abstractmethod
+    def lower(
+        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        """Return lower bounds [B, R] and the ranges behind them, in the precision of what comes in.
+
+        Args:
+            network: the traced network.
+            margin: [B, R] rows; B may be 1 for all images of the region.
+            region: where the images may be.
+            known: ranges that are known to hold, such as those of a larger region around the same image.
+        """
+
+
+def prepare(
+    encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None
+) -> tuple[Network, Region, Margin]:
+    """Return network, region and margin in float64.
+
+    Raises:
+        HoldfastError: images outside [0, 1] or NaN, radii that are negative, margins that do not fit, margins with a
+            bias for an encoder that normalises its output.
+    """
+    if x.ndim != 4 or not bool(((x >= 0) & (x <= 1)).all()):
+        raise HoldfastError("certifiers take images [B, C, H, W] with pixels in [0, 1]; these are not (or hold NaN)")
+    encoder._check_input(x)
+    if radii is None:
+        radii = torch.full((len(x),), getattr(ball, "radius", torch.nan), dtype=torch.float64)
+    if not bool((radii >= 0).all()) or len(radii) != len(x):
+        raise HoldfastError(f"certifiers take one radius >= 0 in pixels for each image, got {radii.tolist()[:5]}")
+    network = trace(encoder, tuple(x.shape[1:]))
+    dim = network.nodes[-1].shape
+    if (margin.weights.shape[0], *margin.weights.shape[2:]) != (len(x), *dim):
+        raise HoldfastError(
+            f"the margin has weights {list(margin.weights.shape)}, expected [{len(x)}, rows, {dim[0]}] for {len(x)} "
+            f"images and the {dim[0]}-d representation of {encoder.name!r}"
+        )
+    if not bool(torch.isfinite(margin.weights).all() and torch.isfinite(margin.bias).all()):
+        raise HoldfastError("the margin is NaN or infinite: is a representation zero, or not finite?")
+    if network.normalised is not None and bool((margin.bias.abs() > 1e-5 * margin.weights.norm(dim=2)).any()):
+        raise NotCertified(
+            f"not certified: {network.normalised} of encoder {encoder.name!r} normalises the representation; only "
+            "margins without a bias (cosine) can be bounded through it"
+        )
+    bias = margin.bias.double() if network.normalised is None else torch.zeros_like(margin.bias, dtype=torch.float64)
+    exact = Margin(margin.weights.double(), bias)
+    return network, Region.around(ball, x, radii.to(x.device)), exact
+
+
+def finished(network: Network, margin: Margin, region: Region, lower: Tensor) -> Bound:
+    """Return the bound with its slack subtracted, and whether it says more than interval arithmetic on all images."""
+    trivial, slack = on_all_images(network, margin, region)
+    lower = lower - slack
+    if network.normalised is not None:
+        length = _longest(network, region)
+        trivial = -margin.weights.norm(dim=2)
+        lower, slack = torch.where(lower > 0, lower / length, trivial), slack / length
+    vacuous = ~torch.isfinite(lower) | (lower <= trivial)
+    return Bound(torch.where(torch.isfinite(lower), lower, -torch.inf), vacuous, slack)
+
+
+@torch.no_grad()
+def _longest(network: Network, region: Region) -> Tensor:
+    """Return an upper bound of the norm by which the encoder divides its representation, [B, 1]."""
+    low, high = boxes(network, region)[len(network.nodes) - 1]
+    return torch.maximum(low.abs(), high.abs()).norm(dim=1, keepdim=True).clamp_min(SMALLEST_NORM) * (1 + ROUNDING)
+
+
+@torch.no_grad()
+def on_all_images(network: Network, margin: Margin, region: Region) -> tuple[Tensor, Tensor]:
+    """Return lower bounds that hold for every image in [0, 1], and what to set aside for rounding, [B, R] each.
+
+    The magnitude of the terms is Σ |weight| · largest |representation| + |bias| by interval arithmetic.
+    """
+    everywhere = Region(region.ball, region.x, region.radii, (torch.zeros_like(region.x), torch.ones_like(region.x)))
+    ranges = boxes(network, everywhere)
+    trivial = backward(network, *start(network, margin), everywhere, ranges, {}, stop=True) + margin.bias
+    low, high = ranges[len(network.nodes) - 1]
+    magnitude = (margin.weights.abs() @ torch.maximum(low.abs(), high.abs())[..., None]).squeeze(-1)
+    return trivial, ROUNDING * (magnitude + margin.bias.abs())
+
+
+def start(network: Network, margin: Margin) -> tuple[int, Dense]:
+    """Return where backward propagation of a margin begins, and its rows."""
+    return len(network.nodes) - 1, Dense(margin.weights)
+
+
+def rows_of(margin: Margin, image: int) -> Margin:
+    """Return the rows of one image, with a batch of one; a margin with a batch of one holds for all images."""
+    return margin.part(slice(image, image + 1) if len(margin.bias) > 1 else slice(0, 1))

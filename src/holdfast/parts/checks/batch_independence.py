@@ -1,0 +1,55 @@
+"""Is an image's representation its own, or does it depend on the other images of the batch?"""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.parts.observations.clean import Clean
+from holdfast.runtime.errors import first_line
+
+
+@dataclass(frozen=True)
+class BatchIndependence(Check):
+    """Compares images represented one by one with the same images in a batch, on the scale of clean distances.
+
+    Attributes:
+        examined: images that are compared.
+        warn: relative difference above which rounding is large.
+        fail: relative difference above which the images influence each other.
+    """
+
+    examined: int = 8
+    warn: float = 1e-4
+    fail: float = 1e-2
+
+    consequence = "void"
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations."""
+        return (Clean(),)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Represent a few images alone and together."""
+        count = min(self.examined, subject.population)
+        x = subject.batch(0, count)
+        with torch.no_grad():
+            together = subject.encoder(x)
+            try:
+                alone = torch.cat([subject.encoder(x[i : i + 1]) for i in range(count)])
+            except Exception as error:  # BatchNorm in train mode refuses a single image
+                finding = f"a single image cannot be represented: {first_line(error)}"
+                return Verdict("fail", finding, "Images need company here.")
+        clean = subject.read(Clean())["reps"]
+        # identical images have no spread; rounding is then seen on the scale of the representations themselves
+        spread = max(float((clean - clean.mean(0)).norm(dim=1).mean()), 1e-2 * float(clean.norm(dim=1).mean()))
+        drift = float((together - alone).norm(dim=1).max()) / max(spread, 1e-30)
+        details = {"relative difference": drift}
+        if not drift <= self.fail:  # NaN too
+            meaning = "Images of one batch influence each other (BatchNorm in train mode?); no number here is reliable."
+            return Verdict("fail", f"alone and in a batch differ by {drift:.1e} of the spread", meaning, details)
+        if drift > self.warn:
+            meaning = "Rounding depends on the batch size; read small differences with care."
+            return Verdict("warn", f"alone and in a batch differ by {drift:.1e} of the spread", meaning, details)
+        meaning = "The batch size does not change the result."
+        return Verdict("pass", f"alone and in a batch differ by {drift:.1e} of the spread", meaning, details)

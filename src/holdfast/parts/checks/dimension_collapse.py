@@ -1,0 +1,44 @@
+"""Does the encoder use the directions of its space?"""
+
+from dataclasses import dataclass
+
+from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.numerics.geometry import spectrum
+from holdfast.parts.observations.clean import Clean
+
+
+@dataclass(frozen=True)
+class DimensionCollapse(Check):
+    """Warns where many directions of the representation carry next to nothing: dimensional collapse.
+
+    A direction counts as unused where its singular value is at most `small` of the largest. N images span at most N - 1
+    directions, so no more than these are expected.
+
+    Attributes:
+        small: share of the largest singular value.
+        warn: share of unused directions above which the panel warns.
+    """
+
+    small: float = 0.001
+    warn: float = 0.5
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations."""
+        return (Clean(),)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Count unused directions."""
+        reps = subject.read(Clean())["reps"]
+        values = spectrum.spectrum(reps)
+        possible = min(reps.shape[1], len(reps) - 1)
+        used = int((values > self.small * values[0]).sum())
+        rank = float(spectrum.effective_rank(reps).mean())
+        details = {"directions in use": float(used), "possible": float(possible), "effective rank": rank}
+        finding = f"{used:,} of {possible:,} directions in use, effective rank {rank:.3g}"
+        if possible - used > self.warn * possible:
+            meaning = (
+                "Dimensional collapse: images differ in few directions. Distances rest on these alone, and a probe has "
+                "little more to learn from than so many numbers."
+            )
+            return Verdict("warn", finding, meaning, details)
+        return Verdict("pass", finding, "The representation spreads over its space.", details)

@@ -1,0 +1,65 @@
+"""Does a very large perturbation break the encoder, as it must?"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Attack, Ball, Check, Observation, Search, Subject, Verdict
+from holdfast.numerics.geometry import pairwise
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class LargeRadius(Check):
+    """With ε = 0.5 every image can be turned into uniform grey, so hardly any can stay nearest to itself.
+
+    Attributes:
+        attack: the attack.
+        ball: a ball in which any image loses its content.
+        examined: images that are attacked.
+        warn: share of images still found above which the panel warns.
+        fail: share above which it fails.
+    """
+
+    attack: Attack = Pgd(20)
+    ball: Ball = Linf(0.5)
+    examined: int = 16
+    warn: float = 0.1
+    fail: float = 0.5
+
+    consequence = "one side"
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether anything was searched."""
+        return bool(searches)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, and the attack on a few images."""
+        return Clean(), self._attacked
+
+    @property
+    def _attacked(self) -> Attacked:
+        return Attacked(self.attack, self.ball, Untargeted(), first=self.examined)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Count the images whose nearest clean neighbour is still themselves."""
+        reps = subject.read(self._attacked)[f"reps@{self.attack.steps}"]
+        nearer, _ = pairwise.closer(reps, subject.read(Clean())["reps"], torch.arange(len(reps)))
+        found = float((nearer == 0).double().mean())
+        finding = (
+            f"at ε = {self.ball.radius:g}, {100 * found:.0f} % of {len(reps)} images are still nearest to themselves"
+        )
+        if found > self.fail:
+            meaning = (
+                "Nothing can be that robust: the attack does not work on this encoder, or the encoder is constant."
+            )
+            return Verdict("fail", finding, meaning, {"found": found})
+        if found > self.warn:
+            meaning = "The attack may be too weak for this encoder; look at the other checks."
+            return Verdict("warn", finding, meaning, {"found": found})
+        return Verdict("pass", finding, "A large perturbation breaks the encoder, as it must.", {"found": found})

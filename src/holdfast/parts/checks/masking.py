@@ -1,0 +1,56 @@
+"""Does an attack without gradients find more than the gradient attack?"""
+
+from dataclasses import dataclass
+
+from holdfast.core import Attack, Failure, Observation, Subject, Verdict
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, rise, runs
+from holdfast.parts.observations.clean import Clean
+
+
+@dataclass(frozen=True)
+class Masking(SearchCheck):
+    """Compares a gradient attack with a gradient-free one; losing to it means that the gradients mislead.
+
+    Attributes:
+        free: the gradient-free attack.
+        warn: share of images on which the gradient-free attack gets at least 5 % farther (that it alone breaks, where
+            a failure is sought) above which the panel warns.
+        fail: median gain of the gradient-free attack (share of images that it alone breaks, where these are more than
+            one) above which it fails.
+    """
+
+    free: Attack = Square()
+    warn: float = 0.15
+    fail: float = 0.1
+
+    def observations(self) -> tuple[Observation, ...]:
+        """The measures' search, and the gradient-free one, on a few images."""
+        return Clean(), *runs(self.search, self.examined), *runs(by(self.search, self.free), self.examined)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Count the images on which the gradient-free attack wins."""
+        free_search = by(self.search, self.free)
+        if isinstance(self.objective, Failure):
+            gradient, free = (broken(subject, search, self.examined) for search in (self.search, free_search))
+            more = int((free & ~gradient).sum())
+            won = more / len(free)
+            finding = f"an attack without gradients breaks {100 * won:.0f} % of {len(free)} images that stood"
+            warns, fails, details = more > 0, more > max(1, self.fail * len(free)), {"won": won}
+        else:
+            gradient, free = (rise(subject, search, self.examined)[:, -1] for search in (self.search, free_search))
+            ratio = free / gradient.clamp_min(NOTHING)
+            won, gain = float((ratio > 1.05).double().mean()), float(ratio.median()) - 1
+            finding = (
+                f"without gradients an attack gets at least 5 % farther on {100 * won:.0f} % of {len(free)} images"
+            )
+            warns, fails, details = won > self.warn, gain > self.fail, {"won": won, "gain": gain}
+            if fails:
+                finding += f", {100 * gain:.0f} % in the median"
+        if fails:
+            meaning = "Gradients are masked, or the attack is far from finished: its numbers hide how fragile it is."
+            return Verdict("fail", finding, meaning, details)
+        if warns:
+            meaning = "The gradient attack misses some worst cases (masking, or local optima); trust the ensemble more."
+            return Verdict("warn", finding, meaning, details)
+        return Verdict("pass", finding, "No sign of masked gradients.", details)

@@ -1,0 +1,208 @@
+"""Order of robustness: what an attack leaves standing, what the worst noise leaves, what a given noise leaves."""
+
+import itertools
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from holdfast.core import (
+    Ball,
+    Check,
+    Failure,
+    HoldfastError,
+    Noise,
+    Observation,
+    Score,
+    Subject,
+    Table,
+    Verdict,
+    registry,
+)
+from holdfast.numerics import statistics
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.measures.probabilistic.adversarial_robustness import AdversarialRobustness
+from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.parts.measures.shared.chance import ChanceMeasure, DrawnMeasure
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.mixture import Mixture
+
+KNOWS_MORE = {"independent": ("label", "input", "joint"), "label": ("joint",), "input": ("joint",), "joint": ()}
+"""For each structure of a noise those that know all it knows of an image, and more."""
+
+CHANCE = 0.05
+"""Of a false alarm, over all pairs that are compared."""
+
+
+@dataclass(frozen=True)
+class NoiseOrder(Check):
+    """AR <= NPPR <= PR on the same images, and no noise is worse than a learned one that knows more of the image.
+
+    The true values obey both; what is measured may not: an attack that stops short, or a noise that was not learned to
+    the end. A pair counts where the interval of its paired difference excludes 0, at a level that leaves 5 % for a
+    false alarm in any pair (Bonferroni). One draw that fails for an image that the attack left standing proves that the
+    attack missed it.
+
+    Attributes:
+        failure: what counts as a failure.
+        ball: where the disturbances lie.
+        measures: those that are compared, about this failure in this ball.
+
+    Source: NPPR, Prop. 1 (Eq. 5) and Prop. 2 (Eq. 8).
+    """
+
+    failure: Failure = Nearest()
+    ball: Ball = Linf(0.05)
+    measures: tuple[ChanceMeasure, ...] = (AdversarialRobustness(), WorstNoiseRobustness(), ProbabilisticRobustness())
+
+    def __post_init__(self) -> None:
+        for measure in self.measures:
+            if measure.failure != self.failure or ball_of(measure) != self.ball:
+                raise HoldfastError(
+                    f"noise_order: expected measures of the failure {self.failure} in {self.ball}, got {measure}; the "
+                    "order holds for one failure in one ball"
+                )
+        if len({measure.among for measure in self.measures}) > 1:
+            raise HoldfastError("noise_order: expected measures among the same images, got right and all; choose one")
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Those of the measures."""
+        return tuple(dict.fromkeys(o for measure in self.measures for o in measure.observations()))
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Compare every pair of measures of which one must not be above the other."""
+        ordered = sorted(self.measures, key=_rank)
+        names, tables = _names(ordered), _together([measure.observe(subject) for measure in ordered])
+        pairs = [
+            (lower, upper)
+            for lower, upper in itertools.permutations(range(len(ordered)), 2)
+            if must_not_exceed(ordered[lower], ordered[upper])
+        ]
+        level = 1 - CHANCE / max(1, len(pairs))
+        scores = [_scored(measure, table, level) for measure, table in zip(ordered, tables, strict=True)]
+        values = [score.value for score in scores]
+        if any(value is None for value in values):
+            return Verdict("skip", "no image holds without a disturbance", "There is nothing to compare.")
+        found = ", ".join(f"{name} {100 * (value or 0.0):.4g} %" for name, value in zip(names, values, strict=True))
+        broken = [(a, b) for a, b in pairs if exceeds(tables[a], tables[b], scores[a], scores[b])]
+        turned = [(a, b) for a, b in pairs if (a, b) not in broken and (values[a] or 0.0) > (values[b] or 0.0)]
+        missed = _missed(ordered, tables)
+        details = {name: value or 0.0 for name, value in zip(names, values, strict=True)} | {"missed": float(missed)}
+        for which, words in ((broken, "above"), (turned, "not below, though not beyond its interval,")):
+            found += "".join(f"; {names[a]} {words} {names[b]}" for a, b in which)
+        if missed:
+            found += f"; {missed} images fail for a draw though the attack left them standing"
+        if broken:
+            return Verdict(
+                "warn",
+                found,
+                "The order of the true values is broken beyond chance: the attack is too weak, or a noise is not "
+                "learned to the end; use a stronger attack, or raise the learner's epochs and images.",
+                details,
+            )
+        if missed:
+            meaning = (
+                "The attack is too weak: what draws found is counted, what nobody found is not. Use a stronger one."
+            )
+            return Verdict("warn", found, meaning, details)
+        rest = " A noise that is not below one that knows less may not be learned to the end." if turned else ""
+        return Verdict("pass", found, f"No order of the true values is broken beyond its interval.{rest}", details)
+
+
+def ball_of(measure: ChanceMeasure) -> Ball | None:
+    """Return the ball that a measure's disturbances lie in; None where there is none."""
+    match measure:
+        case AdversarialRobustness() | WorstNoiseRobustness():
+            return measure.ball
+        case ProbabilisticRobustness(noise=Noise() as noise):
+            return noise.ball
+    return None
+
+
+def _known(measure: ChanceMeasure) -> str:
+    """Return what the noise of a measure knows of an image, as the structure of a learned one."""
+    match measure:
+        case WorstNoiseRobustness():
+            return measure.learner.structure
+        case ProbabilisticRobustness(noise=Mixture() as mixture):
+            return mixture.noise.generator.design.structure
+    return "independent"
+
+
+def _rank(measure: ChanceMeasure) -> tuple[int, int]:
+    """Order by what theory says: attacks, learned noises (those that know more first), given noises."""
+    match measure:
+        case AdversarialRobustness():
+            return 0, 0
+        case WorstNoiseRobustness():
+            return 1, len(KNOWS_MORE[_known(measure)])
+    return 2, 0
+
+
+def _names(measures: list[ChanceMeasure]) -> list[str]:
+    """Return what measures are called here; of several alike the later ones have a number."""
+    names = [_name(measure) for measure in measures]
+    return [f"{name} #{names[:k].count(name) + 1}" if name in names[:k] else name for k, name in enumerate(names)]
+
+
+def _name(measure: ChanceMeasure) -> str:
+    match measure:
+        case AdversarialRobustness():
+            return f"attack ({_part(measure.attack)})"
+        case WorstNoiseRobustness():
+            return f"worst noise ({measure.learner.structure})"
+        case ProbabilisticRobustness():
+            return _part(measure.noise)
+    return _part(measure)
+
+
+def _part(part: object) -> str:
+    return registry.part_name(part).replace("_", " ")
+
+
+def _together(tables: list[Table]) -> list[Table]:
+    """Return the tables of the images that all of them have: the first ones."""
+    count = min(len(table["held"]) for table in tables)
+    return [{name: column[:count] for name, column in table.items()} for table in tables]
+
+
+def _scored(measure: ChanceMeasure, table: Table, confidence: float) -> Score:
+    if isinstance(measure, DrawnMeasure):
+        return statistics.share_of_draws(table["held"], measure.estimator.common, confidence=confidence)
+    return statistics.share(table["held"], confidence=confidence)
+
+
+def must_not_exceed(lower: ChanceMeasure, upper: ChanceMeasure) -> bool:
+    """Return whether the true value of the first measure cannot be above that of the second."""
+    match lower, upper:
+        case (AdversarialRobustness(), WorstNoiseRobustness() | ProbabilisticRobustness()):
+            return True
+        case (WorstNoiseRobustness(), ProbabilisticRobustness()):
+            return _known(lower) in (_known(upper), *KNOWS_MORE[_known(upper)])
+        case (WorstNoiseRobustness(), WorstNoiseRobustness()):
+            return _known(lower) in KNOWS_MORE[_known(upper)]
+    return False
+
+
+def exceeds(first: Table, second: Table, score: Score, other: Score) -> bool:
+    """Return whether the first is above the second by a paired interval that excludes 0, on the same images."""
+    rho = statistics.correlation(*(statistics.influence_of_mean(table["held"]) for table in (first, second)))
+    low = statistics.difference(score, other, rho).low
+    return low is not None and low > 0
+
+
+def _missed(measures: list[ChanceMeasure], tables: list[Table]) -> int:
+    """Return how many images an attack left standing, none the less failed for a draw."""
+    attacked = [isinstance(measure, AdversarialRobustness) for measure in measures]
+    if all(attacked) or not any(attacked):
+        return 0
+    standing = torch.stack([_standing(t) for t, a in zip(tables, attacked, strict=True) if a]).all(0)
+    failed = torch.stack([t["failed"] > 0 for t, a in zip(tables, attacked, strict=True) if not a]).any(0)
+    return int((standing & failed).sum())
+
+
+def _standing(table: Table) -> Bool[Tensor, "images"]:
+    """Return which images the attack itself left standing, whatever else made them fail."""
+    return (table["value"] <= 0) & (table["wrong"] == 0)

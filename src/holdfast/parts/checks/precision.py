@@ -1,0 +1,117 @@
+"""What did searching in reduced precision cost?"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Check, Encoder, Images, Observation, PerImage, Rng, Search, Subject, Verdict
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class Precision(Check):
+    """Compares what searches see and find in reduced precision with float32, on the audit's own images.
+
+    Numbers of an audit are float32 throughout; the precision decides only which images a search ends at. So what counts
+    is how much farther the same attack gets in float32, from the same starts, on the same images. A reduced
+    representation that is off, by its distance to the float32 one relative to the spread of clean representations, one
+    whose nearest neighbour among the clean ones is another, and an objective that is off explain it.
+
+    Without searches (`attack` None) only representations are compared: there is nothing that they could have spoilt.
+
+    Attributes:
+        attack: the untargeted attack of the measures; None where none is made.
+        ball: its ball.
+        examined: images that are represented again, and attacked again in float32.
+        warn: median gain of the attack in float32 above which the panel warns: the difference between an attack and one
+            with a few more steps.
+        fail: the gain above which it fails: `stronger_attack` would warn there.
+    """
+
+    attack: Attack | None = Pgd()
+    ball: Ball = Linf()
+    examined: int = 16
+    warn: float = 0.02
+    fail: float = 0.1
+
+    consequence = "one side"
+
+    def concerns(self, searches: Collection[Search]) -> bool:
+        """Return whether anything was searched along gradients."""
+        return any(search.attack.passes.backward for search in searches)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, and the measures' trajectory."""
+        return (Clean(),) if self.attack is None else (Clean(), self._attacked(self.attack))
+
+    def _attacked(self, attack: Attack) -> Attacked:
+        return Attacked(attack, self.ball, Untargeted(), first=self.examined)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Represent images in both precisions, attack them in float32 and compare."""
+        encoder, precision = subject.encoder, subject.encoder.precision
+        if precision == "float32":
+            return Verdict("skip", "searches run in float32", "There is nothing to compare.")
+        count = min(self.examined, subject.attacked if self.attack is not None else subject.population)
+        x, clean = subject.batch(0, count), subject.read(Clean())["reps"].double()
+        drift, moved = _off(_reduced(encoder, x).cpu().double(), clean)
+        details = {
+            "n": float(count),
+            "drift median": float(drift.median()),
+            "drift max": float(drift.max()),
+            "neighbours changed": float(moved.double().mean()),
+        }
+        finding = (
+            f"{precision} moves representations by {details['drift median']:.1e} of their spread (median; at most "
+            f"{details['drift max']:.1e}), {100 * details['neighbours changed']:.0f} % of {count} to another neighbour"
+        )
+        if self.attack is None:
+            return Verdict("pass", finding, "Nothing was searched; every number here is float32.", details)
+        found = subject.read(self._attacked(self.attack))
+        mine, (float32, rounded) = found["values"][:, self.attack.steps].double(), self._float32(subject, x, clean)
+        error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())
+        gain = float((float32 / mine.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
+        details |= {"objective error median": error, "gain of float32": gain}
+        finding += (
+            f"; the same attack in float32 gets {100 * gain:+.1f} % farther, and where it ends {precision} has the "
+            f"objective wrong by {100 * error:.2g} % (both median)"
+        )
+        if not gain <= self.fail:  # NaN too
+            meaning = "The precision hides how fragile the encoder is; search in float32, or in one with more digits."
+            return Verdict("fail", finding, meaning, details)
+        if gain > self.warn:
+            meaning = "Searches lose a little to rounding; search in float32 before relying on small differences."
+            return Verdict("warn", finding, meaning, details)
+        meaning = "Rounding costs searches next to nothing; every number that is read out is float32."
+        return Verdict("pass", finding, meaning, details)
+
+    def _float32(self, subject: Subject, x: Images, clean: Tensor) -> tuple[PerImage, PerImage]:
+        """Return what the attack finds in float32 from the same starts, and what it is worth in reduced precision."""
+        assert self.attack is not None
+        observed = self._attacked(self.attack)
+        goal = observed.objective.pursue(subject.encoder, clean[: len(x)].to(x))
+        with subject.encoder.exactly():
+            found = self.attack(goal, x, self.ball, Rng(subject.seed, ids=tuple(subject.ids[: len(x)])))
+        rounded = observed.objective(_reduced(subject.encoder, found.images[self.attack.steps]), clean[: len(x)].to(x))
+        return found.values[-1].cpu().double(), rounded.cpu().double()
+
+
+def _reduced(encoder: Encoder, x: Images) -> Tensor:
+    """Return representations as searches see them."""
+    with torch.enable_grad():
+        return encoder(x.detach().clone().requires_grad_()).detach()
+
+
+def _off(reduced: Tensor, clean: Tensor) -> tuple[PerImage, Tensor]:
+    """Return how far the first representations are off, in units of the spread of all, and whose neighbour changed."""
+    exact, own = clean[: len(reduced)], torch.arange(len(reduced))
+    spread = float((clean - clean.mean(0)).norm(dim=1).mean())
+    nearest = [torch.cdist(reps, clean).index_put((own, own), torch.tensor(torch.inf).double()).argmin(1)
+               for reps in (reduced, exact)]  # fmt: skip
+    return (reduced - exact).norm(dim=1) / max(spread, 1e-30), nearest[0] != nearest[1]

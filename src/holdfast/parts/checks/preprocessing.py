@@ -1,0 +1,29 @@
+"""Is it known how the encoder's inputs were normalised when it was trained?"""
+
+from dataclasses import dataclass
+
+from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.core.encoder import BY_CALLER
+
+
+@dataclass(frozen=True)
+class Preprocessing(Check):
+    """Reads where mean and std come from; a wrong normalisation audits another encoder than the one in use."""
+
+    def observations(self) -> tuple[Observation, ...]:
+        """None: it reads facts only."""
+        return ()
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Look for the source of mean and std."""
+        encoder = subject.encoder
+        source = str(encoder.origin.get("normalisation", BY_CALLER))
+        values = f"mean {_list(encoder.mean)}, std {_list(encoder.std)}"
+        if source == BY_CALLER:
+            meaning = "Nobody but the caller vouches for the normalisation; make sure it is that of the training."
+            return Verdict("warn", f"{values}, {source} without a source", meaning)
+        return Verdict("pass", f"{values}, from {source}", "The encoder sees images normalised as its source says.")
+
+
+def _list(values: list[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)

@@ -1,0 +1,45 @@
+"""Order of radii: an image should be harder to take for another image than for another class."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
+from holdfast.parts.measures.certified.linear_radius import LinearRadius
+
+
+@dataclass(frozen=True)
+class RadiusOrder(Check):
+    """ACR_CL >= ACR_LE, on the same images: the mean certified radius of pairs and that of a linear head.
+
+    Attributes:
+        pairs: the measure of radii between images.
+        classes: the measure of radii of classes.
+
+    Source: RVCL, Theorem 15 (R_CL >= R_LE for the true radii, under its assumptions on the negatives).
+    """
+
+    pairs: CertifiedRadius = CertifiedRadius()
+    classes: LinearRadius = LinearRadius()
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Those of both measures."""
+        return *self.pairs.observations(), *self.classes.observations()
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Compare both means."""
+        pairs, classes = self.pairs.observe(subject)["certificate"], self.classes.observe(subject)["certificate"]
+        images = min(int((~pairs.isnan()).sum()), len(classes))
+        ours, theirs = float(pairs[:images].mean()), float(classes[:images].mean())
+        found = f"{ours:.3g} between images, {theirs:.3g} for classes, in pixels, on {images} images"
+        details = {"between images": ours, "for classes": theirs}
+        if ours >= theirs:
+            return Verdict(
+                "pass", found, "Images are harder to confuse with each other than classes, as they must be.", details
+            )
+        return Verdict(
+            "warn",
+            found,
+            "A class is proved to hold farther than the image itself: the negatives are unusually similar to their "
+            "images, or one of the two bounds is much looser.",
+            details,
+        )

@@ -1,0 +1,1 @@
+"""What checks share; no parts themselves."""

@@ -1,0 +1,85 @@
+"""How far a search gets on the first images of an audit: what the checks of searches compare."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Check, Failure, Objective, Observation, Search, Subject
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.shared.worst import trajectories
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked, partners
+from holdfast.parts.observations.broken import Broken
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.threats.linf import Linf
+
+NOTHING = 1e-30
+"""What stands in for a rise of nothing when another rise is divided by it."""
+
+
+@dataclass(frozen=True)
+class SearchCheck(Check):
+    """A check of one search; where it fails, what relies on that search is a bound on one side.
+
+    Attributes:
+        attack: how it searches.
+        ball: where, in pixels of a [0, 1] image.
+        objective: what it maximises, or the failure that it seeks.
+        examined: images on which it is examined, the first ones.
+    """
+
+    attack: Attack = Pgd()
+    ball: Ball = Linf()
+    objective: Objective | Failure = Untargeted()
+    examined: int = 16
+
+    consequence = "one side"
+
+    @property
+    def search(self) -> Search:
+        """The search that it examines."""
+        return Search(self.attack, self.ball, self.objective)
+
+
+def runs(search: Search, first: int) -> tuple[Observation, ...]:
+    """Return the observations that show how far a search gets: its trajectories (those of an ensemble's members)."""
+    if isinstance(search.objective, Failure):
+        return (Broken(search.attack, search.ball, search.objective, first=first),)
+    return trajectories(search.attack, search.ball, search.objective, (search.attack.steps,), first)
+
+
+def rise(subject: Subject, search: Search, first: int) -> Float[Tensor, "images evaluations"]:
+    """Return how far above its value at the images themselves a search brings the objective, after 0, 1, ... steps.
+
+    Of an ensemble only the end is known, as the furthest member's; there is then one column.
+    """
+    runs_of = runs(search, first)
+    curves = [_curve(subject, observation) for observation in runs_of]
+    if isinstance(search.attack, Ensemble):
+        return torch.stack([curve[:, -1] for curve in curves]).amax(0)[:, None]
+    return curves[0]
+
+
+def broken(subject: Subject, search: Search, first: int) -> Bool[Tensor, "images"]:
+    """Return which images a search for a failure makes fail; `rise` is for objectives."""
+    (observation,) = runs(search, first)
+    return subject.read(observation)["value"] > 0
+
+
+def by(search: Search, attack: Attack) -> Search:
+    """Return the same search by another attack."""
+    return replace(search, attack=attack)
+
+
+def _curve(subject: Subject, observation: Observation) -> Float[Tensor, "images evaluations"]:
+    seen = subject.read(observation)
+    if isinstance(observation, Broken):
+        return seen["values"].double() - seen["clean"][:, None]
+    assert isinstance(observation, Attacked)  # the other kind of `runs`
+    values = seen["values"][:, : observation.attack.steps + 1].double()
+    clean, own = subject.read(Clean())["reps"].double(), torch.arange(len(values))
+    target = clean[partners(own)] if observation.objective.needs_target else None
+    return values - observation.objective(clean[own], clean[own], target).double()[:, None]

@@ -1,0 +1,52 @@
+"""Would more steps and restarts change the answer?"""
+
+from dataclasses import dataclass
+
+from holdfast.core import Attack, Failure, Observation, Subject, Verdict
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, rise, runs
+from holdfast.parts.observations.clean import Clean
+
+
+@dataclass(frozen=True)
+class StrongerAttack(SearchCheck):
+    """Compares a search with a costlier one on the same first images.
+
+    Of an objective how far it rises is compared, in the median; of a failure how many images it breaks.
+
+    Attributes:
+        stronger: the costlier attack.
+        tolerance: relative gain in the median rise above which the panel warns; four times that fails.
+        missed: share of the images that only the costlier search breaks above which it fails, where these are more than
+            one; it warns of any.
+    """
+
+    stronger: Attack = Apgd(100, restarts=2)
+    tolerance: float = 0.1
+    missed: float = 0.1
+
+    def observations(self) -> tuple[Observation, ...]:
+        """The measures' search, and the costlier one, on a few images."""
+        return Clean(), *runs(self.search, self.examined), *runs(by(self.search, self.stronger), self.examined)
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Compare both, image by image."""
+        costlier = by(self.search, self.stronger)
+        if isinstance(self.objective, Failure):
+            usual, strong = (broken(subject, search, self.examined) for search in (self.search, costlier))
+            missed = int((strong & ~usual).sum())
+            finding = f"a costlier attack breaks {missed} more of {len(usual)} images"
+            warns, fails = missed > 0, missed > max(1, self.missed * len(usual))
+            details = {"missed": missed / len(usual)}
+        else:
+            usual, strong = (rise(subject, search, self.examined)[:, -1] for search in (self.search, costlier))
+            gain = float((strong / usual.clamp_min(NOTHING)).median()) - 1 if float(strong.max()) > 0 else 0.0
+            finding = f"a costlier attack gets {100 * gain:+.1f} % farther on {len(usual)} images (median)"
+            warns, fails, details = gain > self.tolerance, gain > 4 * self.tolerance, {"gain": gain}
+        if fails:
+            meaning = "The attack is far from the worst case: what relies on it is a bound on one side."
+            return Verdict("fail", finding, meaning, details)
+        if warns:
+            meaning = "The attack is not yet the worst case: use more steps, restarts or the ensemble."
+            return Verdict("warn", finding, meaning, details)
+        return Verdict("pass", finding, "More steps and restarts hardly change the answer.", details)

@@ -1,0 +1,40 @@
+"""A fixed number of draws for every image."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.numerics.statistics import clopper_pearson
+from holdfast.parts.estimators.shared.draws import Draws
+
+
+@dataclass(frozen=True)
+class Counting(Draws):
+    """PR ≈ 1 - k/n: k of n draws fail. An image's interval is the exact binomial one.
+
+    Attributes:
+        most: n, draws for each image.
+
+    Source: NPPR, Def. 2 and section 5 (100 draws).
+    """
+
+    most: int = 100
+
+    @property
+    def common(self) -> int:
+        """All of them."""
+        return self.most
+
+    def interval(
+        self, failed: Int[Tensor, "images"], drawn: Int[Tensor, "images"]
+    ) -> tuple[Float[Tensor, "images"], Float[Tensor, "images"]]:
+        """Return the ends of the exact binomial 95 % interval of P[failure] of each image."""
+        ends = [clopper_pearson(k, n) for k, n in zip(failed.tolist(), drawn.tolist(), strict=True)]
+        low, high = torch.tensor(ends, dtype=torch.float64).view(-1, 2).unbind(1)
+        return low, high
+
+    def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+        """Return whether all draws are made."""
+        return torch.full(failed.shape, draws >= self.most)

@@ -1,0 +1,1 @@
+"""What estimators share; no parts themselves."""

@@ -1,0 +1,100 @@
+"""Populations of draws that climb levels until enough of them fail."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError
+from holdfast.parts.estimators.shared.streams import Streams
+
+Value = Callable[[Float[Tensor, "draws numbers"], Int[Tensor, "draws"]], Float[Tensor, "draws"]]
+"""(standard normal numbers, of which image) -> a value that is above 0 exactly where the disturbed image fails."""
+
+WISHED = 0.5
+"""Share of moves that should be kept; in half-spaces anything from 0.4 to 0.6 serves about as well."""
+SHORTEST = 1e-6
+"""Of the moves' lengths β."""
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """How populations ended, [populations] each.
+
+    Attributes:
+        weight: the probability of getting as high as the population did.
+        failing: how many of its draws fail at the end.
+        levels: how many levels it climbed.
+        extinct: whether all of its draws stood at the lowest level at once, so that there was nothing to copy.
+        passes: values that were computed.
+    """
+
+    weight: Float[Tensor, "populations"]
+    failing: Int[Tensor, "populations"]
+    levels: Int[Tensor, "populations"]
+    extinct: Bool[Tensor, "populations"]
+    passes: Int[Tensor, "populations"]
+
+
+def climb(
+    value: Value, streams: Streams, owner: Int[Tensor, "populations"], n: int, k: int, moves: int, least: float
+) -> Climbed:
+    """Let populations climb, see `Splitting`.
+
+    Args:
+        value: what levels are levels of.
+        streams: random numbers of the images.
+        owner: to which image each population belongs, ascending.
+        n: draws of a population.
+        k: how many are replaced at a level; more where several stand at the k-th lowest value.
+        moves: how often each copy moves.
+        least: a population whose weight falls below it gives up.
+    """
+    everyone = owner.repeat_interleave(n)
+    z = streams.normal(everyone).view(len(owner), n, -1)
+    s = _seen(value, z.flatten(0, 1), everyone).view(len(owner), n)
+    log_weight = torch.zeros(len(owner), dtype=torch.float64, device=s.device)
+    length = torch.ones(len(owner), dtype=z.dtype, device=s.device)
+    levels, passes = torch.zeros_like(owner), torch.full_like(owner, n)
+    active, extinct = torch.arange(len(owner), device=s.device), torch.zeros_like(owner, dtype=torch.bool)
+    while len(active):
+        level = s[active].kthvalue(k, dim=1).values
+        out = s[active] <= level[:, None]
+        extinct[active] = out.all(1) & (level <= 0)
+        on = (level <= 0) & ~extinct[active] & (log_weight[active] >= math.log(least))
+        active, level, out = active[on], level[on], out[on]
+        if not len(active):
+            break
+        gone = out.sum(1)
+        log_weight[active] += torch.log1p(-gone.double() / n)
+        levels[active] += 1
+        row, slot = out.nonzero(as_tuple=True)
+        whose = active[row]
+        place = gone[row] + (streams.uniform(owner[whose]) * (n - gone[row])).long().clamp_max(n - 1 - gone[row])
+        parent = s[active].argsort(dim=1)[row, place]  # those above the level come last
+        at, height = z[whose, parent], s[whose, parent]
+        beta, kept = length[whose, None], torch.zeros_like(height)
+        for _ in range(moves):
+            new = (1 - beta.square()).sqrt() * at + beta * streams.normal(owner[whose])
+            seen = _seen(value, new, owner[whose])
+            ok = seen > level[row]
+            at, height = torch.where(ok[:, None], new, at), torch.where(ok, seen, height)
+            kept += ok
+        z[whose, slot], s[whose, slot] = at, height
+        share = torch.zeros_like(level).index_add(0, row, kept / moves) / gone
+        length[active] = (length[active] * (2 * (share - WISHED)).exp().to(length)).clamp(SHORTEST, 1)
+        passes[active] += moves * gone
+    return Climbed(log_weight.exp(), (s > 0).sum(1), levels, extinct, passes)
+
+
+def _seen(value: Value, z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
+    seen = value(z, images)
+    if seen.isnan().any():
+        raise HoldfastError(
+            f"splitting: expected values that can be compared, got {int(seen.isnan().sum())} NaN among {len(seen)}; "
+            "check the encoder's weights and its precision"
+        )
+    return seen

@@ -1,0 +1,73 @@
+"""How many draws an image gets, and in which blocks they come."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError
+from holdfast.runtime.checked import Checked
+
+FIRST, LARGEST = 32, 1024
+"""Draws in the first block of an image, and in the largest one."""
+
+MOST = 100_000
+"""Draws that an image may get; every one of them is stored."""
+
+
+@dataclass(frozen=True)
+class Draws(metaclass=Checked):
+    """How many draws of a noise an image gets; a frozen dataclass.
+
+    Attributes:
+        most: draws for one image at most.
+    """
+
+    most: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.most <= MOST:
+            raise HoldfastError(
+                f"{type(self).__name__.lower()}: expected from 1 to {MOST} draws for each image, got {self.most}; the "
+                "measure failure_probability estimates what is too rare for that"
+            )
+
+    @property
+    def common(self) -> int:
+        """How many draws every image gets, whatever they show: their mean over images has no bias from stopping."""
+        return min(FIRST, self.most)
+
+    @abstractmethod
+    def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+        """Return for which images the answer is known: after `draws` draws, of which so many failed."""
+
+    def answered(self, outcome: Int[Tensor, "images drawn"]) -> tuple[Int[Tensor, "images"], Int[Tensor, "images"]]:
+        """Return how many draws failed up to the first look at which an image's answer is known, and how many came.
+
+        Args:
+            outcome: 1 for a draw that failed, 0 for one that held; what comes after an answer is not read.
+        """
+        failed = torch.zeros(len(outcome), dtype=torch.long)
+        drawn, known = torch.zeros_like(failed), torch.zeros(len(outcome), dtype=torch.bool)
+        for _, stop in looks(self.most):
+            left = (~known).nonzero().squeeze(1)
+            failed[left], drawn[left] = outcome[left, :stop].long().sum(1), stop
+            known[left] = self.known(failed[left], stop)
+            if bool(known.all()):
+                break
+        return failed, drawn
+
+
+def looks(most: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last (exclusive) draw of every block: 32 draws, as many again, then twice as many, ...
+
+    Answers are looked at after a block, so they do not depend on who else reads the draws, nor on the batch size.
+    """
+    start, size = 0, FIRST
+    while start < most:
+        yield start, min(start + size, most)
+        start += size
+        size = min(max(FIRST, start), LARGEST)

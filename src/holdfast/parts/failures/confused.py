@@ -1,0 +1,63 @@
+"""Confused with one of its negatives: a pair margin of RVCL turns negative."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Event, Failure, HoldfastError, Shard
+from holdfast.numerics.geometry.margins import DIVERGENCES, between
+from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.parts.failures.shared.alike import LEAST, ROUNDING
+from holdfast.runtime.errors import unknown
+
+
+@dataclass(frozen=True)
+class Confused(Failure):
+    """min_k m_k(x') < 0 for the pair margins against K negatives, other images that the seed draws for each image.
+
+    The margins are those of `margins.between`, so certificates of pairs speak about the same event. The value is
+    -min_k m_k(x') / min_k m_k(x): -1 without a disturbance.
+
+    Attributes:
+        negatives: K; all other images where there are fewer.
+        divergence: "cosine" or "l2".
+
+    Source: RVCL, Eq. 11 to 13, in the place of "h(x') is not y" of NPPR, Def. 1 to 3.
+    """
+
+    negatives: int = 10
+    divergence: str = "cosine"
+
+    def __post_init__(self) -> None:
+        if self.divergence not in DIVERGENCES:
+            raise unknown("divergence of the failure confused", self.divergence, DIVERGENCES)
+        if self.negatives < 1:
+            raise HoldfastError(f"the failure confused: expected at least 1 negative, got {self.negatives}")
+
+    @property
+    def title(self) -> str:
+        """What happens."""
+        return f"confused with one of {self.negatives} images, {self.divergence}"
+
+    def bind(self, shard: Shard) -> Event:
+        """Return the event against the negatives of each image."""
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean.to(shard.x.device).double()
+        count = min(self.negatives, len(clean) - 1)
+        others = draw_negatives(shard.rng, shard.positions, len(clean), count)
+        margin = between(clean[shard.positions], clean[others], self.divergence)
+        lengths = clean[shard.positions].norm(dim=1)[:, None] + clean[others].norm(dim=2)
+        most = 2 * (torch.ones_like(lengths) if self.divergence == "cosine" else lengths)
+        level = margin.weights.norm(dim=2) <= ROUNDING * most  # the same picture twice: not told apart, no failure
+        least = margin(clean[shard.positions]).masked_fill(level, torch.inf).amin(1)
+        scale = torch.where((least > 0) & least.isfinite(), least, 1.0)
+
+        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            rows = rows.to(scale.device)
+            margins = reps.double() @ margin.weights[rows].mT + margin.bias[rows, None]
+            lowest = margins.masked_fill(level[rows, None], torch.inf).amin(2)
+            return (-lowest / scale[rows, None]).clamp_min(LEAST)
+
+        return event

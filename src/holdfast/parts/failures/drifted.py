@@ -1,0 +1,63 @@
+"""Drifted too far: f(x') is farther from f(x) than a given share of different images are from each other."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Event, Failure, HoldfastError, Shard
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.divergences import divergence
+
+MOST = 2000
+"""Images of the population, the first ones, whose pairs say how far apart images are."""
+
+
+@dataclass(frozen=True)
+class Drifted(Failure):
+    """d(f(x'), f(x)) > q_share, the `share` quantile of the distances between clean images of the population.
+
+    The value is d / q_share - 1: -1 without a disturbance. The quantile is that of all pairs of the population's first
+    2,000 images: a plug-in, the same for every image.
+
+    Attributes:
+        share: of the pairs of different images that are nearer to each other than that, in (0, 1).
+        divergence: how representations are compared.
+
+    Source: universal quantiles, section 5 of "Robustness of unsupervised representation learning without labels".
+    """
+
+    share: float = 0.05
+    divergence: str = "l2"
+
+    def __post_init__(self) -> None:
+        divergence(self.divergence)
+        if not 0 < self.share < 1:
+            raise HoldfastError(f"the failure drifted: expected a share of pairs in (0, 1), got {self.share}")
+
+    @property
+    def title(self) -> str:
+        """What happens."""
+        return f"drifts beyond {100 * self.share:g} % of distances, {self.divergence}"
+
+    def bind(self, shard: Shard) -> Event:
+        """Return the event for the distances of this population.
+
+        Raises:
+            HoldfastError: a population of one image, or a quantile that is zero: images that are all alike.
+        """
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean.to(shard.x.device)
+        limit = pairwise.quantile(clean[:MOST], self.share, self.divergence)
+        if not limit > 0:
+            raise HoldfastError(
+                f"the failure drifted: {100 * self.share:g} % of the images are as good as equal to this encoder "
+                f"(distance {limit:g}); raise share, or leave out images that occur twice"
+            )
+        compare = divergence(self.divergence)
+        own = clean[shard.positions, None].double()
+
+        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            return compare(reps.double(), own[rows.to(own.device)].expand_as(reps)) / limit - 1
+
+        return event

@@ -1,0 +1,55 @@
+"""Misclassified: a linear head on the representation no longer gives the image's class."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Event, Failure, LinearProbe, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.probes.linear import Linear
+from holdfast.runtime.errors import no_labels
+
+TIED = 1e-30
+"""The value of a tie: above 0, also in float32."""
+
+
+@dataclass(frozen=True)
+class Misclassified(Failure):
+    """max_{j≠y} z_j - z_y >= 0 for the logits z of a linear head h on f(x'); a tie is not the class.
+
+    Attributes:
+        probe: how the head comes about; `logits` for an encoder that is a classifier itself.
+
+    Source: NPPR, Def. 1 to 3 and Eq. 11.
+    """
+
+    probe: LinearProbe = Linear()
+
+    needs_labels = True
+
+    @property
+    def title(self) -> str:
+        """What happens."""
+        return f"misclassified, {part_name(self.probe)}"
+
+    def bind(self, shard: Shard) -> Event:
+        """Return the event for the labels of these images.
+
+        Raises:
+            HoldfastError: images without labels, or of a class that the head does not know.
+        """
+        if shard.labels is None or shard.head is None:
+            raise no_labels("the failure misclassified", "the source of images")
+        head, labels = shard.head(self.probe), shard.labels[shard.positions]
+        own = head.numbers(labels).to(shard.x.device)
+        weights, bias = head.weights.to(shard.x.device).double(), head.bias.to(shard.x.device).double()
+
+        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            logits = reps.double() @ weights.T + bias
+            index = own[rows.to(own.device), None, None].expand(-1, reps.shape[1], 1)
+            ahead = logits.scatter(2, index, -torch.inf).amax(2) - logits.gather(2, index).squeeze(2)
+            return torch.where(ahead == 0, TIED, ahead)
+
+        return event

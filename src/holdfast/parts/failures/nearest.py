@@ -1,0 +1,75 @@
+"""Taken for any other image: the clean representation nearest to f(x') is no longer f(x)."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Event, Failure, HoldfastError, Shard
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.margins import DIVERGENCES
+from holdfast.parts.failures.shared.alike import LEAST, ROUNDING
+from holdfast.runtime.errors import unknown
+
+
+@dataclass(frozen=True)
+class Nearest(Failure):
+    """f(x') is strictly nearer to another clean representation f_j of the population than to its own, f_i.
+
+    The nearest clean representation is the class of a linear classifier with as many classes as images, so this is
+    misclassification without labels. The value is the signed distance of f(x') from the nearest of the boundaries
+    between f_i and f_j, max_j [||f' - f_i||² - ||f' - f_j||²] / 2||f_i - f_j||, in units of that distance without a
+    disturbance: -1 at x, 0 on a boundary. cosine: the same with unit vectors in the place of f_i and f_j. Images that
+    look alike to the encoder (equal up to rounding) are not told apart, which is no failure.
+
+    Attributes:
+        divergence: "l2" or "cosine".
+
+    Source: the event of the breakaway risk, Eq. 1 of "Robustness of unsupervised representation learning without
+    labels", in the place of "h(x') is not y" of NPPR, Def. 1 to 3.
+    """
+
+    divergence: str = "l2"
+
+    def __post_init__(self) -> None:
+        if self.divergence not in DIVERGENCES:
+            raise unknown("divergence of the failure nearest", self.divergence, DIVERGENCES)
+
+    @property
+    def title(self) -> str:
+        """What happens."""
+        return f"another image is nearer, {self.divergence}"
+
+    def bind(self, shard: Shard) -> Event:
+        """Return the event against the whole population.
+
+        Raises:
+            HoldfastError: a population of one image.
+        """
+        assert shard.clean is not None  # clean representations are always observed first
+        bank, own = shard.clean.to(shard.x.device).double(), shard.positions.to(shard.x.device)
+        if len(bank) < 2:
+            raise HoldfastError("the failure nearest compares images with each other: expected at least 2, got 1")
+        reach = bank.norm(dim=1)
+        if self.divergence == "cosine":
+            middle, length = torch.zeros_like(bank[0]), reach[own] / 2
+            weights, reach = unit(bank), torch.ones_like(reach)
+            bias, points = torch.zeros_like(reach), weights
+        else:  # ||f' - f_i||² - ||f' - f_j||², around the middle of the population: less cancels
+            middle, length, points = bank.mean(0), torch.ones_like(reach[own]), bank
+            weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
+        apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
+        level = apart <= ROUNDING * (reach[own, None] + reach)  # the image itself, too
+        room = apart.masked_fill(level, torch.inf).amin(1)
+        units = ((length * room)[:, None] * apart).masked_fill(level, 1.0)
+
+        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            rows = rows.to(own.device)
+            scores = (reps.double() - middle) @ weights.T + bias
+            ours = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
+            ahead = ((scores - ours) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
+            return ahead.amax(2).clamp_min(LEAST)
+
+        return event

@@ -1,0 +1,1 @@
+"""What learners share; no parts themselves."""

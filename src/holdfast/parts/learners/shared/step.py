@@ -1,0 +1,109 @@
+"""One step of learning a mixture: draws, one encoder pass forward and backward each, gradients of the mixture."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Encoder, Event, HoldfastError, Images
+from holdfast.parts.threats.shared.generator import Gaussians, Outputs
+from holdfast.parts.threats.shared.learned import LearnedNoise
+
+PIXELS = 2**19
+"""Most pixel values of disturbed images at a time; more are taken in parts, whose gradients are summed."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The random numbers of one step.
+
+    Attributes:
+        gumbel: Gumbel noise of the component's choice, [B, S, K].
+        zeta: standard normal numbers of the latent vector, [B, S, latent].
+    """
+
+    gumbel: Float[Tensor, "batch draws components"]
+    zeta: Float[Tensor, "batch draws latent"]
+
+
+def draw(images: int, samples: int, noise: LearnedNoise, like: Tensor, generator: torch.Generator) -> Draw:
+    """Return fresh random numbers, drawn on the CPU so that they are the same for every device, as a tensor is."""
+    design, tiny = noise.generator.design, torch.finfo(like.dtype).tiny
+    uniform = torch.rand(images, samples, design.components, generator=generator, dtype=like.dtype).clamp_min(tiny)
+    gumbel = -(-uniform.log()).clamp_min(tiny).log()
+    zeta = torch.randn(images, samples, design.latent, generator=generator, dtype=like.dtype)
+    return Draw(gumbel.to(like.device), zeta.to(like.device))
+
+
+def relaxed(given: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
+    """Return Σ_k w_k (μ_k + L_k ζ) with w = softmax((log π + g) / τ), which is one-hot in the limit τ → 0."""
+    weights = ((given.logits.log_softmax(-1)[:, None] + numbers.gumbel) / temperature).softmax(-1)
+    return given.mix(weights, numbers.zeta)
+
+
+def descend(
+    encoder: Encoder,
+    event: Event,
+    noise: LearnedNoise,
+    outputs: Outputs,
+    x: Images,
+    rows: Int[Tensor, "batch"],
+    numbers: Draw,
+    temperature: float,
+    loss: Callable[[Tensor], Tensor],
+) -> float:
+    """Add the gradient of the mean loss of the values to the network's weights; return the share of draws that hold.
+
+    The outputs are cut off from the network while the draws are passed through the encoder part by part, so that the
+    network itself is run backward once, and mixtures of a part fit into the processor's cache.
+
+    Args:
+        encoder: the frozen encoder.
+        event: the failure; its value is above 0 where it happens.
+        noise: what is learned.
+        outputs: what its network says about these images, with a graph to the weights.
+        x: the images, [B, C, H, W].
+        rows: where they stand among the images that the event is bound to, [B].
+        numbers: random numbers.
+        temperature: of the relaxation.
+        loss: of values, each for itself.
+
+    Raises:
+        HoldfastError: a disturbed image whose value is not finite.
+    """
+    samples, size = numbers.zeta.shape[1], x[0].numel()
+    draws, images = max(1, min(samples, PIXELS // size)), max(1, PIXELS // (size * samples))
+    total, held = len(x) * samples, 0
+    slopes: list[list[Tensor]] = [[] for _ in outputs]
+    for first in range(0, len(x), images):
+        part = slice(first, first + images)
+        leaves = Outputs(*(_part(output.detach(), part).requires_grad_() for output in outputs))
+        for start in range(0, samples, draws):
+            some = slice(start, start + draws)
+            here = Draw(numbers.gumbel[part, some], numbers.zeta[part, some])
+            delta = noise.shape(relaxed(noise.generator.gaussians(leaves), here, temperature))
+            moved = F.hardtanh((x[part, None] + delta).flatten(0, 1), 0, 1)  # a clamp whose gradient is one pass
+            if x.is_contiguous(memory_format=torch.channels_last):
+                moved = moved.contiguous(memory_format=torch.channels_last)
+            values = event(encoder(moved).unflatten(0, delta.shape[:2]), rows[part])
+            cost = loss(values).sum() / total
+            if not bool(cost.isfinite()):
+                raise HoldfastError(
+                    "expected finite representations of disturbed images to learn from, got NaN or infinity; check the "
+                    "encoder's weights and normalisation"
+                )
+            cost.backward()
+            held += int((values <= 0).sum())
+        for slope, leaf in zip(slopes, leaves, strict=True):
+            slope.append(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)  # no entries, no gradient
+    joined = [torch.cat(s) if len(o) > 1 else torch.stack(s).sum(0) for o, s in zip(outputs, slopes, strict=True)]
+    torch.autograd.backward(outputs, joined)
+    return held / total
+
+
+def _part(tensor: Tensor, images: slice) -> Tensor:
+    """Return the rows of some images: the one that there is, where all images share it."""
+    return tensor if len(tensor) == 1 else tensor[images]

@@ -1,0 +1,219 @@
+"""The worst noise as a Gaussian mixture: the NPPR estimator, for any failure of an encoder."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.parts.learners.shared.groups import centres, classes
+from holdfast.parts.learners.shared.learner import Learned, Learner
+from holdfast.parts.learners.shared.schedule import heat, rate_factor, relaxation
+from holdfast.parts.learners.shared.step import descend, draw
+from holdfast.parts.threats.shared.generator import SOURCES, Design, Generator
+from holdfast.parts.threats.shared.learned import LearnedNoise, entropy_ratio
+from holdfast.runtime.errors import unknown
+from holdfast.sources.encoders.shared.weights import seeded
+
+CHOICES = {
+    "structure": tuple(SOURCES),
+    "covariance": ("full", "diagonal"),
+    "upsampler": ("none", "fixed", "learned"),
+    "groups": ("clusters", "labels"),
+    "loss": ("softplus", "sigmoid"),
+}
+
+
+@dataclass(frozen=True)
+class WorstMixture(Learner):
+    """min over π, μ, L of the mean loss of κ - value(f(x')), x' = clamp(x + squash(upsample(μ_k + L_k ζ))), k ~ π.
+
+    A value above 0 is a failure; for a classifier it is max_{j≠y} z_j - z_y. The choice of k is relaxed by
+    Gumbel-softmax, and temperatures fall while it learns.
+
+    Attributes:
+        structure: what the noise knows of an image: "independent" nothing, "label" its group (π), "input" its clean
+            representation (π, μ, L), "joint" both (π from the group, μ and L from the representation).
+        components: K, Gaussians in the mixture.
+        latent: length of the latent vector; without an up-sampler it is the number of pixels.
+        covariance: "full" or "diagonal".
+        upsampler: "none", "fixed" (random) or "learned", each followed by bicubic interpolation but for "none".
+        side: height and width of the picture that the up-sampler interpolates: 4 in the paper; larger ones reach finer
+            perturbations. Where an image is smaller, its side is taken.
+        hidden: width of the hidden layer on representations.
+        embedding: length of a group's embedding.
+        groups: "clusters" of clean representations, or "labels".
+        clusters: how many clusters.
+        epochs: passes over the training images.
+        batch: least images per step (fewer where there are not as many).
+        samples: draws for each image and epoch.
+        rate: learning rate of Adam.
+        warmup: epochs over which the learning rate rises from 0.
+        cosine: whether it falls to 0 as a cosine afterwards, or stays.
+        clip: largest norm of a gradient.
+        loss: "sigmoid", a smooth count of the draws that do not fail; or "softplus" as in the paper, which is convex:
+            draws that cannot be made to fail weigh most, and noise that several images share may stay near zero.
+        kappa: κ, how far beyond the edge of failing draws are pushed, in units of the failure's value.
+        images: training images at most, the first that do not fail without noise; None for all.
+
+    Source: "Non-parametric probabilistic robustness" (NPPR), section 4 and appendix 9. There the loss is softplus, the
+    side 4, and 50 epochs of 50,000 images come in batches of 256 with 32 draws each at a rate of 5e-4 (independent
+    noise with a fixed up-sampler: a larger rate, 20 epochs of warm-up and a cosine). Of a thousand images many small
+    steps learn more than many draws, and a side of 16 finds far worse noise. Temperatures: see `_schedule.py`.
+    """
+
+    structure: str = "input"
+    components: int = 3
+    latent: int = 128
+    covariance: str = "full"
+    upsampler: str = "learned"
+    side: int = 16
+    hidden: int = 256
+    embedding: int = 64
+    groups: str = "clusters"
+    clusters: int = 10
+    epochs: int = 20
+    batch: int = 16
+    samples: int = 4
+    rate: float = 2e-3
+    warmup: int = 0
+    cosine: bool = False
+    clip: float = 5.0
+    loss: str = "sigmoid"
+    kappa: float = 1.0
+    images: int | None = 1000
+
+    def __post_init__(self) -> None:
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise unknown(f"{name} of worst_mixture", str(getattr(self, name)), known)
+        counts = ("components", "latent", "side", "hidden", "embedding", "epochs", "samples")
+        least = {**dict.fromkeys(counts, 1), "batch": 2, "clusters": 2, "warmup": 0}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise HoldfastError(f"worst_mixture {name}: expected at least {low}, got {getattr(self, name)}")
+        for name in ("rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise HoldfastError(f"worst_mixture {name}: expected a positive number, got {getattr(self, name)}")
+        if not 0 <= self.kappa < math.inf:
+            raise HoldfastError(f"worst_mixture kappa: expected 0 or a positive number, got {self.kappa}")
+        if self.images is not None and self.images < 2:
+            raise HoldfastError(f"worst_mixture images: expected at least 2, or None for all, got {self.images}")
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the groups that the noise depends on are labels."""
+        return self.groups == "labels" and "groups" in SOURCES[self.structure]
+
+    @property
+    def passes(self) -> Passes:
+        """Encoder passes that one training image costs: one forward and one backward for every draw."""
+        return Passes(forward=self.epochs * self.samples, backward=self.epochs * self.samples)
+
+    def learn(
+        self,
+        encoder: Encoder,
+        x: Images,
+        clean: Reps,
+        event: Event,
+        labels: Int[Tensor, "batch"] | None,
+        ball: Ball,
+        rng: Rng,
+    ) -> Learned:
+        """Learn the noise on some images, which must not be those it is then evaluated on."""
+        clean = clean.detach().to(x)
+        rows = self._unharmed(clean, event)
+        numbers = rng.child("worst_mixture").generator()
+        generator = self._build(x, clean[rows], None if labels is None else labels.to(x.device), rng)
+        noise, history = LearnedNoise(generator, ball), []
+        with torch.enable_grad():
+            adam = torch.optim.Adam(generator.parameters(), self.rate, fused=True)
+            for epoch in range(self.epochs):
+                history.append(self._epoch(epoch, encoder, x, clean, event, labels, rows, noise, adam, numbers))
+        generator.settle(clean[rows])
+        chance, entropy = torch.tensor(history).unbind(1)
+        return Learned(noise, len(rows), chance, entropy)
+
+    def _loss(self, values: Float[Tensor, "rows draws"]) -> Float[Tensor, "rows draws"]:
+        return (F.softplus if self.loss == "softplus" else torch.sigmoid)(self.kappa - values)
+
+    def _unharmed(self, clean: Reps, event: Event) -> Int[Tensor, "rows"]:
+        """Return which images take part: those that do not fail without noise, `images` of them at most."""
+        bad = int((~clean.isfinite().all(1)).sum())
+        if bad:
+            raise HoldfastError(
+                f"expected finite representations to learn a noise from, {bad} of {len(clean)} hold NaN or infinity; "
+                "check the encoder's weights and normalisation"
+            )
+        with torch.no_grad():
+            fails = event(clean[:, None], torch.arange(len(clean), device=clean.device))[:, 0] > 0
+        rows = (~fails).nonzero()[:, 0][: self.images]
+        if len(rows) < 2:
+            why = ", or look at the encoder: it fails without any noise" if fails.any() else ""
+            raise HoldfastError(
+                f"expected at least 2 training images that do not fail without noise, got {len(rows)} of {len(clean)}; "
+                f"use more images{why}"
+            )
+        return rows
+
+    def _build(
+        self, x: Images, clean: Float[Tensor, "rows dim"], labels: Int[Tensor, "images"] | None, rng: Rng
+    ) -> Generator:
+        """Return the network with its first weights, on the images' device."""
+        seed, known = rng.child("worst_mixture", "weights").generator().initial_seed(), None
+        if "groups" in SOURCES[self.structure]:
+            known = classes(labels) if self.groups == "labels" else centres(clean, self.clusters, seed)
+        design = Design(
+            shape=(x.shape[1], x.shape[2], x.shape[3]),
+            dim=clean.shape[1],
+            groups=0 if known is None else len(known),
+            grouping=self.groups,
+            structure=self.structure,
+            components=self.components,
+            latent=x[0].numel() if self.upsampler == "none" else self.latent,
+            covariance=self.covariance,
+            upsampler=self.upsampler,
+            side=min(self.side, *x.shape[2:]),
+            hidden=self.hidden,
+            embedding=self.embedding,
+        )
+        with seeded(seed):
+            generator = Generator(design, known).to(x)
+        generator.standardise(clean)
+        return generator
+
+    def _epoch(
+        self,
+        epoch: int,
+        encoder: Encoder,
+        x: Images,
+        clean: Reps,
+        event: Event,
+        labels: Int[Tensor, "batch"] | None,
+        rows: Int[Tensor, "rows"],
+        noise: LearnedNoise,
+        adam: torch.optim.Optimizer,
+        numbers: torch.Generator,
+    ) -> tuple[float, float]:
+        """Pass over the images once; return (share of draws that held, mean entropy ratio)."""
+        order = rows[torch.randperm(len(rows), generator=numbers).to(rows.device)]
+        parts = order.tensor_split(max(1, len(rows) // self.batch))  # near-equal ones, so that no image is left alone
+        held = entropy = 0.0
+        for step, part in enumerate(parts):
+            now = epoch + (step + 0.5) / len(parts)
+            progress = min(1.0, now / max(1, self.epochs - 1))  # the last epoch has reached the end of the annealing
+            for group in adam.param_groups:
+                group["lr"] = self.rate * rate_factor(now, self.epochs, self.warmup, self.cosine)
+            adam.zero_grad()
+            groups = noise.generator.group(clean[part], None if labels is None else labels.to(part.device)[part])
+            outputs = noise.generator.outputs(clean[part], groups, heat(progress))
+            drawn = draw(len(part), self.samples, noise, x, numbers)
+            share = descend(encoder, event, noise, outputs, x[part], part, drawn, relaxation(progress), self._loss)
+            torch.nn.utils.clip_grad_norm_(noise.generator.parameters(), self.clip)
+            adam.step()
+            held += share * len(part) / len(rows)
+            entropy += float(entropy_ratio(outputs.logits.detach().softmax(-1)).mean()) * len(part) / len(rows)
+        return held, entropy

@@ -1,0 +1,1 @@
+"""What no image of a ball can break: numbers that are proved."""

@@ -1,0 +1,74 @@
+"""Certified accuracy: how often a linear classifier is right whatever happens within the ball."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Attack, Ball, LinearProbe, Observation, Subject, Table
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.measures.shared.bracket import RVCL, Bracket, counted, in_order
+from holdfast.parts.measures.shared.worst import lowest
+from holdfast.parts.observations.attacked_pairs import AttackedPairs
+from holdfast.parts.observations.certified import Certified
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class CertifiedAccuracy(Bracket):
+    """Share of images with (e_y - e_j) · h(f(x')) > 0 for all j != y and all x' of the ball; h a linear head.
+
+    attack: no x' of another class was found (robust accuracy); certificate: all lower bounds are positive. An image
+    that h gets wrong without attack counts as wrong.
+
+    Table, one row per image: `attack` and `certificate`, 1 or 0; `vacuous`, share of the bounds.
+
+    Attributes:
+        attack: how the lowest margin of the head is searched.
+        probe: how the head comes about; trained on images that are not certified.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    attack: Attack = Apgd(50)
+    probe: LinearProbe = Linear()
+
+    statistic = "share"
+    given = "given the head"
+    needs_labels = True
+    better = "higher"
+    unit = "share"
+    question = "How often is a linear classifier on the representation right, whatever happens within the ball?"
+    how_to_read = "The attack left this share of images right; the certificate's share is right under any attack."
+    reference = f"{RVCL}, section 4.2 (certified accuracy, of which certified instance accuracy is the label-free twin)"
+
+    @property
+    def proved(self) -> Certified:
+        """The certificate's side."""
+        return Certified(self.certifier, self.ball, probe=self.probe, first=self.first)
+
+    @property
+    def found(self) -> AttackedPairs:
+        """The attack's side."""
+        return AttackedPairs(self.attack, self.ball, probe=self.probe, first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, certified margins, attacked margins."""
+        return Clean(), self.proved, self.found
+
+    def observe(self, subject: Subject) -> Table:
+        """Return whether every image stays right, on both sides."""
+        proved, found = subject.read(self.proved), subject.read(self.found)
+        margin, slack = lowest(subject, self.found, self.ball, found["margin"], found["rounding"])
+        in_order(subject.ids, proved["lower"], margin, slack)
+        right = (margin > 0).all(1)
+        return {
+            "attack": right.double(),
+            "certificate": ((proved["lower"] > 0).all(1) & right).double(),
+            "vacuous": proved["vacuous"].double().mean(1),
+        }
+
+    def remarks(self, table: Table) -> str:
+        """Return how many bounds say nothing."""
+        return counted(table, "vacuous", "of the bounds vacuous")

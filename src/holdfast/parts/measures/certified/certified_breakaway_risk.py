@@ -1,0 +1,62 @@
+"""Certified breakaway risk: what share of the other images an attacked image can never be nearer to."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from holdfast.core import Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.parts.measures.shared.attack_measure import PAPER
+from holdfast.parts.measures.shared.population import AgainstPopulation
+
+
+@dataclass(frozen=True)
+class CertifiedBreakawayRisk(AgainstPopulation):
+    """p = 1/(|D'| (|D|-1)) Σ_{x∈D'} Σ_{x'∈D, x'≠x} 1[ some x̂ has d(f(x̂), f(x')) < d(f(x̂), f(x)) ].
+
+    attack: x̂ is anything that a search of the run met in the ball, whatever it pursued, another one for each pair; the
+    breakaway risk of Eq. 1, for which x̂ is the one image that pursues drift, is at most that. certificate: the share
+    of pairs for which the lower bound of the margin is negative. Every attack is below that.
+
+    Table, one row per image of the population D: for both sides the share of the others that can be nearer (NaN where
+    x was not certified), and `SIDE intrudes`, the share of those images that it can intrude on; `vacuous`.
+    """
+
+    better = "lower"
+    unit = "share"
+    question = "What share of all other images can come nearer to an attacked image than its own original?"
+    how_to_read = (
+        "The attacks of the run brought an image nearer to this share of the others than to itself; the certificate's "
+        "share is not proved to be safe from any attack."
+    )
+    reference = f"{PAPER}, Eq. 1, certified through the linear pair margin of RVCL"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return both roles of every image on both sides."""
+        broken, unproved, vacuous = self.broken(subject)
+        table = _roles("attack", broken) | _roles("certificate", unproved)
+        return table | {"vacuous": _padded(vacuous, subject.population)}
+
+    def reduced(self, table: Table, column: str) -> Score:
+        """Return the mean over ordered pairs."""
+        return statistics.pair_mean(table[column], table[f"{column} intrudes"])
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the certificate."""
+        return statistics.influence_of_pair_mean(table["certificate"], table["certificate intrudes"])
+
+
+def _roles(side: str, pairs: Bool[Tensor, "images population"]) -> Table:
+    images, population = pairs.shape
+    others = torch.full((population,), float(images), dtype=torch.float64)
+    others[:images] -= 1  # an image does not intrude on itself
+    rows = pairs.double().sum(1) / (population - 1)
+    return {side: _padded(rows, population), f"{side} intrudes": pairs.double().sum(0) / others.clamp_min(1)}
+
+
+def _padded(values: Float[Tensor, "images"], population: int) -> Float[Tensor, "population"]:
+    padded = torch.full((population,), torch.nan, dtype=torch.float64)
+    padded[: len(values)] = values
+    return padded

@@ -1,0 +1,112 @@
+"""Certified drift: how far a representation can be moved at most, on the scale of distances between images."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.statistics import universal
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.measures.shared.attack_measure import PAPER
+from holdfast.parts.measures.shared.bracket import Bracket, counted, in_order
+from holdfast.parts.measures.shared.drift import DRIFTS, drift_bounds
+from holdfast.parts.measures.shared.worst import trajectories
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.drifts import Drifts
+from holdfast.parts.observations.shared.some import ROUNDING
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class CertifiedDrift(Bracket):
+    """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= max_{x̂} d(f(x̂), f(x)) ] for d = ℓ∞, cosine and ℓ2; medians over images.
+
+    attack: x̂ is anything that a search of the run met in the ball; certificate: the maximum is bounded from above by
+    the box that holds every representation of the ball, see `drift_bounds`. The distribution is the exact one of all
+    pairs of the population.
+
+    Table, one row per image of the population, NaN where it was not certified: `attack` and `certificate`, quantiles of
+    the ℓ2 drift; `D attack` and `D certificate`, those of D = linf and cosine; `drift D attack` and `drift D
+    certificate`, the drifts themselves; `vacuous`. And for every image `near SIDE` of each of these sides, the share of
+    the pairs with it that lie at or below the median drift.
+
+    Attributes:
+        attack: how the untargeted attack searches.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    attack: Attack = Apgd(50)
+
+    better = "lower"
+    unit = "share"
+    question = "How large can the drift within the ball become, among the distances between different images?"
+    how_to_read = (
+        "The attacks of the run moved the median image farther than this share of image pairs are apart; no attack can "
+        "move it farther than the certificate's share."
+    )
+    reference = f"{PAPER}, section 5 (universal quantiles), certified by bound propagation"
+
+    @property
+    def proved(self) -> Drifts:
+        """The certificate's side."""
+        return Drifts(self.certifier, self.ball, first=self.first)
+
+    @property
+    def found(self) -> tuple[Attacked, ...]:
+        """The attack's side."""
+        return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The attack's side, as a whole where it is that of an ensemble."""
+        return (Search(self.attack, self.ball, Untargeted()),)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, ranges of representations, attacks."""
+        return Clean(), self.proved, *self.found
+
+    def observe(self, subject: Subject) -> Table:
+        """Return drifts and quantiles of every image, on both sides."""
+        bank = subject.read(Clean())["reps"].double()
+        seen, table = subject.read(self.proved), {}
+        clean = bank[: len(seen["apart"])]
+        rounding = 4 * ROUNDING * clean.norm(dim=1).max()
+        for name, bound in drift_bounds(seen, clean).items():
+            drift = torch.zeros_like(bound)
+            for points in subject.reached(self.ball):
+                count = min(len(points), len(clean))
+                for reps in points[:count].unbind(1):
+                    drift[:count] = drift[:count].maximum(divergence(name)(reps, clean[:count]))
+            in_order(subject.ids, drift, bound, float(4 * ROUNDING if name == "cosine" else rounding))
+            bound = bound.maximum(drift)
+            prefix, both = "" if name == DRIFTS[-1] else f"{name} ", torch.stack([drift, bound])
+            placed = zip(("attack", "certificate"), both, *universal.place(bank, both, name)[:2], strict=True)
+            for side, values, quantiles, near in placed:
+                table[f"drift {name} {side}"] = universal.padded(values, len(bank))
+                table |= {f"{prefix}{side}": quantiles, f"near {prefix}{side}": near}
+        return table | {"vacuous": universal.padded(seen["vacuous"].double(), len(bank))}
+
+    def remarks(self, table: Table) -> str:
+        """Return how many bounds say nothing."""
+        return counted(table, "vacuous", "of the bounds vacuous")
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return both sides for every divergence."""
+        sides = [f"{name} {side}" for name in DRIFTS[:-1] for side in ("attack", "certificate")]
+        return {side: self.reduced(table, side) for side in sides} | super().score(table)
+
+    def reduced(self, table: Table, column: str) -> Score:
+        """Return the median quantile of a side."""
+        return universal.median(table[column], table[f"near {column}"])
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the certificate."""
+        return universal.influence(table["certificate"], table["near certificate"])

@@ -1,0 +1,38 @@
+"""Certified nearest-neighbour accuracy: how often an attacked image must still find itself among all clean images."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Subject, Table
+from holdfast.parts.measures.shared.attack_measure import PAPER
+from holdfast.parts.measures.shared.population import AgainstPopulation
+
+
+@dataclass(frozen=True)
+class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
+    """1/|D'| Σ_{x∈D'} 1[ no x'∈D, x'≠x, has d(f(x̂), f(x')) < d(f(x̂), f(x)) for any x̂ of the ball ].
+
+    attack: x̂ is anything that a search of the run met in the ball, whatever it pursued; certificate: all lower bounds
+    of margins are at least 0. The truth lies between the two.
+
+    Table, one row per image: `attack` and `certificate`, 1 where x is still nearest; `vacuous`, a share.
+    """
+
+    statistic = "share"
+    given = "given this population of images"
+    better = "higher"
+    unit = "share"
+    question = "How often must an attacked image's nearest clean neighbour still be its own original?"
+    how_to_read = (
+        "The attacks of the run left this share of images recognisable as themselves among the whole population; the "
+        "certificate's share stays recognisable under any attack."
+    )
+    reference = f"{PAPER}, Eq. 4, certified through the linear pair margin of RVCL"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return whether every image finds itself, on both sides."""
+        broken, unproved, vacuous = self.broken(subject)
+        return {
+            "attack": (~broken.any(1)).double(),
+            "certificate": (~unproved.any(1)).double(),
+            "vacuous": vacuous,
+        }

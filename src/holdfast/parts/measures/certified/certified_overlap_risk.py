@@ -1,0 +1,106 @@
+"""Certified overlap risk: how often the neighbourhoods of two images are not proved to be apart."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Attack, Ball, HoldfastError, Observation, Search, Subject, Table
+from holdfast.numerics.geometry.divergences import l2
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.measures.shared.attack_measure import PAPER
+from holdfast.parts.measures.shared.bracket import Bracket, counted, in_order
+from holdfast.parts.measures.shared.drift import drift_bounds
+from holdfast.parts.measures.shared.worst import trajectories
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.observations.attacked import Attacked, pair_of, partners
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.drifts import Drifts
+from holdfast.parts.observations.shared.some import ROUNDING
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class CertifiedOverlapRisk(Bracket):
+    """P[ d(f(x_i), f(x̂_j)) < d(f(x_i), f(x̂_i)) for some x̂_i and x̂_j of their balls ], d = ℓ2.
+
+    attack: x̂_i and x̂_j are anything that a search of the run met in their balls (those of Eq. 2 pursue the distance
+    to the other one); certificate: the pair counts unless the least distance of x̂_j from x_i is proved to be at least
+    the largest drift of x_i.
+
+    Table, one row per image (two rows per pair; the interval counts pairs): `attack` and `certificate`, 1 where they
+    can overlap; `reach`, upper bound of the drift of x_i; `apart`, lower bound of the distance of x̂_j; `pair`;
+    `vacuous`.
+
+    Attributes:
+        attack: how the targeted attack searches.
+        first: must be even: images come in pairs.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    attack: Attack = Apgd(50)
+
+    statistic = "share"
+    better = "lower"
+    unit = "share"
+    question = "How often can another image, changed within the ball, come nearer to x than x itself can be moved?"
+    how_to_read = (
+        "The attacks of the run made this share of neighbourhoods overlap; the certificate's share is not proved to be "
+        "apart."
+    )
+    reference = f"{PAPER}, Eq. 2, certified by bound propagation"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.first is not None and self.first % 2:
+            raise HoldfastError(f"certified_overlap_risk: first: expected an even number of images, got {self.first}")
+
+    @property
+    def proved(self) -> Drifts:
+        """The certificate's side."""
+        return Drifts(self.certifier, self.ball, first=self.first)
+
+    @property
+    def found(self) -> tuple[Attacked, ...]:
+        """The attack's side."""
+        return trajectories(self.attack, self.ball, Targeted(), (self.attack.steps,), self.first)
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The attack's side, as a whole where it is that of an ensemble."""
+        return (Search(self.attack, self.ball, Targeted()),)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, ranges of representations, attacks."""
+        return Clean(), self.proved, *self.found
+
+    def observe(self, subject: Subject) -> Table:
+        """Return whether every image and its partner can overlap, on both sides."""
+        bank, seen = subject.read(Clean())["reps"].double(), subject.read(self.proved)
+        positions = torch.arange(len(seen["apart"]))
+        other, clean = partners(positions), bank[: len(positions)]
+        reach, apart = drift_bounds(seen, clean)["l2"], seen["apart"][other]
+        own, theirs = torch.zeros_like(reach), l2(clean[other], clean)
+        for points in subject.reached(self.ball):
+            count = min(len(points), len(positions)) // 2 * 2  # whole pairs
+            for reps in points[:count].unbind(1):
+                own[:count] = own[:count].maximum(l2(reps, clean[:count]))
+                theirs[:count] = theirs[:count].minimum(l2(reps[other[:count]], clean[:count]))
+        rounding = 4 * ROUNDING * float(clean.norm(dim=1).max())
+        in_order(subject.ids, own, reach, rounding)
+        in_order(subject.ids, apart, theirs, rounding)
+        attack = theirs < own
+        return {
+            "pair": pair_of(positions),
+            "attack": attack.double(),
+            "certificate": ((apart < reach) | attack).double(),
+            "reach": reach,
+            "apart": apart,
+            "vacuous": seen["vacuous"],
+        }
+
+    def remarks(self, table: Table) -> str:
+        """Return how many bounds say nothing."""
+        return counted(table, "vacuous", "of the bounds vacuous")

@@ -1,0 +1,101 @@
+"""Linear radius: how far an image is proved to keep its class, and how near it was found to lose it."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from holdfast.core import Ball, HoldfastError, LinearProbe, Observation, Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.measures.shared.bracket import RVCL, Bracket, in_order
+from holdfast.parts.measures.shared.probe import head_of, labels_of
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.logit_radii import LogitRadii
+from holdfast.parts.observations.minimal_radii import MinimalRadii
+from holdfast.parts.observations.radii import Radii
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class LinearRadius(Bracket):
+    """ACR_LE = mean over images of R, the largest ε with (e_y - e_j) · h(f(x')) > 0 for all j != y in the ε-ball.
+
+    h is a linear head trained on images that are not certified. Images of another class than h says have R = 0 and
+    count; the mean over correctly classified ones only, as in the paper, is a score of its own.
+
+    Table, one row per image, radii in pixels: `attack`, `certificate`; `correct`, 1 where h is right without attack.
+
+    Attributes:
+        ball: the norm of the radius; its own radius is not read.
+        probe: how the head comes about.
+        convention: "sound" bounds the margins e_y - e_j; "paper" the logits one by one, lb_y > max_{j≠y} ub_j, which
+            is looser (and as sound).
+        steps: of the search for the smallest attack.
+        tolerance: of the search for the certified radius, in pixels.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf()
+    probe: LinearProbe = Linear()
+    convention: Literal["sound", "paper"] = "sound"
+    steps: int = 40
+    tolerance: float = 1e-6
+
+    given = "given the head"
+    most = None
+    needs_labels = True
+    better = "higher"
+    unit = "pixels"
+    question = "How far may an image move before a linear classifier on its representation changes its class?"
+    how_to_read = (
+        "No change smaller than the certificate (pixels of a [0, 1] image, in the norm of the ball) alters the class; "
+        "one of the attack's size does. Compare with the certified radius, which needs no labels and is larger."
+    )
+    reference = f"{RVCL}, section 4.2 (ACR_LE) and Theorem 15"
+
+    def __post_init__(self) -> None:
+        if self.convention not in ("sound", "paper"):
+            raise HoldfastError(f"linear_radius convention: expected 'sound' or 'paper', got {self.convention!r}")
+        super().__post_init__()
+
+    @property
+    def proved(self) -> Radii | LogitRadii:
+        """The certificate's side."""
+        if self.convention == "paper":
+            return LogitRadii(self.certifier, self.ball, self.probe, first=self.first)
+        return Radii(self.certifier, self.ball, self.tolerance, probe=self.probe, first=self.first)
+
+    @property
+    def found(self) -> MinimalRadii:
+        """The attack's side."""
+        return MinimalRadii(self.ball, self.steps, probe=self.probe, first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, certified radii, smallest attacks."""
+        return Clean(), self.proved, self.found
+
+    def observe(self, subject: Subject) -> Table:
+        """Return both radii of every image."""
+        proved, found = subject.read(self.proved)["radius"], subject.read(self.found)["radius"][:, 0]
+        proved = proved if proved.ndim == 1 else proved.amin(1)
+        in_order(subject.ids, proved, found, 1e-6)
+        reps, labels = subject.read(Clean())["reps"][: len(proved)], labels_of(subject)[: len(proved)]
+        correct = head_of(subject, self.probe).correct(reps, labels)
+        found = found.masked_fill(found.isinf(), torch.nan)
+        return {"attack": found, "certificate": proved, "correct": correct.double()}
+
+    def remarks(self, table: Table) -> str:
+        """Return how many images have no certified radius, and how the bound was made."""
+        failed = int((table["certificate"] == 0).sum())
+        how = "separate bounds of the logits (the paper's); " if self.convention == "paper" else ""
+        return f"{how}{failed:,} of {len(table['certificate']):,} images certified nowhere, counted as 0"
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the clean accuracy, the paper's mean over correctly classified images, and both sides."""
+        accuracy = replace(statistics.share(table["correct"], given=self.given), unit="share")
+        right = table["certificate"].masked_fill(table["correct"] == 0, torch.nan)
+        paper = statistics.mean(right, given="given the head, of correctly classified images")
+        return {"clean accuracy": accuracy, "certificate, correct images": paper} | super().score(table)

@@ -1,0 +1,108 @@
+"""Tightness: how much of what a certificate allows an attack has actually reached."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Objective, Observation, Score, Search, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
+from holdfast.parts.measures.shared.bracket import RVCL, Bracket, counted, in_order
+from holdfast.parts.measures.shared.worst import lowest
+from holdfast.parts.objectives.pair_margin import PairMargin
+from holdfast.parts.observations.shared.some import MadeNegatives
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class Tightness(Bracket):
+    """t = (m(x) - m_attack) / (m(x) - m_certificate) of each pair, the mean over K negatives, the median over images.
+
+    m_attack is the lowest margin that was found in the ball, m_certificate its lower bound; 1 - t is the relative gap.
+    100 % leaves nothing unknown. Undefined where the margin cannot move.
+
+    Table, one row per image: `tightness`; `vacuous`, share of its bounds that say nothing; `lower` and `found`, bound
+    and attack of its first negative in units of the clean margin (1: nothing happened, 0: the pair is confused).
+
+    Attributes:
+        attack: how to search.
+        objective: what the attack maximises.
+        negatives: K, drawn for each image by the seed from the other images of the population; or what makes them.
+        divergence: "cosine" or "l2", of the margin.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    attack: Attack = Apgd(30)
+    objective: Objective = PairMargin()
+    negatives: int | MadeNegatives = 10
+    divergence: str = "cosine"
+
+    statistic = "median"
+    given = "given this population, from which the negatives come"
+    better = "higher"
+    unit = "share"
+    question = "How much of the harm that the certificate cannot exclude did the attack find?"
+    how_to_read = (
+        "100 % means that bound and attack meet: the true worst case is known. A low value says that the certifier is "
+        "loose or the attack weak; it is about the method, not about the encoder's robustness."
+    )
+    reference = f"{RVCL}, section 6.3 (Figure 7)"
+
+    @property
+    def _pairs(self) -> InstanceAccuracy:
+        return InstanceAccuracy(
+            self.certifier, self.ball, self.attack, self.objective, self.negatives, self.divergence, first=self.first
+        )
+
+    @property
+    def column(self) -> str:
+        """The tightness."""
+        return "tightness"
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, certified margins, attacked margins."""
+        return self._pairs.observations()
+
+    def observe(self, subject: Subject) -> Table:
+        """Return tightness of every image, and both values of its first negative."""
+        proved, found = subject.read(self._pairs.proved), subject.read(self._pairs.found)
+        attacked, slack = lowest(subject, self._pairs.found, self.ball, found["margin"], found["rounding"])
+        in_order(subject.ids, proved["lower"], attacked, slack)
+        clean, lower = found["clean"], proved["lower"].minimum(attacked)
+        gap = clean - lower
+        reached = torch.where(gap > found["rounding"], (clean - attacked) / gap, torch.nan)
+        first = clean[:, 0].where(clean[:, 0] > found["rounding"][:, 0], torch.nan)
+        return {
+            "tightness": reached.nanmean(1),
+            "vacuous": proved["vacuous"].double().mean(1),
+            "lower": lower[:, 0] / first,
+            "found": attacked[:, 0] / first,
+        }
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the search that the certificate is compared with."""
+        return super().relies_on("attack") if score == self.column else ()
+
+    def if_weak(self, score: str) -> Literal["at least", "at most", "void"]:
+        """A stronger attack reaches more of what is not excluded."""
+        return "at least"
+
+    def remarks(self, table: Table) -> str:
+        """Return how many bounds say nothing."""
+        return counted(table, "vacuous", "of the bounds vacuous")
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the share of vacuous bounds and the tightness."""
+        vacuous = statistics.mean(table["vacuous"], given=self.condition, most=1.0)
+        return {"vacuous": vacuous, "tightness": self.reduced(table, "tightness")}
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the median tightness."""
+        return statistics.influence_of_median(table["tightness"])

@@ -1,0 +1,1 @@
+"""Classifiers of frozen representations, tested and attacked; with labels."""

@@ -1,0 +1,130 @@
+"""Impersonation rate: how often an attack on the encoder alone makes an unseen classifier see the other class."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.measures.shared.probe import labels_of
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.impersonated import Impersonated
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.checked import Count
+
+USUAL = (3, 10, 30, 50)
+"""Step counts at which the measure is reported, as far as the attack goes."""
+
+
+@dataclass(frozen=True)
+class ImpersonationRate(Measure):
+    """E 1[h(f(x'_i→j)) = y(x_j)] over pairs of two classes, x'_i→j ~ argmin ||f(x') - f(x_j)||, h a linear head on f.
+
+    Only images that h classifies rightly are paired; the attack does not know h. Both directions count alike.
+
+    Table, one row per image: `taken@STEP`, 1 or 0, NaN where an image is in no pair; `pair`, its number or -1; `way`, 0
+    for an image of the first class, 1 for one of the second, -1 for others; `right`, whether h knows the image.
+
+    Attributes:
+        classes: the two classes, as numbers.
+        attack: how the worst case is searched.
+        ball: where, in pixels of a [0, 1] image.
+        objective: what the adversary maximises; its divergence is free.
+        probe: how the head comes about; trained on images that are not attacked.
+        readouts: step counts of the attack at which the measure is reported; the last one is the headline. When empty,
+            3, 10, 30 and 50 as far as the attack goes, and its last step.
+        first: attack only the first images; None: all that the audit attacks.
+    """
+
+    classes: tuple[int, int] = (0, 1)
+    attack: Attack = Apgd(50)
+    ball: Ball = Linf(0.1)
+    objective: Objective = Targeted()
+    probe: LinearProbe = Linear()
+    readouts: tuple[int, ...] = ()
+    first: Count | None = None
+
+    needs_labels = True
+    better = "lower"
+    unit = "share"
+    question = "How often does an attack on the encoder alone make a classifier that it never saw see another class?"
+    how_to_read = (
+        "Images of one class are given the representation of images of another. A high rate means that who publishes "
+        "the encoder gives away every classifier on it. Look at the pictures too: where the attacked image resembles "
+        "its target, a person would be fooled as well."
+    )
+    reference = (
+        "Robustness of unsupervised representation learning without labels, App. C.11 and D, Table 4; one ball around "
+        "the clean image"
+    )
+
+    def __post_init__(self) -> None:
+        self.impersonated.key()  # refuses what cannot be done
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The read-outs, in increasing order."""
+        last = self.attack.steps
+        return tuple(sorted(self.readouts)) or (*(step for step in USUAL if step < last), last)
+
+    @property
+    def impersonated(self) -> Impersonated:
+        """What the attack did."""
+        return Impersonated(
+            self.attack, self.ball, self.objective, self.steps, self.classes, self.probe, first=self.first
+        )
+
+    @property
+    def column(self) -> str:
+        """Whether each image is taken for its partner at the last read-out."""
+        return _taken(self.steps[-1])
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and the attacks."""
+        return Clean(), self.impersonated
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what became of every image; a pair counts where both of its images were attacked."""
+        seen, labels = subject.read(self.impersonated), labels_of(subject)
+        partner = seen["partner"]
+        whole, labels = (partner >= 0) & (partner < len(partner)), labels[: len(partner)]
+        taken = {name: seen[name].masked_fill(~whole, torch.nan) for name in map(_taken, self.steps)}
+        way = torch.where(labels == self.classes[0], 0, torch.where(labels == self.classes[1], 1, -1))
+        return taken | {"pair": torch.where(whole, seen["pair"], -1), "way": way, "right": seen["right"]}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the rate of each direction, then of both, at every read-out."""
+        scores: dict[str, Score] = {}
+        for way, (own, other) in enumerate((self.classes, self.classes[::-1])):
+            for step in self.steps:
+                name = f"{own} as {other}, {self.attack.label(step)}"
+                scores[name] = self._share(table, step, table["way"] == way)
+        return scores | {self.attack.label(step): self._share(table, step) for step in self.steps}
+
+    def _share(self, table: Table, step: int, some: Bool[Tensor, "rows"] | None = None) -> Score:
+        """Return the share of paired images that are taken for their partner; of one direction, or of both."""
+        paired = table["pair"] >= 0
+        rows = paired if some is None else paired & some
+        units = table["pair"][rows] if some is None else None
+        score = statistics.share(table[_taken(step)][rows], units, given="given the head and the pairs")
+        return score if paired.any() else replace(score, note=self._why(table))
+
+    def _why(self, table: Table) -> str:
+        counts = []
+        for way, name in enumerate(self.classes):
+            right = table["right"][table["way"] == way]
+            counts.append(f"{int(right.sum())} of {len(right)} attacked images of class {name}")
+        return f"undefined, no pair among the attacked images: the head is right about {' and '.join(counts)}"
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the rate; encoders pair images differently, so the units are images."""
+        return statistics.influence_of_mean(table[self.column])
+
+
+def _taken(step: int) -> str:
+    return f"taken@{step}"

@@ -1,0 +1,96 @@
+"""Probe accuracy: how often a classifier on the frozen representation is right."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
+from holdfast.numerics import statistics
+from holdfast.parts.measures.shared.probe import labels_of
+from holdfast.parts.measures.shared.tested import TestedMeasure
+
+FEW, MANY = 20, 100
+"""Classes of fewer than 20 training images are low-shot, of more than 100 many-shot."""
+
+SHOWN = 20
+"""Classes of which each has a score; of more, the table has the images."""
+
+
+@dataclass(frozen=True)
+class ProbeAccuracy(TestedMeasure):
+    """E_x 1[fewer than n other classes score at least as high as y(x)], n = 1 (top-1) and 5 (top-5).
+
+    Also for each class and, where classes differ in it, for those with few, some and many training images.
+
+    Table, one row per image: `right`, 1 or 0; `rank`, how many classes come before its own; `label`; `shots`, training
+    images of its class; `taught`, how many images the probe learned from.
+
+    Attributes:
+        threat: what befalls the tested images; None: nothing.
+    """
+
+    threat: Threat | None = None
+
+    better = "higher"
+    unit = "share"
+    question = "How often is a classifier on the frozen representation right?"
+    how_to_read = (
+        "A linear probe asks whether classes can be told apart by a hyperplane, a kNN probe whether neighbours share "
+        "the class. The lowest class is picked after looking, so its interval is too short for a class picked before."
+    )
+    reference = (
+        "linear evaluation as in Chen et al. (2020); weighted kNN of Wu et al. (2018); shots of Liu et al. (2019), "
+        "Table 5 of Zhong et al. (2022)"
+    )
+
+    def __post_init__(self) -> None:
+        if self.consistent and self.threat is None:
+            raise HoldfastError("probe_accuracy: consistent: expected a threat that befalls training images as well")
+
+    @property
+    def column(self) -> str:
+        """Whether each image is classified rightly."""
+        return "right"
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Representations of tested and of training images."""
+        return self.looks(self.threat)
+
+    def observe(self, subject: Subject) -> Table:
+        """Return how every image is classified."""
+        ranks = self.ranks(subject, self.threat)
+        labels = labels_of(subject)[: len(ranks)]
+        counts = torch.zeros_like(labels)
+        if self.probe.trains:
+            classes, sizes = subject.bank().labels.unique(return_counts=True)
+            counts = sizes[torch.searchsorted(classes, labels)]  # every class is there: the probe has learned it
+        taught = torch.full_like(labels, self.taught(subject))
+        return {"right": (ranks == 0).double(), "rank": ranks, "label": labels, "shots": counts, "taught": taught}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the shares of each class, by shots, of the lowest class, within the first five, and right."""
+        right, rank, label, shots = table["right"], table["rank"], table["label"], table["shots"]
+        classes = label.unique().tolist()
+        scores: dict[str, Score] = {}
+        for name, some in {
+            f"low-shot (< {FEW} images)": shots < FEW,
+            "medium-shot": (shots >= FEW) & (shots <= MANY),
+            f"many-shot (> {MANY} images)": shots > MANY,
+        }.items():
+            if shots.any() and some.any() and not some.all():
+                scores[name] = self._share(right[some])
+        each = {f"class {name}": self._share(right[label == name]) for name in classes}
+        lowest = min(each, key=lambda name: (each[name].value or 0.0, name))
+        scores |= each if len(classes) <= SHOWN else {f"lowest: {lowest}": each[lowest]}
+        if len(classes) > 5:
+            scores["top-5"] = self._share((rank < 5).double())
+        return scores | {"top-1": self.noted(self._share(right), table)}
+
+    def _share(self, hits: Float[Tensor, "images"]) -> Score:
+        return statistics.share(hits, given=self.given)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the share of top-1."""
+        return statistics.influence_of_mean(table["right"])

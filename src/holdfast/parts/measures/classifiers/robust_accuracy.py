@@ -1,0 +1,121 @@
+"""Robust accuracy: how often a linear classifier on the representation is right under an ensemble of attacks."""
+
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Search, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.objectives.class_margin import ClassMargin
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.objectives.dlr import Dlr
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.fooled import WRONG, Fooled
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.checked import Count
+
+CLEAN = "no attack"
+"""The score before any attack."""
+
+
+@dataclass(frozen=True)
+class RobustAccuracy(Measure):
+    """E_x 1[h(f(x')) = y(x) for every x' of the ball that the attacks looked at]; h a linear head, a tie is wrong.
+
+    An upper bound of the accuracy under the strongest adversary, who knows the encoder and the head. With
+    `attacks=(Pgd(20),), objectives=(CrossEntropy(),)` it is the usual PGD accuracy, which the ensemble never exceeds by
+    more than chance.
+
+    Table, one row per image: `right`, 1 or 0; `broken_by`, the first member that fooled the head, -1 for none and -2
+    for an image that it gets wrong without attack.
+
+    Attributes:
+        probe: how the head comes about; trained on images that are not attacked.
+        ball: where x' may be, in pixels of a [0, 1] image.
+        attacks: members of the ensemble, one after the other.
+        objectives: what each member maximises, a function of the logits.
+        first: attack only the first images; None: all that the audit attacks.
+    """
+
+    probe: LinearProbe = Linear()
+    ball: Ball = Linf(0.05)
+    attacks: tuple[Attack, ...] = (Apgd(100), Apgd(100), MinimumNorm(100), Square(1000))
+    objectives: tuple[Objective, ...] = (CrossEntropy(), Dlr(), ClassMargin(), ClassMargin())
+    first: Count | None = None
+
+    needs_labels = True
+    better = "higher"
+    unit = "share"
+    question = "How often is a linear classifier on the representation right while its images are attacked?"
+    how_to_read = (
+        "The share of images that no attack of the ensemble turned, beside the shares after each of its members. A "
+        "certificate tells how much lower a stronger attack could bring it."
+    )
+    reference = "AutoAttack (Croce & Hein 2020), on a linear probe as in RVCL, section 6 (robust test)"
+
+    def __post_init__(self) -> None:
+        self.fooled.key()  # refuses attacks and objectives that do not go together
+
+    @property
+    def fooled(self) -> Fooled:
+        """What the attacks did."""
+        return Fooled(self.attacks, self.objectives, self.ball, self.probe, first=self.first)
+
+    @property
+    def column(self) -> str:
+        """Whether each image stayed right."""
+        return "right"
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and the attacks."""
+        return Clean(), self.fooled
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the searches; without an attack there is none."""
+        return () if score == CLEAN else super().relies_on(score)
+
+    def observe(self, subject: Subject) -> Table:
+        """Return which attack turned every image."""
+        broken_by = subject.read(self.fooled)["broken_by"]
+        return {"right": (broken_by == -1).double(), "broken_by": broken_by}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the accuracy without an attack, after each member and those before it, and after all."""
+        scores = {CLEAN: self._share((table["broken_by"] != WRONG).double())}
+        return scores | {name: self._share(_right(table, members)) for name, members in self._said.items()}
+
+    @property
+    def _said(self) -> dict[str, int]:
+        """Name of each score under attack -> how many members it is after."""
+        names = self.fooled.members
+        said = {}
+        for number, name in enumerate(names, 1):
+            once = f"after {name}" if name not in names[: number - 1] else f"after {name} ({number})"
+            said["after all" if number == len(names) > 1 else once] = number
+        return said
+
+    def until(self, score: str) -> "RobustAccuracy | None":
+        """Return the measure whose headline is this score of ours: that of the first members; None for another score.
+
+        Our table is its table too.
+        """
+        members = self._said.get(score, 0)
+        return replace(self, attacks=self.attacks[:members], objectives=self.objectives[:members]) if members else None
+
+    def _share(self, right: Float[Tensor, "images"]) -> Score:
+        return statistics.share(right, given="given the head")
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the share that no attack turned."""
+        return statistics.influence_of_mean(_right(table, len(self.attacks)))
+
+
+def _right(table: Table, members: int) -> Float[Tensor, "images"]:
+    """Return, for every image, 1 where the first members of the ensemble have not turned it, else 0."""
+    broken_by = table["broken_by"]
+    return ((broken_by == -1) | (broken_by >= members)).double()

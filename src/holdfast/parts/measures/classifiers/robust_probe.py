@@ -1,0 +1,178 @@
+"""Robust probe: what a linear head gains that was learned on attacked images, clean, corrupted and attacked."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import (
+    Attack,
+    Ball,
+    LinearProbe,
+    Measure,
+    Objective,
+    Observation,
+    Score,
+    Search,
+    Subject,
+    Table,
+    Threat,
+)
+from holdfast.numerics import statistics
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.shared.disturbed import SIX, titled
+from holdfast.parts.measures.shared.probe import head_observation, head_of, labels_of
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.fooled import WRONG, Fooled
+from holdfast.parts.observations.represented import Represented
+from holdfast.parts.observations.training import Training
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.probes.robust_linear import RobustLinear
+from holdfast.parts.threats.l2 import L2
+from holdfast.runtime.checked import Count
+
+HEADS = ("standard", "robust")
+
+
+@dataclass(frozen=True)
+class RobustProbe(Measure):
+    """Acc(robust head) - Acc(standard head), the mean of clean and corrupted accuracy, on the same images.
+
+    Also apart: accuracy on clean images, on corrupted ones (the mean over corruptions), and under attacks, each head
+    attacked for itself; and the share of rightly classified images that the attacks turn.
+
+    Table, one row per image and for each HEAD (standard, robust): `right@HEAD`, on the clean image; `TITLE@HEAD`, under
+    each corruption, and `corrupted@HEAD`, their mean; `attacked@HEAD`, whether no attack turned it; `turned@HEAD`, 1 or
+    0 where the head is right without attack, else NaN; `both@HEAD`, the mean of right and corrupted; `gain`, how much
+    more of it the robust head has; `radius`, at which that was learned, and `kept`, 1 where it is the standard head.
+
+    Attributes:
+        standard: how the head comes about that is compared with.
+        robust: the head that minimises its loss on attacked images.
+        threats: the corruptions, one after the other; of a noise, one draw for each image.
+        ball: where tested images are attacked, in pixels of the encoder's input.
+        attacks: on either head, one after the other, see `robust_accuracy`.
+        objectives: what each attack maximises, a function of the logits.
+        first: how many images are tested; None: all that the audit attacks.
+    """
+
+    standard: LinearProbe = Linear()
+    robust: RobustLinear = RobustLinear()
+    threats: tuple[Threat, ...] = SIX
+    ball: Ball = L2(0.25)
+    attacks: tuple[Attack, ...] = (Pgd(20),)
+    objectives: tuple[Objective, ...] = (CrossEntropy(),)
+    first: Count | None = None
+
+    needs_labels = True
+    better = "higher"
+    unit = "share"
+    question = "What does a linear head gain, clean and corrupted, that was learned on attacked images?"
+    how_to_read = (
+        "The encoder is the same; the robust head minimises its loss on training images that are attacked through it, "
+        "by up to ε in pixels of the input. Above 0 it is more accurate, on average over clean and corrupted images, "
+        "than the usual head. Every gain is about the same images; attacks are against each head for itself."
+    )
+    reference = '"SynBench", Tables 3, 7 and 9 (robust linear probing)'
+
+    def __post_init__(self) -> None:
+        titled(self, self.threats)
+        self.fooled["robust"].key()  # refuses attacks and objectives that do not go together
+
+    @property
+    def probes(self) -> dict[str, LinearProbe]:
+        """Both probes by their names."""
+        return dict(zip(HEADS, (self.standard, self.robust), strict=True))
+
+    @property
+    def fooled(self) -> dict[str, Fooled]:
+        """What the attacks on each head did."""
+        return {
+            name: Fooled(self.attacks, self.objectives, self.ball, probe, first=self.first)
+            for name, probe in self.probes.items()
+        }
+
+    @property
+    def represented(self) -> dict[str, Represented]:
+        """The corrupted images that it reads, by the title of their corruption."""
+        return {title: Represented(threat=t, first=self.first) for title, t in titled(self, self.threats).items()}
+
+    @property
+    def column(self) -> str:
+        """What the robust head gains on each image."""
+        return "gain"
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Representations of tested and of training images, clean and corrupted, and attacks."""
+        return Clean(), *self.represented.values(), Training(), *self.fooled.values()
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the searches for what is about attacked images."""
+        return super().relies_on(score) if score.startswith(("attacked", "turned")) else ()
+
+    def if_weak(self, score: str) -> Literal["at least", "at most", "void"]:
+        """A stronger attack turns more images; what is gained could be more or less."""
+        if score.endswith(("gain", "change")):
+            return "void"
+        return "at least" if score.startswith("turned") else "at most"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return whether each head is right on every image, clean, corrupted and attacked."""
+        count = subject.attacked if self.first is None else min(self.first, subject.attacked)
+        labels, clean = labels_of(subject)[:count], subject.read(Clean())["reps"][:count]
+        table: Table = {}
+        for name, probe in self.probes.items():
+            head = head_of(subject, probe)
+            right = (head.ranks(clean, labels) == 0).double()
+            under = {
+                title: (head.ranks(subject.read(seen)["reps"], labels) == 0).double()
+                for title, seen in self.represented.items()
+            }
+            broken_by = subject.read(self.fooled[name])["broken_by"]
+            corrupted = torch.stack(list(under.values())).mean(0)
+            table |= {f"right@{name}": right} | {f"{title}@{name}": hits for title, hits in under.items()}
+            table |= {f"corrupted@{name}": corrupted, f"attacked@{name}": (broken_by == -1).double()}
+            turned = (broken_by >= 0).double()
+            turned[broken_by == WRONG] = torch.nan
+            table |= {f"turned@{name}": turned, f"both@{name}": (right + corrupted) / 2}
+        seen = subject.read(head_observation(self.robust, None))
+        kept = not len(seen["loss"]) or int(seen["loss"].argmin()) == 0
+        table |= {"radius": torch.full((count,), float(seen["radius"]), dtype=torch.float64)}
+        table |= {"kept": torch.full_like(table["radius"], float(kept))}
+        return table | {"gain": table["both@robust"] - table["both@standard"]}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return both heads' accuracies and the gain, clean, corrupted and attacked, and of clean and corrupted."""
+        radius, note = float(table["radius"][0]), ""
+        if table["kept"][0] > 0:
+            same = "the robust head is the standard one"
+            note = f"{same}: ε is 0" if radius == 0 else f"{same}: no other lost less to the attacks on it"
+        at = Score(
+            radius, None, None, len(table["gain"]), "none: what the head was learned at", note=note, unit="pixels"
+        )
+        scores: dict[str, Score] = {"ε of the robust head": at}
+        copies = {"right": "clean", "corrupted": "corrupted", "attacked": "attacked", "turned": "turned by attacks"}
+        for column, said in (copies | {"both": "clean and corrupted"}).items():
+            both = {name: self._share(table, column, name) for name in HEADS}
+            moves = [statistics.influence_of_mean(table[f"{column}@{name}"]) for name in HEADS]
+            gain = statistics.difference(both["robust"], both["standard"], statistics.correlation(*moves))
+            scores |= {f"{said}, {name}": score for name, score in both.items()}
+            gain = replace(gain, note="; ".join(filter(None, [note, gain.note])))
+            scores[f"{said}, {'change' if column == 'turned' else 'gain'}"] = gain
+        return scores
+
+    def _share(self, table: Table, column: str, name: str) -> Score:
+        """Return the mean of a column; the corrupted versions of one image, and the image itself, are a cluster."""
+        titles = [f"{title}@{name}" for title in self.represented]
+        columns = {"corrupted": titles, "both": titles + [f"right@{name}"] * len(titles)}.get(column)
+        if columns is None:
+            return statistics.share(table[f"{column}@{name}"], given="given the head")
+        units = torch.arange(len(table["gain"])).repeat(len(columns))
+        return statistics.share(torch.cat([table[one] for one in columns]), units, given="given the head")
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the gain in clean and corrupted accuracy."""
+        return statistics.influence_of_mean(table["gain"])

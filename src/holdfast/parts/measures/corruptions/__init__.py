@@ -1,0 +1,1 @@
+"""What corruptions of whole data sets change."""

@@ -1,0 +1,40 @@
+"""Corrupted accuracy: how often a probe is right on corrupted images (transfer accuracy)."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score, Table
+from holdfast.numerics import statistics
+from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
+from holdfast.parts.measures.shared.disturbed import AVERAGE
+
+
+@dataclass(frozen=True)
+class CorruptedAccuracy(CorruptedMeasure):
+    """Acc(c) = E_x 1[the probe classifies f(c(x)) as y(x)] for each corruption c, and its mean over all of them.
+
+    With the common corruptions and a probe that learned from clean images this is the transfer accuracy of CIFAR-10-C
+    and ImageNet-C; 1 minus it is their corruption error without a reference classifier's.
+
+    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean;
+    `taught`, how many images the probe learned from.
+    """
+
+    better = "higher"
+    unit = "share"
+    question = "How often is a classifier on the frozen representation right when images are corrupted?"
+    how_to_read = (
+        "The average counts every corruption alike. Beside it stand the accuracy on clean images and under each one."
+    )
+    reference = "Hendrycks & Dietterich (2019), ImageNet-C; App. B of Petrov & Kwiatkowska (2022) for transfer accuracy"
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the accuracy without a corruption, under each, and on average."""
+        each = {title: statistics.share(table[f"right@{title}"], given=self.given) for title in self.titles}
+        return {"no corruption": self.clean(table)} | each | {AVERAGE: self.average(table)}
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the average."""
+        return statistics.influence_of_mean(table[AVERAGE])

@@ -1,0 +1,63 @@
+"""Corruption drift: how far a corruption moves a representation, on the scale of the distances between images."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score, Subject, Table
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.statistics import universal
+from holdfast.parts.measures.shared.disturbed import CONTRASTIVE, DisturbedMeasure
+
+
+@dataclass(frozen=True)
+class CorruptionDrift(DisturbedMeasure):
+    """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= d(f(c(x)), f(x)) ] for each corruption c; the score is the median.
+
+    The label-free twin of the relative drop: universal quantiles of drift, for corruptions instead of attacks. The
+    distribution is the exact one of all pairs of clean representations of the population.
+
+    Table, one row per image of the population: `quantile@TITLE` of each corruption, `quantile`, their mean, NaN for
+    images that are not corrupted; `near@TITLE` and `near`, the shares of the pairs with an image that lie at or below
+    the median image's drift.
+
+    Attributes:
+        divergence: how representations are compared.
+    """
+
+    divergence: str = "l2"
+
+    per_image = "quantile"
+    better = "lower"
+    unit = "share"
+    question = "How far does a corruption move a representation, among the distances between different images?"
+    how_to_read = (
+        "At 1 % the corrupted image stays closer to itself than 99 % of image pairs are to each other; at 50 % it is "
+        "as far from itself as any other image would be."
+    )
+    reference = (
+        f"universal quantiles of Petrov & Kwiatkowska (2022), section 5, under the corruptions of {CONTRASTIVE} "
+        "(Zhong et al., 2022)"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        divergence(self.divergence)
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the quantile of every image's drift under every corruption."""
+        clean, disturbed = self.disturbed(subject)
+        drifts = [divergence(self.divergence)(reps, clean[: len(reps)]) for reps in disturbed.values()]
+        quantiles, near, near_mean = universal.place(clean, torch.stack(drifts), self.divergence)
+        pairs = {f"near@{title}": row for title, row in zip(disturbed, near, strict=True)} | {"near": near_mean}
+        return self.averaged(dict(zip(disturbed, quantiles, strict=True))) | pairs
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the median of each corruption, and of the images' means over corruptions."""
+        return self.scored(table, lambda name: universal.median(table[name], table[name.replace("quantile", "near")]))
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the median."""
+        return universal.influence(table[self.per_image], table["near"])

@@ -1,0 +1,40 @@
+"""Fine-tuned accuracy: how often the encoder is right after it was trained further on labelled images."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score, Table
+from holdfast.numerics import statistics
+from holdfast.parts.measures.shared.disturbed import AVERAGE, CONTRASTIVE
+from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
+
+
+@dataclass(frozen=True)
+class FineTunedAccuracy(FineTunedMeasure):
+    """Acc(c) = E_x 1[the fine-tuned encoder and its layer classify c(x) as y(x)] for each threat c, and their mean.
+
+    Table, one row per image: `right`, without a threat; `right@TITLE`, under each; `average`, their mean.
+    """
+
+    better = "higher"
+    unit = "share"
+    question = "How often is the encoder right after fine-tuning on labelled images?"
+    how_to_read = (
+        "All weights are trained, so it tells how good a beginning the encoder is, not what its representation holds "
+        "as it stands. The interval is about the tested images; another order of training gives another network."
+    )
+    reference = f"{CONTRASTIVE} (Zhong et al., 2022), appendix D.5"
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the accuracy without a threat, under each, and on average."""
+        clean = {"no corruption": self.clean(table)}
+        if not self.threats:
+            return clean
+        each = {title: statistics.share(table[f"right@{title}"], given=self.given) for title in self.titles}
+        return clean | each | {AVERAGE: self.average(table)}
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the headline."""
+        return statistics.influence_of_mean(table[self.column])

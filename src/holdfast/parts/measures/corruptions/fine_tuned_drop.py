@@ -1,0 +1,48 @@
+"""Fine-tuned drop: the share of a fine-tuned encoder's accuracy that a corruption takes."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Score, Table, Threat
+from holdfast.parts.measures.shared.disturbed import CONTRASTIVE, SIX
+from holdfast.parts.measures.shared.drop import drops, influence_on_drop
+from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
+
+
+@dataclass(frozen=True)
+class FineTunedDrop(FineTunedMeasure):
+    """Δ(c) = (Acc - Acc(c)) / Acc of the fine-tuned encoder for each threat c, and its mean over all of them.
+
+    With `consistent` the encoder is fine-tuned anew on images that are disturbed in the same way, as in the paper.
+
+    Table, one row per image: `right`, without a threat; `right@TITLE`, under each; `average`, their mean.
+
+    Attributes:
+        threats: the corruptions, one after the other; of a noise, one draw for each image.
+    """
+
+    threats: tuple[Threat, ...] = SIX
+
+    better = "lower"
+    unit = "share"
+    question = "Which share of the fine-tuned encoder's accuracy does a corruption take?"
+    how_to_read = (
+        "0 % means that the corruption costs nothing, 50 % that every second right answer is lost. Fine-tuning hides "
+        "what the frozen representation loses; compare with the relative drop of a probe."
+    )
+    reference = f"{CONTRASTIVE} (Zhong et al., 2022), Eq. 1, Table D.5"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.threats:
+            raise HoldfastError("fine_tuned_drop: threats: expected one threat or more, got none")
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the relative drop of each threat, and their average."""
+        return drops(self, table)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the ratio of the two accuracies, up to a factor."""
+        return influence_on_drop(table)

@@ -1,0 +1,82 @@
+"""Neighbour consistency: how many of an image's nearest neighbours a corruption leaves to it."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
+
+
+@dataclass(frozen=True)
+class NeighbourConsistency(DisturbedMeasure):
+    """|N_k(f(c(x))) ∩ N_k(f(x))| / k for each corruption c; the score is the mean over images.
+
+    N_k: the k nearest of the other clean images of the population. The label-free twin of a kNN probe's accuracy under
+    corruption: a vote of the same neighbours cannot change.
+
+    Table, one row per image: `kept@TITLE` of each corruption, `kept`, their mean.
+
+    Attributes:
+        k: how many pairwise.
+        divergence: how representations are compared.
+    """
+
+    k: int = 10
+    divergence: str = "cosine"
+
+    per_image = "kept"
+    better = "higher"
+    unit = "share"
+    question = "How many of an image's nearest neighbours are still its nearest ones when it is corrupted?"
+    how_to_read = (
+        "100 % means that a corrupted image has the neighbours of the clean one; a representation that has forgotten "
+        "which image it was keeps k of the population's N, a share of k / (N - 1)."
+    )
+    reference = "agreement of kNN sets, as in Huh et al. (2024), section 2, between an image and its corrupted version"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        divergence(self.divergence)
+        if self.k < 1:
+            raise HoldfastError(f"neighbour_consistency: k: expected at least 1 neighbour, got {self.k}")
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the share of neighbours that every image keeps under every corruption.
+
+        Raises:
+            HoldfastError: a population of fewer than k other images, or of k, which all would be kept.
+        """
+        clean, disturbed = self.disturbed(subject)
+        if self.k > len(clean) - 2:
+            raise HoldfastError(
+                f"neighbour_consistency: expected k below the number of other images, {len(clean) - 1}, got {self.k}; "
+                "lower k or use more images"
+            )
+        own = self._others(clean[: len(next(iter(disturbed.values())))], clean)
+        kept = {
+            title: (own[:, :, None] == self._others(reps, clean)[:, None]).any(2).double().mean(1)
+            for title, reps in disturbed.items()
+        }
+        return self.averaged(kept)
+
+    def _others(self, reps: Float[Tensor, "images dim"], clean: Tensor) -> Int[Tensor, "images k"]:
+        """Return the k nearest images other than the image itself."""
+        found = pairwise.nearest(reps, clean, self.k + 1, self.divergence)
+        is_own = found == torch.arange(len(reps))[:, None]
+        is_own[:, -1] |= ~is_own.any(1)  # not among them: the farthest is one too many
+        return found[~is_own].view(len(reps), self.k)
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the mean share of each corruption, and over corruptions."""
+        given = "given this population of images"
+        return self.scored(table, lambda column: statistics.mean(table[column], given=given, most=1.0))
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the mean."""
+        return statistics.influence_of_mean(table[self.per_image])

@@ -1,0 +1,40 @@
+"""Relative drop: the share of a probe's accuracy that a corruption takes."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score, Table
+from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
+from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
+from holdfast.parts.measures.shared.drop import drops, influence_on_drop
+
+
+@dataclass(frozen=True)
+class RelativeDrop(CorruptedMeasure):
+    """Δ(c) = (Acc - Acc(c)) / Acc for each corruption c, and its mean over all of them.
+
+    With `consistent` the training images are corrupted in the same way, and the probe learns anew for each corruption:
+    what is lost is what the representation no longer holds. Else the probe has only seen clean images.
+
+    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean;
+    `taught`, how many images the probe learned from.
+    """
+
+    better = "lower"
+    unit = "share"
+    question = "Which share of a classifier's accuracy does a corruption take?"
+    how_to_read = (
+        "0 % means that the corruption costs nothing, 50 % that every second right answer is lost; below 0 % the "
+        "classifier is better on corrupted images."
+    )
+    reference = f"{CONTRASTIVE} (Zhong et al., 2022), Eq. 1, Tables 1 and D.3 to D.5"
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the relative drop of each corruption, and their average."""
+        return drops(self, table)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the ratio of the two accuracies, up to a factor."""
+        return influence_on_drop(table)

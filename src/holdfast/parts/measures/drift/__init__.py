@@ -1,0 +1,1 @@
+"""How far representations drift in the worst case."""

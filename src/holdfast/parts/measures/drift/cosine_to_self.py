@@ -1,0 +1,29 @@
+"""Cosine to self: how similar an attacked representation stays to its own."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Subject, Table
+from holdfast.numerics.geometry.divergences import cosine
+from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+
+
+@dataclass(frozen=True)
+class CosineToSelf(AttackMeasure):
+    """cos(f(x̂), f(x)) under an untargeted attack; the score is the median over images.
+
+    Table: `similarity@STEP`, one row per attacked image. `divergence` is not used: the comparison is the cosine.
+    """
+
+    usual = (5, 10, 30, 50)
+    per_image = "similarity"
+    statistic = "median"
+    better = "higher"
+    unit = "similarity"
+    question = "How similar, by cosine, does an attacked representation stay to its own clean one?"
+    how_to_read = "1 is the same direction, 0 is at right angles, -1 is opposite."
+    reference = f"{PAPER}, appendix B (cosine similarity)"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the similarity of every attacked image."""
+        clean, attacked = self.reps(subject)
+        return {f"similarity@{step}": 1 - cosine(reps, clean[: len(reps)]) for step, reps in attacked.items()}

@@ -1,0 +1,40 @@
+"""Cosine to target: how similar a targeted attack makes a representation to that of another image."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Objective, Subject, Table
+from holdfast.numerics.geometry.divergences import cosine
+from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.observations.attacked import pair_of, partners
+
+
+@dataclass(frozen=True)
+class CosineToTarget(AttackMeasure):
+    """cos(f(x̂→t), f(t)) under a targeted attack; the score is the median over images and their partners t.
+
+    Table: `similarity@STEP`, `clean`, cos(f(x), f(t)) before the attack, and `pair`, one row per attacked image.
+    `divergence` is not used: the comparison is the cosine.
+    """
+
+    objective: Objective = Targeted()
+
+    targeted = True
+    usual = (5, 10, 30, 50)
+    per_image = "similarity"
+    statistic = "median"
+    better = "lower"
+    unit = "similarity"
+    question = "How similar, by cosine, can an attack make an image's representation to that of another image?"
+    how_to_read = "1 means that the attack impersonates the other image perfectly; compare with the clean similarity."
+    reference = f"{PAPER}, appendix B (cosine similarity)"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the similarity of every attacked image to its partner."""
+        clean, attacked = self.reps(subject)
+        positions = torch.arange(subject.attacked)
+        target = clean[partners(positions)]
+        table: Table = {"pair": pair_of(positions), "clean": 1 - cosine(clean[positions], target)}
+        return table | {f"similarity@{step}": 1 - cosine(reps, target) for step, reps in attacked.items()}

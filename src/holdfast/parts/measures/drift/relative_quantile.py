@@ -1,0 +1,51 @@
+"""Relative quantile: how much of the way to another image's representation is left after a targeted attack."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Objective, Subject, Table
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.observations.attacked import pair_of, partners
+
+
+@dataclass(frozen=True)
+class RelativeQuantile(AttackMeasure):
+    """r(x, t) = d(f(x̂→t), f(t)) / d(f(x), f(t)); the score is the median over images and their partners t.
+
+    The denominator is the clean distance. It is undefined (and left out, counted) where two images have the same
+    representation. Both directions of a pair are rows; the interval counts pairs.
+
+    Table: `ratio@STEP` and `pair`, one row per attacked image.
+    """
+
+    objective: Objective = Targeted()
+
+    targeted = True
+    usual = (5, 10, 30, 50)
+    per_image = "ratio"
+    statistic = "median"
+    better = "higher"
+    unit = "ratio"
+    question = (
+        "How much of the distance to another image remains when an attack makes the two look alike to the encoder?"
+    )
+    how_to_read = (
+        "At 1 the attack has come no closer to the other image's representation, above 1 it has ended farther away; "
+        "at 0 it impersonates it perfectly."
+    )
+    reference = f"{PAPER}, section 5 (relative quantiles)"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the ratio of every attacked image."""
+        clean, attacked = self.reps(subject)
+        positions = torch.arange(subject.attacked)
+        own, target = clean[positions], clean[partners(positions)]
+        before = divergence(self.divergence)(own, target)
+        table: Table = {"pair": pair_of(positions)}
+        for step, reps in attacked.items():
+            ratio = divergence(self.divergence)(reps, target) / before
+            table[f"ratio@{step}"] = torch.where(before > 0, ratio, torch.nan)
+        return table

@@ -1,0 +1,43 @@
+"""Universal quantile: how far an attack moves a representation, on the scale of the distances between images."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Subject, Table
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.statistics import universal
+from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+
+
+@dataclass(frozen=True)
+class UniversalQuantile(AttackMeasure):
+    """q(x) = P_{x',x''}[ d(f(x'), f(x'')) <= d(f(x̂), f(x)) ]; the score is the median over images.
+
+    The distribution is the exact empirical one of *all* pairs of clean representations of the population.
+
+    Table, one row per image of the population: `drift@STEP`, d(f(x̂), f(x)), and `quantile@STEP`, NaN where x was not
+    attacked; `near@STEP`, the share of the pairs with x that lie at or below the median drift.
+    """
+
+    usual = (5, 10, 30, 50)
+    per_image = "quantile"
+    statistic = "universal quantile"
+    better = "lower"
+    unit = "share"
+    question = "How large is the drift that an attack causes, among the distances between different images?"
+    how_to_read = (
+        "At 1 % the attacked image stays closer to itself than 99 % of image pairs are to each other; at 100 % the "
+        "attack moves it farther than any two images are apart."
+    )
+    reference = f"{PAPER}, section 5 (universal quantiles)"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return drift and quantile of every attacked image, and what every image's pairs say."""
+        clean, attacked = self.reps(subject)
+        drifts = torch.stack([divergence(self.divergence)(reps, clean[: len(reps)]) for reps in attacked.values()])
+        quantiles, near, _ = universal.place(clean, drifts, self.divergence)
+        columns = {"drift": universal.padded(drifts, len(clean)), "quantile": quantiles, "near": near}
+        return {
+            f"{name}@{step}": row for name, rows in columns.items() for step, row in zip(attacked, rows, strict=True)
+        }

@@ -1,0 +1,61 @@
+"""Alignment: how near the representations of two views of one image are."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Score, Subject, Table, Threat
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import feature_space
+from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
+from holdfast.parts.measures.shared.shape import ISOLA
+from holdfast.parts.threats.brightness import Brightness
+from holdfast.parts.threats.contrast import Contrast
+from holdfast.parts.threats.rotation import Rotation
+from holdfast.parts.threats.translation import Translation
+
+
+@dataclass(frozen=True)
+class Alignment(DisturbedMeasure):
+    """E ||z - z'||^α with z = f(x) / ||f(x)|| and z' that of a view of x, for each kind of view.
+
+    Table, one row per image: `distance@TITLE` for each kind of view, `distance`, their mean.
+
+    Attributes:
+        threats: what makes the other view; by default random changes of the kind that contrastive training uses.
+        alpha: α, 2 as usual.
+    """
+
+    threats: tuple[Threat, ...] = (Translation(), Rotation(), Brightness(), Contrast())
+    alpha: float = 2.0
+
+    per_image = "distance"
+    better = "lower"
+    unit = "ratio"
+    question = "How near are the representations of two views of one image?"
+    how_to_read = (
+        "0 means that the representation does not see the change, 2 that the two views are orthogonal. A constant "
+        "encoder has 0: read it beside uniformity."
+    )
+    reference = ISOLA
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.alpha < float("inf"):
+            raise HoldfastError(f"alignment: expected alpha > 0, got {self.alpha}; 2 is usual")
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the distance of every image's views."""
+        clean, disturbed = self.disturbed(subject)
+        return self.averaged(
+            {title: feature_space.alignment(reps, clean[: len(reps)], self.alpha) for title, reps in disturbed.items()}
+        )
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the mean distance of each kind of view, and over all."""
+        return self.scored(table, lambda column: statistics.mean(table[column], most=2**self.alpha))
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the mean."""
+        return statistics.influence_of_mean(table[self.per_image])

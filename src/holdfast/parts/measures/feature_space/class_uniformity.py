@@ -1,0 +1,47 @@
+"""Class uniformity: how evenly the images of one class cover the part of the sphere that they have."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Score, Subject, Table
+from holdfast.numerics.geometry import feature_space
+from holdfast.numerics.statistics.jackknife import over_classes
+from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
+from holdfast.parts.measures.shared.probe import labels_of
+from holdfast.parts.measures.shared.shape import SHOWN, ShapeMeasure
+from holdfast.parts.observations.clean import Clean
+
+
+@dataclass(frozen=True)
+class ClassUniformity(ShapeMeasure):
+    """U_c = -log E exp(-2 ||z - z'||²) over pairs of different images of class c; the score is the mean over classes.
+
+    Table, one row per image: `own`, what it contributes to its class's U_c; `uniformity`, to their mean; `label`.
+    """
+
+    needs_labels = True
+    better = "higher"
+    unit = "ratio"
+    question = "How much of the variety within a class does the representation keep?"
+    how_to_read = (
+        "0 where a class has collapsed to one direction, which helps a classifier of these classes and leaves nothing "
+        "to tell its images apart; the paper sees it fall in supervised and rise in contrastive training."
+    )
+    reference = f"{CONTRASTIVE} (Zhong et al., 2022), section 4 and Figure 3"
+
+    @property
+    def column(self) -> str:
+        """What each image contributes to the mean over classes."""
+        return "uniformity"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what every image contributes to its class, and to the mean over classes."""
+        labels = labels_of(subject)
+        own = feature_space.uniformity(subject.read(Clean())["reps"], labels)
+        return {"own": own, "uniformity": over_classes(own, labels), "label": labels}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the uniformity of each class, and their mean."""
+        own, label = table["own"], table["label"]
+        classes = label.unique().tolist()
+        each = {f"class {c}": self.mean(own[label == c]) for c in classes} if len(classes) <= SHOWN else {}
+        return each | {"mean over classes": self.mean(table["uniformity"])}

@@ -1,0 +1,42 @@
+"""Effective rank: how many directions of the representation's space are in use."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Score, Subject, Table
+from holdfast.numerics.geometry import spectrum
+from holdfast.parts.measures.shared.shape import ShapeMeasure
+from holdfast.parts.observations.clean import Clean
+
+
+@dataclass(frozen=True)
+class EffectiveRank(ShapeMeasure):
+    """exp(-Σ p_k log p_k), p_k = σ_k / Σσ, of the singular values σ of the centred representations.
+
+    Beside it the participation ratio (Σλ)² / Σλ² of the covariance's eigenvalues λ = σ², which counts large directions
+    only.
+
+    Table, one row per image: `rank` and `participation`, what it contributes to both.
+    """
+
+    better = "higher"
+    unit = "ratio"
+    question = "How many directions of its space does the representation use?"
+    how_to_read = (
+        "From 1, all images on a line, to the dimension D, all directions alike. Too low by about D / (8 N) of itself "
+        "for N images where all directions are alike: compare encoders on equally many images."
+    )
+    reference = 'Roy & Vetterli (2007), "The effective rank"; Garrido et al. (2023), "RankMe"'
+
+    @property
+    def column(self) -> str:
+        """What each image contributes to the effective rank."""
+        return "rank"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what every image contributes."""
+        reps = subject.read(Clean())["reps"]
+        return {"rank": spectrum.effective_rank(reps), "participation": spectrum.participation_ratio(reps)}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the participation ratio and the effective rank."""
+        return {"participation ratio": self.mean(table["participation"]), "effective rank": self.mean(table["rank"])}

@@ -1,0 +1,80 @@
+"""Feature distance: how far classes are apart, against how wide they are."""
+
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import feature_space
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.statistics.jackknife import over_classes
+from holdfast.numerics.statistics.ratio import influence_of_ratio, ratio
+from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
+from holdfast.parts.measures.shared.probe import labels_of
+from holdfast.parts.measures.shared.shape import SHOWN, ShapeMeasure
+from holdfast.parts.observations.clean import Clean
+
+
+@dataclass(frozen=True)
+class FeatureDistance(ShapeMeasure):
+    """d(c, c') = E ||f(x) - f(x')||² over images x of class c and x' of c'; between classes / within them.
+
+    Pairs of an image with itself are left out of d(c, c), and classes count alike.
+
+    Table, one row per image: `within` and `between`, what it contributes to both means; `own`, to the mean of its own
+    class within; `label`.
+
+    Attributes:
+        normalised: compare unit vectors, so that encoders can be compared; else the paper's, in squared units of the
+            representation.
+    """
+
+    normalised: bool = True
+
+    needs_labels = True
+    better = "higher"
+    unit = "ratio"
+    question = "How much farther are images of different classes apart than images of one class?"
+    how_to_read = (
+        "1 means that classes are no clusters at all. Distances within a class that shrink make the ratio large, and "
+        "the class less varied: read it beside class uniformity."
+    )
+    reference = f"{CONTRASTIVE} (Zhong et al., 2022), section 4 (feature distance) and Figure 3"
+
+    @property
+    def column(self) -> str:
+        """What each image contributes to the mean distance between classes."""
+        return "between"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what every image contributes to the distances within and between classes.
+
+        Raises:
+            HoldfastError: images of one class only.
+        """
+        labels, reps = labels_of(subject), subject.read(Clean())["reps"].double()
+        reps = unit(reps) if self.normalised else reps
+        own = feature_space.within(reps, labels)
+        between = over_classes(feature_space.between(reps, labels), labels)
+        return {"within": over_classes(own, labels), "between": between, "own": own, "label": labels}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the mean distance within each class, within all, between them, and the ratio."""
+        own, label = table["own"], table["label"]
+        classes = label.unique().tolist()
+        each = {f"within class {c}": self.mean(own[label == c]) for c in classes} if len(classes) <= SHOWN else {}
+        inside, across = self.mean(table["within"]), self.mean(table["between"])
+        rho = statistics.correlation(*(statistics.influence_of_mean(table[name]) for name in ("between", "within")))
+        quotient = ratio(_positive(across), _positive(inside), rho)
+        return each | {"within classes": inside, "between classes": across, "between / within": quotient}
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the ratio."""
+        return influence_of_ratio(table["between"], table["within"])
+
+
+def _positive(score: Score) -> Score:
+    """Return a score of squared distances without the part of its interval that is below 0."""
+    return replace(score, low=None if score.low is None else max(score.low, 0.0))

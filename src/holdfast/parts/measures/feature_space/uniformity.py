@@ -1,0 +1,50 @@
+"""Uniformity: how evenly representations cover the unit sphere."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Observation, Score, Subject, Table, Threat
+from holdfast.numerics.geometry import feature_space
+from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
+from holdfast.parts.measures.shared.shape import ISOLA, ShapeMeasure
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.represented import Represented
+
+
+@dataclass(frozen=True)
+class Uniformity(ShapeMeasure):
+    """U = -log E exp(-2 ||z - z'||²) over all pairs of different images, z = f(x) / ||f(x)||.
+
+    Table, one row per image: `uniformity`, what it contributes to U; the mean of the column is U.
+
+    Attributes:
+        threat: what befalls the images, those that the audit attacks; None: nothing, and all images count.
+    """
+
+    threat: Threat | None = None
+
+    better = "higher"
+    unit = "ratio"
+    question = "How evenly do representations cover the unit sphere?"
+    how_to_read = (
+        "0 where all images point in one direction, 4 where all are orthogonal; evenly spread over the sphere of a "
+        "16-dimensional space is 3.51. Little of it means that a small drift already reaches other images."
+    )
+    reference = f"{ISOLA}; with the sign of {CONTRASTIVE} (Zhong et al., 2022), section 4, Figure 3 and Table A.2"
+
+    @property
+    def column(self) -> str:
+        """What each image contributes."""
+        return "uniformity"
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, and those of disturbed images."""
+        return Clean(), *((Represented(threat=self.threat),) if self.threat else ())
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what every image contributes."""
+        seen = Represented(threat=self.threat) if self.threat else Clean()
+        return {"uniformity": feature_space.uniformity(subject.read(seen)["reps"])}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the uniformity of all images together."""
+        return {"uniformity": self.mean(table["uniformity"])}

@@ -1,0 +1,43 @@
+"""Breakaway risk: how often an attacked image is nearer to another image than to itself."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Subject, Table
+from holdfast.numerics.geometry import pairwise
+from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+
+
+@dataclass(frozen=True)
+class BreakawayRisk(AttackMeasure):
+    """p = 1/(|D'| (|D|-1)) Σ_{x∈D'} Σ_{x'∈D, x'≠x} 1[ d(f(x̂), f(x')) < d(f(x̂), f(x)) ], all pairs, strict.
+
+    Table, one row per image of the population D: `broken@STEP`, the share of the others that are nearer to x̂ than x
+    is (NaN where x was not attacked), and `intrudes@STEP`, the share of the other attacked images that it is nearer
+    to than they are to themselves.
+    """
+
+    per_image = "broken"
+    statistic = "pair mean"
+    better = "lower"
+    unit = "share"
+    question = "After an attack, what share of all other images is nearer to the attacked image than its own original?"
+    how_to_read = (
+        "0 % means that no attack brought any image nearer to another one than to itself; 50 % is chance: the attacked "
+        "image has nothing left of itself."
+    )
+    reference = f"{PAPER}, Eq. 1 and appendix C.7"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return both roles of every image."""
+        clean, attacked = self.reps(subject)
+        population, table = len(clean), {}
+        for step, reps in attacked.items():
+            nearer, intrusions = pairwise.closer(reps, clean, torch.arange(len(reps)), self.divergence)
+            broken = torch.full((population,), torch.nan, dtype=torch.float64)
+            broken[: len(reps)] = nearer.double() / (population - 1)
+            others = torch.full((population,), float(len(reps)), dtype=torch.float64)
+            others[: len(reps)] -= 1  # an attacked image does not intrude on itself
+            table[f"broken@{step}"], table[f"intrudes@{step}"] = broken, intrusions / others.clamp_min(1)
+        return table

@@ -1,0 +1,106 @@
+"""Nearest-neighbour accuracy: how often an attacked image still finds itself among all clean images."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Observation, Score, Search, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.margins import DIVERGENCES
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
+from holdfast.parts.observations.broken import Broken
+
+WORST = "worst found"
+"""The headline where everything that the run met in the ball counts."""
+
+
+@dataclass(frozen=True)
+class NearestNeighbourAccuracy(AttackMeasure):
+    """1/|D'| Σ_{x∈D'} 1[ no x'∈D, x'≠x, has d(f(x̂), f(x')) < d(f(x̂), f(x)) ].
+
+    The scores at read-outs are the paper's, for which x̂ is where an attack on *drift* ended. Moving far is not the
+    same as coming nearer to another image, so the headline takes for x̂ the worst image that is known: that of a search
+    for this very event, and everything else that the searches of the run met in the ball.
+
+    Table, one row per attacked image: `found@STEP`, 1 where the clean original is still nearest; and `found`, 1 where
+    it is nearest to all that is known.
+
+    Attributes:
+        pursue: "event", for the headline above, or "drift", for the paper's number alone.
+    """
+
+    pursue: Literal["event", "drift"] = "event"
+
+    per_image = "found"
+    statistic = "share"
+    given = "given this population of images"
+    better = "higher"
+    unit = "share"
+    question = "How often is an attacked image's nearest clean neighbour still its own original?"
+    how_to_read = (
+        "100 % means that every attacked image is still recognised as itself among the whole population. After so many "
+        "steps: by an attack that moves the representation as far as it can; worst found: whatever was tried."
+    )
+    reference = f"{PAPER}, Eq. 4"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pursue not in ("event", "drift"):
+            raise HoldfastError(
+                f"nearest_neighbour_accuracy: expected pursue to be 'event' or 'drift', got {self.pursue!r}"
+            )
+
+    @property
+    def event(self) -> Broken | None:
+        """The search for images that are nearer to another one; None where only drift is pursued."""
+        if self.pursue == "drift" or self.divergence not in DIVERGENCES:
+            return None
+        return Broken(self.attack, self.ball, Nearest(self.divergence))
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, the trajectories, and the search for the event."""
+        return (*super().observations(), *((self.event,) if self.event else ()))
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The search for drift, and that for the event."""
+        return (*super().searches, *(self.event.searches if self.event else ()))
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the search for drift at its read-outs, that for the event where the worst counts."""
+        return self.event.searches if score == WORST and self.event else super().relies_on(score)
+
+    @property
+    def column(self) -> str:
+        """`found` where the worst counts, else at the last read-out."""
+        return "found" if self.pursue == "event" else super().column
+
+    def observe(self, subject: Subject) -> Table:
+        """Return whether every attacked image finds its original."""
+        clean, attacked = self.reps(subject)
+        table: Table = {f"found@{step}": self._finds(reps, clean) for step, reps in attacked.items()}
+        if self.pursue == "event":
+            worst = torch.ones(subject.attacked, dtype=torch.float64)
+            for points in subject.reached(self.ball):
+                for reps in points.unbind(1):
+                    worst[: len(reps)] = worst[: len(reps)].minimum(self._finds(reps, clean))
+            table["found"] = worst
+        return table
+
+    def _finds(
+        self, reps: Float[Tensor, "images dim"], clean: Float[Tensor, "population dim"]
+    ) -> Float[Tensor, "images"]:
+        nearer, _ = pairwise.closer(reps, clean, torch.arange(len(reps)), self.divergence)
+        return (nearer == 0).double()
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the share at every read-out, and the worst."""
+        scores = super().score(table)
+        if self.pursue == "event":
+            scores[WORST] = statistics.share(table["found"], given=self.given)
+        return scores

@@ -1,0 +1,57 @@
+"""Adversarial robustness: how many images hold at the worst point that an attack finds."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Attack, Ball, Observation, Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.measures.shared.chance import NPPR, ChanceMeasure
+from holdfast.parts.observations.broken import Broken
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class AdversarialRobustness(ChanceMeasure):
+    """AR = E_x [1 - max_{x' in ball} 1[x' fails]], the maximum as far as it is known: an upper bound of AR.
+
+    An image holds that nothing in this run has made fail within the ball: neither the attack, nor what the searches and
+    the draws of other measures met, whatever they pursued.
+
+    Table, one row per image: `held`, 1 or 0; `value`, the largest value of the failure that the attack found, above 0
+    where it fails; `wrong`, 1 where the image fails without a disturbance.
+
+    Attributes:
+        attack: how the worst point is searched; "pgd", "carlini_wagner", "ensemble", ...
+        ball: where.
+    """
+
+    attack: Attack = Apgd(50)
+    ball: Ball = Linf(0.05)
+
+    question = "How many images hold wherever in this ball anything looked?"
+    how_to_read = (
+        "The attacks of the run left this share of images standing. No noise inside the ball can do worse than the "
+        "true worst point, so worst noise robustness and probabilistic robustness lie above."
+    )
+    reference = f"{NPPR}, Def. 1 and 4"
+
+    @property
+    def attacked(self) -> Broken:
+        """The attack that it reads."""
+        return Broken(self.attack, self.ball, self.failure, first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and the attack."""
+        return Clean(), self.attacked
+
+    def observe(self, subject: Subject) -> Table:
+        """Return which images hold."""
+        seen = subject.read(self.attacked)
+        others = subject.broke(self.failure, self.ball)[: len(seen["value"])]
+        held = ((seen["value"] <= 0) & ~others).double() * (1 - seen["wrong"])
+        return {"held": self.kept(held, seen["wrong"]), "value": seen["value"], "wrong": seen["wrong"]}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the share of images that hold."""
+        return {"images that hold": self.told(table, statistics.share(table["held"], given=self.given))}

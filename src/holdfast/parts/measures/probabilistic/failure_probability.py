@@ -1,0 +1,101 @@
+"""Failure probability: how likely an image is to fail under a noise, however rare that is."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Observation, Score, Subject, Table, Threat
+from holdfast.core.registry import part_name
+from holdfast.numerics import statistics
+from holdfast.parts.estimators.splitting import Splitting
+from holdfast.parts.measures.shared.chance import ChanceMeasure
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.rare_failures import RareFailures
+from holdfast.parts.threats.uniform import Uniform
+
+MANY = 10**12
+"""Draws that an estimate is taken to be worth at most."""
+
+
+@dataclass(frozen=True)
+class FailureProbability(ChanceMeasure):
+    """P_{x' ~ noise(x)}[x' fails] of each image by adaptive multilevel splitting; its median and mean over images.
+
+    Counting sees nothing of a probability of 1e-6 in 100 draws; splitting reaches it with thousands of passes. An image
+    for which no population reached a failure counts as 0, and its interval says what remains possible.
+
+    Table, one row per image: `probability`, `low` and `high` (its 95 % interval), `relative_variance`, `levels` (0:
+    plain sampling), `passes`, `wrong` (1 where the image fails without a disturbance).
+
+    Attributes:
+        noise: any noise: uniform, truncated_gaussian, laplace, rotation, mixture, ...
+        estimator: how rare events are reached.
+    """
+
+    noise: Threat = Uniform()
+    estimator: Splitting = Splitting()
+
+    better = "lower"
+    question = "How likely is an image to fail under this noise, however rare that is?"
+    how_to_read = (
+        "The median image fails with this probability at each disturbance. The mean is that of a random image, and is "
+        "decided by the few that fail most often. Each image's own interval is in the table."
+    )
+    reference = 'Webb et al. (2019), "A statistical approach to assessing neural network robustness"'
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.estimator, Splitting):
+            raise HoldfastError(
+                f"failure_probability: expected the estimator splitting, got {part_name(self.estimator)}"
+            )
+        _ = self.estimated  # refuses threats that only sample
+
+    @property
+    def column(self) -> str:
+        """Each image's probability."""
+        return "probability"
+
+    @property
+    def estimated(self) -> RareFailures:
+        """The estimates that it reads."""
+        return RareFailures(self.noise, self.failure, self.estimator, first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and estimates."""
+        return Clean(), self.estimated
+
+    def observe(self, subject: Subject) -> Table:
+        """Return every image's probability of failing."""
+        seen = dict(subject.read(self.estimated))
+        return seen | {"probability": self.kept(seen["probability"], seen["wrong"])}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return how many images were never seen to fail, and the mean and the median probability."""
+        values = table["probability"]
+        unseen = torch.where(values.isnan(), torch.nan, (values == 0).double())
+        most = float(table["high"][values == 0].max()) if bool((values == 0).any()) else 0.0
+        rest = f"images without a failure count as 0; their own intervals end at {most:.2g} at most" if most else ""
+        given = "given each image's estimate"
+        return {
+            "no failure reached": self.told(table, statistics.share(unseen)),
+            "mean": self.told(table, statistics.share_of_draws(values, MANY, given), rest),
+            "median": self.told(table, self._median(table), rest),
+        }
+
+    def _median(self, table: Table) -> Score:
+        """Return the median, with ends that are those of the images' own: so that 0 means "below what was reached"."""
+        low, middle, high = (
+            statistics.median(table[column].where(~table["probability"].isnan(), torch.nan))
+            for column in ("low", "probability", "high")
+        )
+        kind = "order statistics of the lower, and of the upper, ends of the images' own intervals"
+        start = low.value if low.low is None else low.low  # ends that are all alike have none of their own
+        end = high.value if high.high is None else high.high
+        return replace(middle, low=start, high=end, interval=kind)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the median."""
+        return statistics.influence_of_median(table[self.column])

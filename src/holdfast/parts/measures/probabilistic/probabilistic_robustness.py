@@ -1,0 +1,36 @@
+"""Probabilistic robustness: how often an image holds under a noise that is given."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Observation, Threat
+from holdfast.parts.measures.shared.chance import NPPR, DrawnMeasure
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.sampled import Sampled
+from holdfast.parts.threats.uniform import Uniform
+
+
+@dataclass(frozen=True)
+class ProbabilisticRobustness(DrawnMeasure):
+    """PR = E_x P_{x' ~ noise(x)}[x' does not fail].
+
+    Attributes:
+        noise: any threat that draws: uniform, truncated_gaussian, laplace, rotation, brightness, mixture, ...
+    """
+
+    noise: Threat = Uniform()
+
+    question = "How often does an image hold under this noise?"
+    how_to_read = (
+        "At 99 % one disturbed image in a hundred fails, on average over images and draws. Other noise of the same "
+        "size may be worse: worst noise robustness learns it, adversarial robustness looks at single points."
+    )
+    reference = f"{NPPR}, Def. 2 and 4"
+
+    @property
+    def drawn(self) -> Sampled:
+        """The draws that it reads."""
+        return Sampled(self.noise, ((self.failure, self.estimator),), first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and draws."""
+        return Clean(), self.drawn

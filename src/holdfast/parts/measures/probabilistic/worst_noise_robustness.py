@@ -1,0 +1,53 @@
+"""Worst-noise robustness (NPPR): how often an image holds under the worst noise that could be learned."""
+
+from dataclasses import dataclass
+
+from holdfast.core import Ball, Observation
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.measures.shared.chance import NPPR, DrawnMeasure
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.sampled import Sampled
+from holdfast.parts.observations.worst_noise import WorstNoise
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class WorstNoiseRobustness(DrawnMeasure):
+    """NPPR = inf_ω E_x P_{x' ~ ω(x)}[x' does not fail] over noises ω in a ball, as a learned mixture comes near to it.
+
+    The mixture is learned on images that the audit does not attack and judged by draws for those that it does. It is
+    one of the noises allowed, so its PR is an upper bound of NPPR: a better learner can only lower it.
+
+    Attributes:
+        learner: how the mixture is learned, and what it depends on: nothing, the label, the image, or both.
+        ball: where its draws lie.
+    """
+
+    learner: WorstMixture = WorstMixture()
+    ball: Ball = Linf(0.05)
+
+    given = "given the learned noise"
+    question = "How often does an image hold under noise that is as bad as noise in this ball can be made?"
+    how_to_read = (
+        "Lies between adversarial robustness (one worst point for each image) and probabilistic robustness (a noise "
+        "that is assumed). It is an upper bound: a better learned noise may be worse still."
+    )
+    reference = f"{NPPR}, Def. 3 and section 4"
+
+    @property
+    def learned(self) -> WorstNoise:
+        """The noise."""
+        return WorstNoise(self.learner, self.ball, self.failure)
+
+    @property
+    def drawn(self) -> Sampled:
+        """The draws that it reads."""
+        return Sampled(self.learned, ((self.failure, self.estimator),), first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, the noise, draws."""
+        return Clean(), self.learned, self.drawn
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return that it is an upper bound."""
+        return ("an upper bound: the learned noise is one of those allowed",)

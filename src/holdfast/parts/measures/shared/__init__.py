@@ -1,0 +1,1 @@
+"""What measures share; no parts themselves."""

@@ -1,0 +1,133 @@
+"""What the measures that read one attack trajectory have in common."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.divergences import divergence as find_divergence
+from holdfast.numerics.statistics import universal
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.measures.shared.worst import trajectories, worst
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.threats.linf import Linf
+
+PAPER = "Robustness of unsupervised representation learning without labels"
+
+
+@dataclass(frozen=True)
+class AttackMeasure(Measure):
+    """A measure that compares attacked with clean representations.
+
+    A subclass fills a table with one column `per_image`@STEP for each read-out (and `pair`, where both directions of
+    a pair are rows); the rest follows from its `statistic`: the median, the share of ones, the mean over ordered
+    pairs, whose second role is the column `intrudes`@STEP, or the median universal quantile, with the column
+    `near`@STEP.
+
+    Attributes:
+        attack: how the worst case is searched.
+        ball: where, in pixels of a [0, 1] image.
+        objective: what the adversary maximises; each measure fixes its kind, its divergence is free.
+        divergence: how representations are compared afterwards; it need not be that of the objective.
+        readouts: step counts of the attack at which the measure is reported; the last one is the headline. When empty,
+            the measure's usual ones as far as the attack goes, and its last step.
+    """
+
+    attack: Attack = Apgd(50)
+    ball: Ball = Linf(0.05)
+    objective: Objective = Untargeted()
+    divergence: str = "l2"
+    readouts: tuple[int, ...] = ()
+
+    targeted: ClassVar[bool] = False
+    usual: ClassVar[tuple[int, ...]] = ()
+    per_image: ClassVar[str]
+    statistic: ClassVar[Literal["median", "share", "pair mean", "universal quantile"]]
+    given: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        find_divergence(self.divergence)
+        if isinstance(self.attack, Ensemble) and self.readouts:
+            raise HoldfastError("an ensemble is read out when its members have finished; leave readouts empty")
+        if any(not isinstance(step, int) or not 0 <= step <= self.attack.steps for step in self.readouts):
+            raise HoldfastError(
+                f"{type(self).__name__}: expected read-outs from 0 to {self.attack.steps} steps of the attack, "
+                f"got {list(self.readouts)}"
+            )
+        wanted = Targeted if self.targeted else Untargeted
+        if not isinstance(self.objective, wanted):
+            raise HoldfastError(
+                f"{type(self).__name__}: expected the objective {wanted.__name__.lower()}, "
+                f"got {type(self.objective).__name__}"
+            )
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The read-outs, in increasing order."""
+        if self.readouts:
+            return tuple(sorted(self.readouts))
+        return (*(step for step in self.usual if step < self.attack.steps), self.attack.steps)
+
+    @property
+    def trajectories(self) -> tuple[Attacked, ...]:
+        """The trajectories that this measure reads: one, or one for each member of an ensemble."""
+        return trajectories(self.attack, self.ball, self.objective, self.steps)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and the trajectories."""
+        return Clean(), *self.trajectories
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The search, as a whole where it is that of an ensemble."""
+        return (Search(self.attack, self.ball, self.objective),)
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the search; what is no read-out of the attack relies on none."""
+        return self.searches[:1] if score in {self.attack.label(step) for step in self.steps} else ()
+
+    @property
+    def column(self) -> str:
+        """`per_image` at the last read-out."""
+        return f"{self.per_image}@{self.steps[-1]}"
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the `statistic` of `per_image` at every read-out, and before the attack where the table has it."""
+        before = {"clean": self._reduced(table, "clean")} if "clean" in table else {}
+        return before | {
+            self.attack.label(step): self._reduced(table, f"{self.per_image}@{step}") for step in self.steps
+        }
+
+    def _reduced(self, table: Table, column: str) -> Score:
+        match self.statistic:
+            case "median":
+                return statistics.median(table[column], table.get("pair"), self.given)
+            case "share":
+                return statistics.share(table[column], table.get("pair"), self.given)
+            case "pair mean":
+                return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
+            case "universal quantile":
+                return universal.median(table[column], table[column.replace(self.per_image, "near")])
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image (of each pair, where images come in pairs) on the headline."""
+        values = table[self.column]
+        if self.statistic == "pair mean":
+            return statistics.influence_of_pair_mean(values, table[f"intrudes@{self.steps[-1]}"])
+        if self.statistic == "universal quantile":
+            return universal.influence(values, table[f"near@{self.steps[-1]}"])
+        of = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
+        return statistics.by_unit(of(values), table["pair"]) if "pair" in table else of(values)
+
+    def reps(
+        self, subject: Subject
+    ) -> tuple[Float[Tensor, "population dim"], dict[int, Float[Tensor, "attacked dim"]]]:
+        """Return the clean representations and the attacked ones at every read-out, in float64; see `worst`."""
+        return subject.read(Clean())["reps"].double(), worst(subject, self.attack, self.trajectories)

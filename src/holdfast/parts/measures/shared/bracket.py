@@ -1,0 +1,151 @@
+"""What the measures that give two answers to one question have in common: what an attack found, what is proved."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, HoldfastError, Measure, Score, Search, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.margins import DIVERGENCES
+from holdfast.numerics.statistics import drawn_pairs, universal
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.observations.shared.some import MadeNegatives
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import unknown
+
+RVCL = "RVCL: robustness verification for contrastive learning"
+
+
+@dataclass(frozen=True)
+class Bracket(Measure):
+    """A measure whose true value, for the strongest possible adversary, lies between two numbers.
+
+    A table holds a column for each side, `attack` and `certificate`, about the same images and the same pairs; for
+    each image the certificate is never on the better side of the attack, or `observe` raises. Both scores are estimates
+    with intervals of their own: the interval says how well the images represent others, the bracket what is not known
+    about these images.
+
+    Attributes:
+        certifier: how to bound.
+        ball: where x' may be, in pixels of a [0, 1] image.
+        first: certify only the first images; None: all that the audit attacks.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    first: Count | None = field(default=None, kw_only=True)
+
+    statistic: ClassVar[Literal["mean", "share", "median"]] = "mean"
+    given: ClassVar[str] = ""
+    most: ClassVar[float | None] = 1.0
+
+    def __post_init__(self) -> None:
+        divergence = getattr(self, "divergence", "l2")
+        if divergence not in DIVERGENCES:
+            raise unknown(f"divergence of {type(self).__name__}", divergence, DIVERGENCES)
+        for needed in self.observations():
+            needed.key()  # builds them, which refuses what they cannot do
+
+    @property
+    def column(self) -> str:
+        """The certificate's."""
+        return "certificate"
+
+    @abstractmethod
+    def remarks(self, table: Table) -> str:
+        """Return what a reader of the certificate must know, such as how much is vacuous."""
+
+    @property
+    def condition(self) -> str:
+        """What the intervals are conditional on: the population only where the negatives come from it."""
+        return "" if isinstance(getattr(self, "negatives", None), MadeNegatives) else self.given
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the searches for the attack's side; nothing else relies on one."""
+        return super().relies_on(score) if "attack" in score else ()
+
+    def covered(self, subject: Subject) -> int:
+        """Return how many images both sides are about."""
+        return min(self.first or subject.attacked, subject.attacked)
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return both sides; the certificate is the headline."""
+        attack, certificate = (self.reduced(table, side) for side in ("attack", "certificate"))
+        said = "; ".join(filter(None, [self.remarks(table), certificate.note]))
+        return {"attack": attack, "certificate": replace(certificate, note=said)}
+
+    def reduced(self, table: Table, column: str) -> Score:
+        """Return the `statistic` of a column."""
+        match self.statistic:
+            case "median":
+                return statistics.median(table[column], table.get("pair"), self.condition)
+            case "share":
+                return statistics.share(table[column], table.get("pair"), self.condition)
+            case "mean" if f"{column} contributes" in table:
+                return drawn_pairs.mean(table[column], table[f"{column} contributes"], self.condition, most=self.most)
+            case "mean":
+                return statistics.mean(table[column], table.get("pair"), self.condition, most=self.most)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image (of each pair, where images come in pairs) on the certificate."""
+        if (parts := table.get(f"{self.column} contributes")) is not None:
+            return statistics.influence_of_mean(parts)
+        values = table[self.column]
+        of = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
+        return statistics.by_unit(of(values), table["pair"]) if "pair" in table else of(values)
+
+
+def in_order(
+    ids: Sequence[str],
+    proved: Float[Tensor, "*rows"],
+    found: Float[Tensor, "*rows"],
+    rounding: Float[Tensor, "*rows"] | float,
+) -> None:
+    """Make sure that nothing was found below what is proved; rows are images.
+
+    Args:
+        ids: names of the images.
+        proved: lower bounds.
+        found: values of real images of the ball.
+        rounding: by how much float32 may have moved what was found.
+
+    Raises:
+        HoldfastError: a bound that an attack refutes. One of the two is wrong, so neither may be reported.
+    """
+    wrong = (proved > found + rounding).flatten(1).any(1) if proved.ndim > 1 else proved > found + rounding
+    if wrong.any():
+        image = int(wrong.nonzero()[0])
+        gap = float((proved - found)[image].max())
+        raise HoldfastError(
+            f"the certificate of image {ids[image]!r} (and {int(wrong.sum()) - 1} more) is refuted: "
+            f"what is proved lies {gap:.3g} above what an attack found; this is a fault of Holdfast or of an encoder "
+            "that gives other numbers in batches of another size: please report it"
+        )
+
+
+def in_both_roles(subject: Subject, table: Table, pairs: Mapping[str, Float[Tensor, "images negatives"]]) -> Table:
+    """Return a table with one row per image of the population, and what each contributes to the means of some columns.
+
+    Args:
+        subject: whose negatives were drawn.
+        table: one row per image that has negatives.
+        pairs: the values of columns, image by image and negative by negative.
+    """
+    population = subject.population
+    parts: Table = {}
+    for name, values in pairs.items():
+        negatives = drawn_pairs.negatives_of(subject, *values.shape)
+        parts[f"{name} contributes"] = drawn_pairs.contributions(values, negatives, population)
+    return {name: universal.padded(values, population) for name, values in table.items()} | parts
+
+
+def counted(share: Mapping[str, Tensor], column: str, what: str) -> str:
+    """Return "12 % of the pairs vacuous", or nothing where there are none."""
+    value = float(share[column].nanmean())
+    return f"{100 * value:.3g} % {what}" if value > 0 else ""

@@ -1,0 +1,130 @@
+"""What the measures of probabilistic robustness have in common."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Failure, HoldfastError, Measure, Score, Subject, Table
+from holdfast.core.registry import part_name
+from holdfast.numerics import statistics
+from holdfast.parts.estimators.counting import Counting
+from holdfast.parts.estimators.precise import Precise
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.sampled import Sampled
+from holdfast.runtime.checked import Count
+
+NPPR = "Non-Parametric Probabilistic Robustness"
+
+
+@dataclass(frozen=True)
+class ChanceMeasure(Measure):
+    """A measure of how often images hold, by what counts as a failure: AR <= NPPR <= PR where these are the same.
+
+    Attributes:
+        failure: what counts as a failure, with labels or without.
+        among: "right", to leave out images that fail without a disturbance (the paper's numbers), or "all", to count
+            them: by their draws, and as broken by an attack.
+        first: only the first images; None: all that the audit attacks.
+    """
+
+    failure: Failure = Nearest()
+    among: str = "right"
+    first: Count | None = None
+
+    given: ClassVar[str] = ""
+    better = "higher"
+    unit = "share"
+
+    def __post_init__(self) -> None:
+        if self.among not in ("right", "all"):
+            raise HoldfastError(f"{part_name(self)}: expected among = right or all, got {self.among!r}")
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether what it observes reads labels."""
+        return any(observation.needs_labels for observation in self.observations())
+
+    @property
+    def column(self) -> str:
+        """The share of each image's draws that hold."""
+        return "held"
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the mean."""
+        return statistics.influence_of_mean(table[self.column])
+
+    def kept(self, held: Float[Tensor, "images"], wrong: Float[Tensor, "images"]) -> Float[Tensor, "images"]:
+        """Return a column with images that fail without a disturbance left out, where they are to be."""
+        return held if self.among == "all" else held.masked_fill(wrong == 1, torch.nan)
+
+    def told(self, table: Table, score: Score, *words: str) -> Score:
+        """Return a score that says what counts as a failure and how many images fail without a disturbance."""
+        wrong = int(table["wrong"].sum())
+        count = "left out" if self.among == "right" else "counted"
+        said = f"{wrong} of {len(table['wrong'])} images fail without a disturbance, {count}" if wrong else ""
+        notes = [note for note in score.note.split("; ") if not (said and note.endswith("undefined and left out"))]
+        return replace(score, note="; ".join(filter(None, [f"failure: {self.failure.title}", *words, said, *notes])))
+
+
+def outcomes(
+    subject: Subject, drawn: Sampled, failure: Failure
+) -> tuple[Int[Tensor, "images most"], Float[Tensor, "images"]]:
+    """Return which draws of each image failed (-1: not drawn), and which images fail without a disturbance."""
+    seen = subject.read(drawn)
+    return seen[f"{failure}.failed"], seen[f"{failure}.wrong"]
+
+
+@dataclass(frozen=True)
+class DrawnMeasure(ChanceMeasure):
+    """A measure that counts how many draws of a noise fail.
+
+    Table, one row per image: `held`, the share of draws that hold; `low` and `high`, the ends of its own interval;
+    `failed` of `drawn`; `wrong`, 1 where the image fails without a disturbance (`held` is then undefined, unless all
+    are counted).
+
+    Attributes:
+        estimator: how many draws: `counting`, a fixed number, or `precise`, as many as a precision takes. Its stopping
+            depends on what was drawn, which would bias a mean over images: `held` is then the share of the first 32.
+    """
+
+    estimator: Counting | Precise = Counting()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.estimator, (Counting, Precise)):
+            raise HoldfastError(
+                f"{part_name(self)}: expected the estimator counting or precise, got {part_name(self.estimator)}"
+            )
+
+    @property
+    @abstractmethod
+    def drawn(self) -> Sampled:
+        """The draws that it reads."""
+
+    def observe(self, subject: Subject) -> Table:
+        """Count the failures of every image."""
+        outcome, wrong = outcomes(subject, self.drawn, self.failure)
+        failed, drawn = self.estimator.answered(outcome)
+        low, high = self.estimator.interval(failed, drawn)
+        common = self.estimator.common
+        held = self.kept(1 - outcome[:, :common].double().sum(1) / common, wrong)
+        return {"held": held, "low": 1 - high, "high": 1 - low, "failed": failed, "drawn": drawn, "wrong": wrong}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return how many images never failed, and how many draws held."""
+        held, draws = table["held"], table["drawn"]
+        never = torch.where(held.isnan(), torch.nan, (table["failed"] == 0).double())
+        words = f"{float(draws.double().mean()):,.0f} draws an image"
+        share = statistics.share_of_draws(held, self.estimator.common, self.given)
+        return {
+            "images without a failure": self.told(table, statistics.share(never), words),
+            "draws that hold": self.told(table, share, words, *self.remarks()),
+        }
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return what else a reader of the headline must know."""
+        return ()

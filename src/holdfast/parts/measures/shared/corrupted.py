@@ -1,0 +1,60 @@
+"""What the measures of a probe's accuracy under several corruptions have in common."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Observation, Score, Subject, Table, Threat
+from holdfast.numerics import statistics
+from holdfast.parts.measures.shared.disturbed import AVERAGE, SIX, titled
+from holdfast.parts.measures.shared.tested import TestedMeasure
+
+
+@dataclass(frozen=True)
+class CorruptedMeasure(TestedMeasure):
+    """A measure that reads whether a probe is right on clean images and under each of several threats.
+
+    Table, one row per image: `right`, without a corruption; `right@TITLE`, under each; `average`, their mean;
+    `taught`, how many images the probe learned from.
+
+    Attributes:
+        threats: the corruptions, one after the other; of a noise, one draw for each image.
+    """
+
+    threats: tuple[Threat, ...] = SIX
+
+    def __post_init__(self) -> None:
+        titled(self, self.threats)
+
+    @property
+    def column(self) -> str:
+        """The share of the corruptions under which each image is classified rightly."""
+        return AVERAGE
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Representations of tested and of training images, clean and under every corruption."""
+        wanted = [*self.looks(None), *(look for threat in self.threats for look in self.looks(threat))]
+        return tuple(dict.fromkeys(wanted))
+
+    def observe(self, subject: Subject) -> Table:
+        """Return whether every image is classified rightly, clean and under every corruption."""
+        titles = titled(self, self.threats)
+        under = {f"right@{t}": (self.ranks(subject, threat) == 0).double() for t, threat in titles.items()}
+        average = torch.stack(list(under.values())).mean(0)
+        right = (self.ranks(subject, None) == 0).double()
+        return {"right": right, **under, AVERAGE: average, "taught": torch.full_like(right, self.taught(subject))}
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The corruptions by their titles."""
+        return tuple(titled(self, self.threats))
+
+    def clean(self, table: Table) -> Score:
+        """Return the accuracy without a corruption."""
+        return self.noted(statistics.share(table["right"], given=self.given), table)
+
+    def average(self, table: Table) -> Score:
+        """Return the mean accuracy over the corruptions; the corruptions of one image are a cluster."""
+        rows = torch.cat([table[f"right@{title}"] for title in self.titles])
+        units = torch.arange(len(table["right"])).repeat(len(self.titles))
+        return self.noted(statistics.share(rows, units, given=self.given), table)

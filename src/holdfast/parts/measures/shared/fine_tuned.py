@@ -1,0 +1,98 @@
+"""What the measures that test a fine-tuned encoder, without and under threats, have in common."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import Head, HoldfastError, Measure, Observation, Score, Subject, Table, Threat
+from holdfast.core.registry import part_name
+from holdfast.numerics import statistics
+from holdfast.parts.measures.shared.disturbed import AVERAGE, titled
+from holdfast.parts.measures.shared.probe import labels_of
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.fine_tuned import FineTuned
+from holdfast.parts.observations.tuned import Tuned
+from holdfast.runtime.checked import Count
+
+
+@dataclass(frozen=True)
+class FineTunedMeasure(Measure):
+    """A measure that reads whether a fine-tuned encoder is right on clean images and under each of some threats.
+
+    Table, one row per image: `right`, without a threat; `right@TITLE`, under each; `average`, their mean; `loss`, the
+    training loss of the last epoch (without a threat), the same for all.
+
+    Attributes:
+        fine_tuned: how the encoder is fine-tuned.
+        threats: what befalls the tested images, one after the other; of a noise, one draw for each image.
+        consistent: whether the training images are disturbed alike, fine-tuning anew for each threat.
+        first: how many images are tested; None: all that the audit attacks.
+    """
+
+    fine_tuned: FineTuned = FineTuned()
+    threats: tuple[Threat, ...] = ()
+    consistent: bool = False
+    first: Count | None = None
+
+    needs_labels = True
+
+    def __post_init__(self) -> None:
+        if self.threats:
+            titled(self, self.threats)
+        if self.consistent and (not self.threats or self.fine_tuned.threat is not None):
+            raise HoldfastError(
+                f"{part_name(self)}: consistent: expected threats that befall training images as well, and a "
+                "fine_tuned without a threat of its own"
+            )
+
+    @property
+    def column(self) -> str:
+        """The share of the threats under which each image is classified rightly; without threats, whether it is."""
+        return AVERAGE if self.threats else "right"
+
+    @property
+    def titles(self) -> dict[str, Threat]:
+        """The threats by their titles."""
+        return titled(self, self.threats) if self.threats else {}
+
+    def looks(self, threat: Threat | None) -> tuple[FineTuned, Tuned]:
+        """Return what a test under a threat, or of clean images, reads."""
+        training = replace(self.fine_tuned, threat=threat) if self.consistent else self.fine_tuned
+        return training, Tuned(training, threat, first=self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, which any audit begins with, and what is fine-tuned and tested."""
+        return tuple(dict.fromkeys([Clean(), *(o for t in (None, *self.threats) for o in self.looks(t))]))
+
+    def observe(self, subject: Subject) -> Table:
+        """Return whether every image is classified rightly, clean and under every threat."""
+        right = {"right": (self.ranks(subject, None) == 0).double()}
+        under = {f"right@{title}": (self.ranks(subject, t) == 0).double() for title, t in self.titles.items()}
+        average = {AVERAGE: torch.stack(list(under.values())).mean(0)} if under else {}
+        loss = subject.read(self.looks(None)[0])["loss"][-1]
+        return right | under | average | {"loss": loss.expand(len(right["right"])).clone()}
+
+    def ranks(self, subject: Subject, threat: Threat | None) -> Int[Tensor, "images"]:
+        """Return how many classes come before each image's own under a threat, or of clean images."""
+        training, tested = self.looks(threat)
+        classes, logits = subject.read(training)["classes"], subject.read(tested)["logits"]
+        count = len(classes)
+        return Head(torch.eye(count), torch.zeros(count), classes).ranks(logits, labels_of(subject)[: len(logits)])
+
+    def clean(self, table: Table) -> Score:
+        """Return the accuracy without a threat, and how far the training came."""
+        accuracy, loss = statistics.share(table["right"], given=self.given), float(table["loss"][0])
+        return replace(accuracy, note=f"training loss {loss:.3g} in the last epoch; more epochs where it still falls")
+
+    def average(self, table: Table) -> Score:
+        """Return the mean accuracy over the threats; the threats of one image are a cluster."""
+        rows = torch.cat([table[f"right@{title}"] for title in self.titles])
+        units = torch.arange(len(table["right"])).repeat(len(self.titles))
+        return statistics.share(rows, units, given=self.given)
+
+    @property
+    def given(self) -> str:
+        """What the intervals are conditional on."""
+        return "given what was fine-tuned"

@@ -1,0 +1,108 @@
+"""Both sides of the comparison of every attacked image with every other image of the population."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Observation, Search, Subject, Table
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.measures.shared.bracket import Bracket, counted, in_order
+from holdfast.parts.measures.shared.worst import trajectories
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.certified import Certified
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.shared.some import ROUNDING
+from holdfast.parts.threats.linf import Linf
+
+TIE = 1e-9
+"""Share of two distances by which they must differ to count as different."""
+
+
+@dataclass(frozen=True)
+class AgainstPopulation(Bracket):
+    """A measure that asks whether x' can be nearer to another image of the population than to x.
+
+    Attributes:
+        attack: how the untargeted attack searches.
+        divergence: "l2" or "cosine", what "nearer" means.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf(0.05)
+    attack: Attack = Apgd(50)
+    divergence: str = "l2"
+
+    @property
+    def proved(self) -> Certified:
+        """The certificate's side: the margins against the whole population."""
+        return Certified(self.certifier, self.ball, negatives=None, divergence=self.divergence, first=self.first)
+
+    @property
+    def found(self) -> tuple[Attacked, ...]:
+        """The attack's side: drift as far as it goes."""
+        return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The attack's side, as a whole where it is that of an ensemble."""
+        return (Search(self.attack, self.ball, Untargeted()),)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, certified margins, attacks."""
+        return Clean(), self.proved, *self.found
+
+    def broken(
+        self, subject: Subject
+    ) -> tuple[Bool[Tensor, "images population"], Bool[Tensor, "images population"], Float[Tensor, "images"]]:
+        """Return which pairs the attack broke, which ones are not proved to hold, and each image's vacuous share.
+
+        A pair is broken where the other image is *strictly* nearer to anything that a search of this run met in the
+        ball, whatever it pursued. An image is never broken by itself.
+        """
+        clean = subject.read(Clean())["reps"].double()
+        seen = subject.read(self.proved)
+        lower = seen["lower"]
+        size = unit(clean) if self.divergence == "cosine" else 2 * clean
+        apart = pairwise.pairwise(size[: len(lower)], size, "l2")
+        broken = torch.zeros_like(lower, dtype=torch.bool)
+        for points in subject.reached(self.ball):
+            own = torch.arange(min(len(points), len(lower)))
+            for reps in points[own].unbind(1):
+                margin, ties = margins_against(reps, clean, own, self.divergence)
+                norms = torch.maximum(reps.norm(dim=1), clean.norm(dim=1).max())[:, None]
+                rounding = 4 * ROUNDING * norms * apart[own]
+                in_order(subject.ids, lower[own].nan_to_num(-torch.inf), margin, rounding + ties)
+                broken[own] |= (margin < -ties) & ~lower[own].isnan()
+        vacuous = (seen["vacuous"] & ~lower.isnan()).double().sum(1) / (len(clean) - 1)
+        return broken, (lower < 0) | broken, vacuous
+
+    def remarks(self, table: Table) -> str:
+        """Return how many bounds say nothing."""
+        return counted(table, "vacuous", "of the bounds vacuous")
+
+
+def margins_against(
+    reps: Float[Tensor, "queries dim"], bank: Float[Tensor, "bank dim"], own: Int[Tensor, "queries"], name: str
+) -> tuple[Float[Tensor, "queries bank"], Float[Tensor, "queries bank"]]:
+    """Return the pair margins of disturbed representations against a whole bank, and what counts as a tie.
+
+    Args:
+        reps: representations f(x'), in float64.
+        bank: clean representations, in float64.
+        own: position in the bank of each one's clean image.
+        name: "l2" or "cosine", see `margins.between`.
+    """
+    if name == "l2":
+        others = pairwise.pairwise(reps, bank, "squared_l2")
+        before = (reps - bank[own]).square().sum(1, keepdim=True)
+        return others - before, TIE * (others + before)
+    similar = reps @ unit(bank).T
+    before = similar.gather(1, own[:, None])
+    return before - similar, TIE * (reps.norm(dim=1, keepdim=True) + 0 * similar)

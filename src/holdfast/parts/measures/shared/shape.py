@@ -1,0 +1,32 @@
+"""What the measures of the feature space's shape have in common: contributions of images whose mean is the score."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Measure, Observation, Score, Table
+from holdfast.numerics import statistics
+from holdfast.parts.observations.clean import Clean
+
+SHOWN = 20
+"""Classes of which each has a score; of more only their mean."""
+
+ISOLA = 'Wang & Isola (2020), "Understanding contrastive representation learning through alignment and uniformity"'
+
+
+@dataclass(frozen=True)
+class ShapeMeasure(Measure):
+    """A measure of the clean representations of the population; no image is disturbed."""
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations."""
+        return (Clean(),)
+
+    def mean(self, contributions: Float[Tensor, "images"]) -> Score:
+        """Return the score of some contributions; see `holdfast.numerics.statistics.jackknife`."""
+        return statistics.mean(contributions, given="of the images' contributions (jackknife)")
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the headline."""
+        return statistics.influence_of_mean(table[self.column])

@@ -1,0 +1,60 @@
+"""What the measures that read noisy draws have in common."""
+
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.smoothed import Smoothed, results
+from holdfast.parts.smoothing.pair_probability import PairProbability
+from holdfast.parts.smoothing.shared.certificate import Certificate
+from holdfast.runtime.checked import Count
+
+
+@dataclass(frozen=True)
+class SmoothedMeasure(Measure):
+    """A measure of the smoothed encoder, from one certificate per image.
+
+    Attributes:
+        sigma: σ of the noise, in pixels; measures with the same σ share their draws.
+        certificate: what is read from the draws; each measure fixes its kind.
+        first: certify only the first images; None: all that the audit attacks.
+    """
+
+    sigma: float = 0.25
+    certificate: Certificate = PairProbability()
+    first: Count | None = None
+
+    def __post_init__(self) -> None:
+        kind = type(type(self).__dataclass_fields__["certificate"].default)
+        if not isinstance(self.certificate, kind):
+            raise HoldfastError(
+                f"{type(self).__name__}: expected the certificate {kind.__name__}, got "
+                f"{type(self.certificate).__name__}"
+            )
+        _ = self.draws  # refuses what can never certify
+
+    @property
+    def draws(self) -> Smoothed:
+        """The draws that it reads."""
+        return Smoothed(self.sigma, (self.certificate,), self.first)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations and draws."""
+        return Clean(), self.draws
+
+    def seen(self, subject: Subject) -> Table:
+        """Return what the certificate concluded; see its `conclude`."""
+        return results(subject.read(self.draws), self.certificate)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on a mean of the headline's column."""
+        return statistics.influence_of_mean(table[self.column])
+
+    def about(self, score: Score, *words: str, unit: str = "") -> Score:
+        """Return a score that says of which encoder it speaks, and whatever else a reader must know."""
+        smoothed = f"about the encoder smoothed with σ {self.sigma:g}, not the encoder itself"
+        return replace(score, note="; ".join(filter(None, [smoothed, *words, score.note])), unit=unit)

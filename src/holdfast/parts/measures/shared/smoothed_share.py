@@ -1,0 +1,64 @@
+"""What the certified accuracies of smoothed classifiers have in common."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from holdfast.core import HoldfastError, Score, Table
+from holdfast.core.registry import part_name
+from holdfast.numerics import statistics
+from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
+from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.parts.smoothing.shared.certificate import Certificate
+
+
+@dataclass(frozen=True)
+class SmoothedShare(SmoothedMeasure):
+    """A share of images that a smoothed classifier provably gets right within a radius; see `Classifier`.
+
+    Table, one row per image: `found`, 1 where the certified class is the right one; `radius` in pixels (ℓ2), 0 where it
+    abstained; `abstained`, 1 or 0.
+
+    Attributes:
+        radii: distances, in pixels, at which the share is stated besides 0; the share at 0 is the headline.
+    """
+
+    certificate: Certificate = Classifier()
+    radii: tuple[float, ...] = (0.1, 0.25, 0.5)
+
+    given: ClassVar[str]
+    better = "higher"
+    unit = "share"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(not 0 < radius < float("inf") for radius in self.radii):
+            raise HoldfastError(f"{part_name(self)} radii: expected positive distances in pixels, got {self.radii}")
+
+    @property
+    def column(self) -> str:
+        """Whether the image is certified to be right."""
+        return "found"
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return abstentions, average radii, and the certified accuracy at every radius, at 0 last."""
+        certificate = self.certificate
+        assert isinstance(certificate, Classifier)
+        found, radius = table["found"], table["radius"]
+        promise = f"each image's certificate on its own at confidence {1 - certificate.alpha:g}"
+        given = self.given
+        most = self.sigma * certificate.highest_radius
+        everyone = statistics.mean(radius * found, given=given, most=most)
+        right = statistics.mean(radius.where(found == 1, torch.nan), given=given, most=most)
+        abstained = statistics.share(table["abstained"], given=given)
+        scores = {
+            "abstained": self.about(abstained),
+            "average radius": self.about(everyone, promise, "images that are not found count as 0", unit="pixels"),
+            "average radius of those found": self.about(right, promise, unit="pixels"),
+        }
+        for at in sorted(self.radii, reverse=True):
+            within = statistics.share((found * (radius > at)).double(), given=given)
+            scores[f"within {at:g}"] = self.about(within, promise)
+        counted = f"{int(table['abstained'].sum())} of {len(found)} abstained, counted as not found"
+        return scores | {"found": self.about(statistics.share(found, given=given), promise, counted)}

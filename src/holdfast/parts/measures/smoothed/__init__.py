@@ -1,0 +1,1 @@
+"""Certificates about smoothed encoders, from noisy draws."""

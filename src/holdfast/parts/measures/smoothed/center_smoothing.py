@@ -1,0 +1,76 @@
+"""Center smoothing: how far a small change can provably move the smoothed representation at most."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.statistics import universal
+from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.smoothing.center import Center
+from holdfast.parts.smoothing.shared.certificate import Certificate
+
+
+@dataclass(frozen=True)
+class CenterSmoothing(SmoothedMeasure):
+    """ε_out for a change of ε_in, as a universal quantile: P_{x',x''}[ d(f(x'), f(x'')) <= ε_out ]; see `Center`.
+
+    The distribution is the exact empirical one of all pairs of clean representations of the population (unit
+    vectors where the certificate is of those). Medians are over the images that did not abstain.
+
+    Table, one row per image of the population: `radius`, ε_out in the units of the representation, and `quantile`, NaN
+    where the certificate abstained or there is none; `abstained`, 1 or 0, NaN where there is none; `near`, the share of
+    the pairs with an image that lie at or below the median radius.
+    """
+
+    certificate: Certificate = Center()
+
+    better = "lower"
+    unit = "share"
+    question = "How far can a small change of an image move its smoothed representation at most, among image distances?"
+    how_to_read = (
+        "At 30 % no change of the given size can move the smoothed representation farther than the distance that 30 % "
+        "of image pairs stay below; at 100 % the bound says nothing. It is a promise about the encoder's output "
+        "under noise (the centre of its draws), not about the encoder itself. Abstentions are left out and counted."
+    )
+    reference = "Kumar & Goldstein (2021); section 7 and appendix C.10 of " + (
+        "Robustness of unsupervised representation learning without labels"
+    )
+
+    @property
+    def column(self) -> str:
+        """The universal quantile."""
+        return "quantile"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the radius in the representation of every image, and its quantile."""
+        certificate = self.certificate
+        assert isinstance(certificate, Center)
+        seen, clean = self.seen(subject), subject.read(Clean())["reps"].double()
+        bank = unit(clean) if certificate.normalised else clean
+        quantile, near, _ = universal.place(bank, seen["radius"][None])
+        radius, abstained = (universal.padded(seen[name], len(bank)) for name in ("radius", "abstained"))
+        return {"radius": radius, "quantile": quantile[0], "abstained": abstained, "near": near[0]}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return abstentions, and the medians of radius and quantile."""
+        certificate = self.certificate
+        assert isinstance(certificate, Center)
+        holds = 1 - certificate.alpha_centre - certificate.alpha_distance
+        promise = f"for changes of up to {certificate.radius:g} (ℓ2), each image on its own at confidence {holds:g}"
+        abstained = table["abstained"][~table["abstained"].isnan()]
+        counted = f"{int(abstained.sum())} of {len(abstained)} images abstained"
+        radius = statistics.median(table["radius"][~table["radius"].isnan()])
+        return {
+            "abstained": self.about(statistics.share(abstained)),
+            "median radius": self.about(radius, promise, counted, unit="ratio"),
+            "median quantile": self.about(universal.median(table["quantile"], table["near"]), promise, counted),
+        }
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the median."""
+        return universal.influence(table["quantile"], table["near"])

@@ -1,0 +1,45 @@
+"""Smoothed accuracy: how often an image under noise, moved a little, provably still finds itself among all images."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import HoldfastError, Subject, Table
+from holdfast.core.registry import part_name
+from holdfast.parts.measures.shared.smoothed_share import SmoothedShare
+from holdfast.parts.smoothing.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class SmoothedAccuracy(SmoothedShare):
+    """Share of images that the smoothed instance classifier gets right within a radius; see `Classifier`.
+
+    The class of a representation is the image of the population whose clean representation is nearest, the right
+    one is the image itself: no labels. An image whose certificate abstains is not right.
+
+    Table, one row per image: `found`, 1 where the certified class is the image itself; `radius` in pixels (ℓ2), 0
+    where it abstained; `abstained`, 1 or 0.
+    """
+
+    given = "given this population of images"
+    question = "How many images does the smoothed encoder provably still recognise, among all images, as themselves?"
+    how_to_read = (
+        "100 % means that under Gaussian noise every image is provably still nearest to itself more often than not; "
+        "the shares 'within r' say how many stay so when the image moves by any r pixels (ℓ2). It is a promise "
+        "about the encoder averaged over noise, not about the encoder itself."
+    )
+    reference = "Cohen et al. (2019), with instances in place of classes; appendix C.9 of " + (
+        "Robustness of unsupervised representation learning without labels"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.certificate, Classifier) and self.certificate.probe is not None:
+            raise HoldfastError(f"{part_name(self)}: expected instances, got a probe; see smoothed_probe_accuracy")
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what is certified of every image."""
+        seen = self.seen(subject)
+        itself = seen["vote"] == torch.arange(len(seen["vote"]))
+        abstained = seen["abstained"]
+        return {"found": (itself & (abstained == 0)).double(), "radius": seen["radius"], "abstained": abstained}

@@ -1,0 +1,59 @@
+"""Smoothed probe accuracy: how often a linear classifier under noise is provably right, and how far."""
+
+from dataclasses import dataclass
+
+from holdfast.core import HoldfastError, Observation, Subject, Table
+from holdfast.core.registry import part_name
+from holdfast.parts.measures.shared.probe import labels_of
+from holdfast.parts.measures.shared.smoothed_share import SmoothedShare
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.training import Training
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.smoothing.classifier import Classifier
+from holdfast.parts.smoothing.shared.certificate import Certificate
+from holdfast.parts.threats.gaussian import Gaussian
+
+
+@dataclass(frozen=True)
+class SmoothedProbeAccuracy(SmoothedShare):
+    """Share of images that the smoothed linear probe gets right within a radius; see `Classifier`.
+
+    The probe learns from training images under the same noise. An image whose certificate abstains is not right. The
+    average radius is over all images, the others counting as 0; that of the images found is what Cohen et al. average.
+
+    Table, one row per image: `found`, 1 where the certified class is the label; `radius` in pixels (ℓ2), 0 where it
+    abstained; `abstained`, 1 or 0.
+    """
+
+    certificate: Certificate = Classifier(probe=Linear())
+
+    given = "given what the probe learned"
+    needs_labels = True
+    question = "How many images does a smoothed linear classifier provably still classify rightly?"
+    how_to_read = (
+        "Under Gaussian noise the probe provably gives the right class more often than any other to this share of the "
+        "images; the shares 'within r' say how many stay so when the image moves by any r pixels (ℓ2). It is a promise "
+        "about the classifier averaged over noise, not about the classifier itself."
+    )
+    reference = "Cohen et al. (2019); appendix C.9 and Figures 3, 6 and 10 of " + (
+        "Robustness of unsupervised representation learning without labels"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.certificate, Classifier) and self.certificate.probe is None:
+            raise HoldfastError(f"{part_name(self)}: expected a certificate with a probe; see smoothed_accuracy")
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, training images under the noise, and draws."""
+        return Clean(), Training(Gaussian(self.sigma, clamped=False)), self.draws
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what is certified of every image."""
+        seen = self.seen(subject)
+        right = seen["vote"] == labels_of(subject)[: len(seen["vote"])]
+        return {
+            "found": (right & (seen["abstained"] == 0)).double(),
+            "radius": seen["radius"],
+            "abstained": seen["abstained"],
+        }

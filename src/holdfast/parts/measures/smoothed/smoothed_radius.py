@@ -1,0 +1,86 @@
+"""Smoothed radius: how far an image may move before the smoothed encoder may take it for another one."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score, Subject, Table
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics import betting, drawn_pairs
+from holdfast.parts.measures.shared.bracket import in_both_roles
+from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
+from holdfast.parts.smoothing.pair_probability import PairProbability
+from holdfast.parts.smoothing.shared.certificate import Certificate
+
+
+@dataclass(frozen=True)
+class SmoothedRadius(SmoothedMeasure):
+    """ACR_CL by sampling: the mean over images of the mean over K negatives of R = σ Φ⁻¹(p̲); see `PairProbability`.
+
+    A pair that is not certified counts as 0, also where the paper's plug-in is negative.
+
+    Table, one row per image of the population, NaN where it was not certified: `radius`, mean over its negatives, and
+    `least`, the smallest, in pixels (ℓ2); `certified`, the share of its negatives; `draws`; `radius contributes` and
+    `certified contributes`, what each image contributes to the means, also as a negative of others.
+    """
+
+    sigma: float = 0.1
+    certificate: Certificate = PairProbability()
+
+    better = "higher"
+    unit = "pixels"
+    question = "How far (ℓ2) may an image move before the smoothed encoder may take it for another image?"
+    how_to_read = (
+        "Up to this Euclidean distance, in pixels of a [0, 1] image and on average over pairs of images, an image "
+        "under Gaussian noise is still more probably itself than the other one. 0 means that nothing could be "
+        "certified. It is a promise about the encoder averaged over noise, not about the encoder itself."
+    )
+    reference = "RVCL: robustness verification for contrastive learning, theorem 7, Algorithm 2 and Eq. 18"
+
+    @property
+    def column(self) -> str:
+        """The mean radius."""
+        return "radius"
+
+    def observe(self, subject: Subject) -> Table:
+        """Return the radii of every image."""
+        seen = self.seen(subject)
+        radius = seen["radius"]
+        certified = (radius > 0).double()
+        table = {
+            "radius": radius.mean(1),
+            "least": radius.amin(1),
+            "certified": certified.mean(1),
+            "draws": seen["draws"].double(),
+        }
+        return in_both_roles(subject, table, {"radius": radius, "certified": certified})
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the share of pairs with a radius, the mean of each image's smallest, and the mean radius."""
+        certificate = self.certificate
+        assert isinstance(certificate, PairProbability)
+        if certificate.convention == "paper":
+            word, promise, most = "estimated ", "an estimate by the plain mean of draws, no certificate", None
+        else:
+            word = "certified "
+            who = "all pairs of an image together" if certificate.simultaneous else "each pair's radius on its own"
+            promise = f"{who} at confidence {1 - certificate.alpha:g}"
+            most = self.sigma * betting.highest_radius(certificate.draws, certificate.level)
+        pairs = certificate.negatives * int((~table["radius"].isnan()).sum())
+        failed = round(float((1 - table["certified"]).nansum()) * certificate.negatives)
+        counted = f"{failed:,} of {pairs:,} pairs not {word}to have one, counted as 0"
+        spent = f"{float(table['draws'].nanmean()):,.0f} draws per image"
+        given = "given this population, from which the negatives come"
+        share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
+        least = statistics.mean(table["least"][~table["least"].isnan()], given=given, most=most)
+        radius = drawn_pairs.mean(table["radius"], table["radius contributes"], most=most)
+        return {
+            f"pairs with {word}radius": self.about(share, promise, unit="share"),
+            f"{word}radius, nearest negative": self.about(least, promise),
+            f"{word}radius, mean": self.about(radius, promise, counted, spent),
+        }
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the mean radius, in both of its roles."""
+        return statistics.influence_of_mean(table["radius contributes"])

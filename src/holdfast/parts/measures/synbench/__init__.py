@@ -1,0 +1,1 @@
+"""How much of the trade-off of two Gaussian classes is left."""

@@ -1,0 +1,136 @@
+"""SynBench score: how well an encoder keeps two Gaussian classes apart, by synthetic images alone."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
+from holdfast.numerics.gaussian_classes import synbench
+from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.runtime.errors import unknown
+
+KINDS = ("right", "accuracy", "bound", "reference accuracy", "reference bound")
+
+
+@dataclass(frozen=True)
+class Synbench(Measure):
+    """∫_{a > a_t} E(a) da of the representations / that of the images, E(a) = E_s E[bound | right] 1[accuracy > a].
+
+    Two classes of noise images, a distance 2s apart, are represented; the ε-robust Bayes classifiers that are fitted to
+    one half of the representations are tested on the other half. Their accuracy, and how far those that are right lie
+    from the boundary, are compared with what the images themselves allow.
+
+    Table, one row for each direction, s and half that was tested: `s`, `direction`, `half`; for each ε `right@ε`,
+    `accuracy@ε`, `bound@ε`, `reference accuracy@ε`, `reference bound@ε`; `kept`, the area above the headline's a_t
+    for its ε, in units of the mean area of the reference, so that its mean is the headline.
+
+    Attributes:
+        mixtures: which images are drawn, and which ε.
+        starts: threshold accuracies a_t from which areas count, each in [.5, 1), beside `start`.
+        start: the a_t of the headline and of the best ε.
+        over: what intervals allow to be drawn otherwise: "samples and s", or "samples" for this grid of s alone.
+    """
+
+    mixtures: Mixtures = Mixtures()
+    starts: tuple[float, ...] = (0.6, 0.7, 0.8, 0.9)
+    start: float = 0.7
+    over: str = synbench.OVER[0]
+
+    better = "higher"
+    unit = "ratio"
+    question = "How much of what two Gaussian classes of noise images allow is left in the representation?"
+    how_to_read = (
+        "1 means that a linear classifier of the representation is as accurate as one of the images, with as much room "
+        "to its boundary; 0 that its accuracy never passes a_t. No data is asked for: the images are noise, unless "
+        "clamped far outside [0, 1], so a low score need not mean a bad encoder of photographs. ε is how robust the "
+        "classifier is made: a share of half the distance of the classes in representation space (budget relative) or "
+        "a length there (absolute: it depends on the representation's scale), no radius in pixels. Near a_t .5 weak "
+        "classifiers have large bounds and may pass the reference. The best ε is a proposal for robust linear probing. "
+        "The score is that of classifiers fitted to so many images; with more it rises."
+    )
+    reference = 'Ko et al. (2022), "SynBench: task-agnostic benchmarking of pretrained representations", Eq. 3'
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mixtures, Mixtures):
+            raise HoldfastError(f"synbench: mixtures: expected the observation mixtures, got {self.mixtures!r}")
+        if self.over not in synbench.OVER:
+            raise unknown("over of synbench", self.over, synbench.OVER)
+        if not all(0.5 <= start < 1 for start in (*self.starts, self.start)):
+            raise HoldfastError(
+                f"synbench: starts, start: expected threshold accuracies in [0.5, 1), got {self.starts}, {self.start}"
+            )
+        for name, values in (("starts", self.starts), ("epsilons of mixtures", self.mixtures.epsilons)):
+            if len({f"{value:g}" for value in values}) < len(values):
+                raise HoldfastError(f"synbench: {name}: expected numbers that differ in six digits, got {values}")
+
+    @property
+    def column(self) -> str:
+        """Each classifier's area, of which the headline is the mean."""
+        return "kept"
+
+    @property
+    def headline(self) -> str:
+        """The name of the last score: at `start`, with the first ε."""
+        return _named(self.start, self.mixtures.epsilons[0])
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Classifiers of synthetic images, tested; before them what the images are to be like, where that is asked."""
+        return *self.mixtures.reads, self.mixtures
+
+    def observe(self, subject: Subject) -> Table:
+        """Return what became of every classifier; both halves of a direction and an s follow each other."""
+        seen = subject.read(self.mixtures)
+        rows = len(seen["s"])
+        table: Table = {
+            "s": seen["s"].repeat_interleave(2),
+            "direction": seen["direction"].repeat_interleave(2),
+            "half": torch.arange(2).repeat(rows),
+        }
+        for number, epsilon in enumerate(self.mixtures.epsilons):
+            for kind in KINDS:
+                values = seen[kind.replace(" ", "_")][..., number]
+                both = values.flatten() if values.dim() == 2 else values.repeat_interleave(2)
+                table[f"{kind}@{epsilon:g}"] = both.double()
+        first = self._seen(table, self.mixtures.epsilons[0])
+        return table | {"kept": (first.kept(self.start) * len(table["s"]) / 2).flatten()}
+
+    def rows(self, table: Table) -> list[str]:
+        """Return which direction, s and half each row is about."""
+        several = self.mixtures.directions > 1
+        columns = zip(table["direction"].tolist(), table["s"].tolist(), table["half"].tolist(), strict=True)
+        return [(f"direction {d + 1}, " if several else "") + f"s {s:g}, half {half + 1}" for d, s, half in columns]
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the score at each a_t for each ε, the best ε, and the headline."""
+        seen = {epsilon: self._seen(table, epsilon) for epsilon in self.mixtures.epsilons}
+        scores = {
+            _named(start, epsilon): synbench.score(one, start, self.over)
+            for start in sorted({*self.starts, self.start})
+            for epsilon, one in seen.items()
+        }
+        scores.pop(self.headline, None)
+        scores["best ε"] = synbench.best(list(seen.items()), self.start, self.over)
+        return scores | {self.headline: synbench.score(seen[self.mixtures.epsilons[0]], self.start, self.over)}
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each direction and s on the headline."""
+        return synbench.influence(self._seen(table, self.mixtures.epsilons[0]), self.start, self.over)
+
+    def _seen(self, table: Table, epsilon: float) -> synbench.TradeOff:
+        """Return what the table holds of one ε."""
+        shape = (self.mixtures.directions, len(self.mixtures.separations), 2)
+        accuracy, bound, best_accuracy, best_bound = (table[f"{kind}@{epsilon:g}"].view(shape) for kind in KINDS[1:])
+        return synbench.TradeOff(
+            table["s"].view(shape)[0, :, 0],
+            accuracy,
+            bound,
+            best_accuracy[..., 0],
+            best_bound[..., 0],
+            self.mixtures.samples,
+        )
+
+
+def _named(start: float, epsilon: float) -> str:
+    return f"a_t {start:g}, ε {epsilon:g}"

@@ -1,0 +1,83 @@
+"""MoCo v2: a query finds its key, which a slowly following twin makes, among the keys of earlier batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Encoder, HoldfastError
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, pairs
+from holdfast.runtime.checked import Count, Positive
+from holdfast.runtime.optional import optional
+
+
+@dataclass(frozen=True)
+class MocoV2(Method):
+    """InfoNCE: mean of -log( e^{q·k/T} / (e^{q·k/T} + Σ_n e^{q·n/T}) ), n the keys of a queue, all of unit length.
+
+    q = g(f(x_0)), k = g'(f'(x_1)); after every step θ' <- m θ' + (1 - m) θ and the batch's keys replace the oldest of
+    the queue. It begins with random directions, which are negatives until they have left. It may be larger than the
+    data, and need not be a multiple of the batch. Batches are not shuffled between processes for BatchNorm.
+
+    With an adversary whose weights are clean = weight = 1/2 this is listing 1.
+
+    Attributes:
+        temperature: T > 0.
+        momentum: m.
+        queue: how many keys are kept.
+        hidden: width of the projector's hidden layer; the authors take that of the representation.
+        dim: width of the projection.
+
+    Source: Chen et al. (2020), "Improved baselines with momentum contrastive learning"; defaults of "Is self-supervised
+    contrastive learning more robust than supervised learning?", Table C.3, for CIFAR; "Robustness of unsupervised
+    representation learning without labels", listing 1.
+    """
+
+    temperature: Positive = 0.1
+    momentum: float = 0.99
+    queue: Count = 4096
+    hidden: Count = 512
+    dim: Count = 128
+
+    def __post_init__(self) -> None:
+        if self.momentum > 1:
+            raise HoldfastError(f"moco_v2: expected a momentum in [0, 1], got {self.momentum:g}")
+
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return the encoder with its projector, their twin and the queue."""
+        return _Student(encoder, facts, self)
+
+
+class _Student(Student):
+    queue: Float[Tensor, "keys dim"]
+
+    def __init__(self, encoder: Encoder, facts: Facts, method: MocoV2):
+        heads = optional("lightly.models.modules.heads", "lightly", "train", "moco_v2")
+        super().__init__(encoder, heads.MoCoProjectionHead(facts.dim, method.hidden, method.dim), twin=True)
+        self.register_buffer("queue", F.normalize(torch.randn(method.queue, method.dim), dim=1))
+        self._method = method
+
+    def predicts(self, view: int) -> bool:
+        return view != 1
+
+    def is_target(self, view: int) -> bool:
+        return view == 1
+
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        losses = []
+        for out, target in pairs(views):
+            q, k = F.normalize(out, dim=1), F.normalize(target, dim=1)
+            logits = torch.cat([(q * k).sum(1, keepdim=True), q @ self.queue.T], 1) / self._method.temperature
+            losses.append(F.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long, device=q.device)))
+        return torch.stack(losses).mean()
+
+    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+        keys = [F.normalize(view.target, dim=1) for view in views if view.target is not None]
+        # a new tensor: the old one is still read by the backward pass of this batch
+        self.queue = torch.cat([*keys, self.queue])[: len(self.queue)]
+
+    def after_step(self, progress: float) -> None:
+        self.follow(self._method.momentum)

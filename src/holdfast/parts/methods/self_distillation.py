@@ -1,0 +1,74 @@
+"""Self-distillation: the encoder keeps what it made of an image before training, also where the image is attacked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Encoder, Images, Reps
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, pairs
+from holdfast.runtime.errors import unknown
+
+DIVERGENCES = ("l2", "cosine")
+
+
+@dataclass(frozen=True)
+class SelfDistillation(Method):
+    """Mean over images of d(f(x), f_0(x)), f_0 the encoder as it was before training: d = ‖·‖² / D, or 1 - cos.
+
+    Attacked images keep their clean representation too, d(f(x'), f_0(x)), so heads that were learned before still fit.
+    Without an adversary there is nothing to learn but to undo what augmented images and BatchNorm change. With targeted
+    attacks and clean = weight = 1/2, or untargeted ones and clean = 0, this is listing 3.
+
+    Attributes:
+        divergence: "l2" or "cosine".
+
+    Source: "Robustness of unsupervised representation learning without labels", section C.3 and listing 3.
+    """
+
+    divergence: Literal["l2", "cosine"] = "l2"
+
+    def __post_init__(self) -> None:
+        if self.divergence not in DIVERGENCES:
+            raise unknown("divergence", self.divergence, DIVERGENCES)
+
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return the encoder with itself, frozen, as its twin."""
+        return _Student(encoder, self)
+
+
+class _Student(Student):
+    same_view = True
+
+    def __init__(self, encoder: Encoder, method: SelfDistillation):
+        super().__init__(encoder, twin=True)
+        self._divergence = method.divergence
+        self.train()
+
+    def train(self, mode: bool = True) -> Student:
+        super().train(mode)
+        assert self.twin is not None
+        self.twin.eval()  # f_0 is a function: its BatchNorm sees no batch
+        return self
+
+    def predicts(self, view: int) -> bool:
+        return view != 1
+
+    def is_target(self, view: int) -> bool:
+        return view == 1
+
+    def reference(self, x: Images) -> Reps:
+        assert self.twin is not None
+        return self.twin[0](x)
+
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        return torch.stack([self._apart(out, target) for out, target in pairs(views)]).mean()
+
+    def _apart(self, out: Tensor, target: Tensor) -> Float[Tensor, ""]:
+        if self._divergence == "l2":
+            return F.mse_loss(out, target)
+        return (1 - F.cosine_similarity(out, target)).mean()

@@ -1,0 +1,1 @@
+"""What methods share; no parts themselves."""

@@ -1,0 +1,181 @@
+"""Whose statistics BatchNorm takes: of all images alike, of attacked and clean ones apart, or of nobody."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from holdfast.core import Encoder, HoldfastError
+from holdfast.parts.methods.shared.gather import processes
+from holdfast.sources.encoders.shared.copies import copied
+
+_views: ContextVar[tuple[int, int]] = ContextVar("views", default=(0, 1))
+
+
+@contextmanager
+def parted(attacked: int, of: int) -> Iterator[None]:
+    """Encode `of` views of a batch together inside, of which the last `attacked` ones are attacked."""
+    token = _views.set((attacked, of))
+    try:
+        yield
+    finally:
+        _views.reset(token)
+
+
+def prepared(encoder: Encoder, kind: str) -> Encoder:
+    """Return a trainable encoder whose BatchNorm layers behave as asked in training; in eval mode they are themselves.
+
+    Args:
+        encoder: a trainable copy; its network is changed in place.
+        kind: "shared": statistics of all rows of a pass, of all processes; "frozen": the running statistics, which stay
+            as they are; "split": attacked and clean rows have statistics, and weights, of their own (AdvProp), and the
+            layer is that of the attacked ones.
+
+    Raises:
+        HoldfastError: BatchNorm layers without running statistics, where they would be needed.
+
+    Source: Ioffe and Szegedy (2015); Xie et al. (2020), "Adversarial examples improve image recognition" (AdvProp);
+    Jiang et al. (2020), "Robust pre-training by adversarial contrastive learning" (ACL).
+    """
+
+    def around(layer: nn.Module) -> nn.Module:
+        if kind == "shared" and processes() == 1:
+            return layer
+        if cast(_BatchNorm, layer).running_mean is None:
+            raise HoldfastError(
+                f"encoder {encoder.name!r}: expected BatchNorm layers with running statistics for batchnorm={kind}, "
+                "got some without; train in one process with batchnorm=shared"
+            )
+        if kind == "frozen":
+            return _Frozen(layer)
+        own = _Synced(layer) if processes() > 1 else layer
+        return _Split(own) if kind == "split" else own
+
+    encoder.module = _replaced(encoder.module, _BatchNorm, around)
+    return encoder
+
+
+def released(encoder: Encoder, module: nn.Module | None = None) -> Encoder:
+    """Return a frozen copy with the plain layers again, whose tensors are named as they were.
+
+    Args:
+        encoder: what `prepared` gave.
+        module: another copy of its network, whose weights and statistics come out instead (a running mean).
+    """
+    network = copy.deepcopy(encoder.module if module is None else module)
+    return copied(encoder, _replaced(network, _Around, lambda layer: cast(_Around, layer).plain))
+
+
+def _replaced(network: nn.Module, kind: type, change: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """Return a network with all layers of a kind replaced; one that stands in several places stays one."""
+    made: dict[nn.Module, nn.Module] = {}
+
+    def walk(module: nn.Module) -> nn.Module:
+        if module not in made:
+            made[module] = change(module) if isinstance(module, kind) else module
+            if made[module] is module:
+                for name, child in list(module._modules.items()):
+                    if child is not None and walk(child) is not child:
+                        module.register_module(name, made[child])
+        return made[module]
+
+    return walk(network)
+
+
+class _Around(nn.Module):
+    """A BatchNorm layer, or a subclass with an activation inside, that behaves in another way while it is trained."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    @property
+    def plain(self) -> nn.Module:
+        """The layer itself."""
+        return self.layer.plain if isinstance(self.layer, _Around) else self.layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class _Frozen(_Around):
+    """Stays in eval mode: statistics do not move; scale and shift learn."""
+
+    def train(self, mode: bool = True) -> "_Frozen":
+        super().train(mode)
+        self.layer.eval()
+        return self
+
+
+class _Split(_Around):
+    """Attacked rows, the last ones, pass through the layer, and clean ones beside them through a twin."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__(layer)
+        self.clean = copy.deepcopy(layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        attacked, of = _views.get()
+        if not self.training and not attacked:  # an attack sees the layer of attacked images alone
+            return self.layer(x)
+        if len(x) % of:
+            raise HoldfastError(
+                f"batchnorm=split: expected rows of {of} views in equal numbers, got {len(x)}, in a layer that mixes "
+                "images; use shared or frozen"
+            )
+        rows = len(x) // of * attacked
+        parts = zip((self.clean, self.layer), x.split([len(x) - rows, rows]), strict=True)
+        return torch.cat([layer(part) for layer, part in parts if len(part)])
+
+
+class _Synced(_Around):
+    """Normalises by mean and variance of the rows of all processes, each of which holds equally many.
+
+    Torch's own layer for this is made for GPUs, and forgets what a subclass does beside normalising.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return self.layer(x)
+        layer = cast(_BatchNorm, self.layer)
+        assert layer.running_mean is not None
+        assert layer.running_var is not None
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        axes, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
+        mean = _Mean.apply(wide.mean(axes))
+        centred = wide - mean.view(shape)
+        var = _Mean.apply(centred.square().mean(axes))
+        with torch.no_grad():
+            assert layer.num_batches_tracked is not None
+            layer.num_batches_tracked += 1
+            share = 1 / int(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
+            rows = processes() * x.numel() / x.shape[1]
+            layer.running_mean.lerp_(mean.to(layer.running_mean), share)
+            layer.running_var.lerp_((var * rows / (rows - 1)).to(layer.running_var), share)
+        unit = (centred * (var + layer.eps).rsqrt().view(shape)).to(x.dtype)
+        still = {"running_mean": torch.zeros_like(mean), "running_var": torch.full_like(var, 1 - layer.eps)}
+        layer.eval()  # the layer adds scale, shift and whatever else it does to what is normalised already
+        return functional_call(layer, still, (unit,))
+
+
+class _Mean(torch.autograd.Function):
+    """The mean over processes; its gradient is the mean of theirs, as every process's loss reads it."""
+
+    @staticmethod
+    def forward(ctx: object, mine: Tensor) -> Tensor:
+        whole = mine.detach().clone()
+        dist.all_reduce(whole)
+        return whole / processes()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        whole = gradient.contiguous().clone()
+        dist.all_reduce(whole)
+        return whole / processes()

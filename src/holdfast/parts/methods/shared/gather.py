@@ -1,0 +1,39 @@
+"""Joining the parts of a batch that several processes hold."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from holdfast.runtime.optional import optional
+
+
+def processes() -> int:
+    """Return how many processes train together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return which of them this is."""
+    return dist.get_rank() if processes() > 1 else 0
+
+
+def gather(mine: Tensor) -> Tensor:
+    """Return the rows of all processes in the order of their ranks; gradients flow back to each one's own.
+
+    Every process computes the same loss from what is gathered. A backward pass hands each process the sum of all
+    processes' gradients of its rows, so that the mean over processes that `DistributedDataParallel` takes is the
+    gradient of the one loss.
+    """
+    if processes() == 1:
+        return mine
+    if not mine.requires_grad:
+        parts = [torch.empty_like(mine) for _ in range(processes())]
+        dist.all_gather(parts, mine.contiguous())
+        return torch.cat(parts)
+    lightly = optional("lightly.utils.dist", "lightly", "train", "training in several processes")
+    return torch.cat(lightly.gather(mine.contiguous()))
+
+
+def share(whole: Tensor) -> Tensor:
+    """Return the rows of a gathered tensor that belong to this process."""
+    return whole.chunk(processes())[rank()]

@@ -1,0 +1,334 @@
+"""What a pre-training method trains: the encoder with its heads, its twin and what it remembers."""
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from holdfast.core import Encoder, HoldfastError, Images, Reps
+from holdfast.parts.methods.shared.batchnorm import parted
+from holdfast.parts.methods.shared.gather import gather
+from holdfast.runtime.checked import Checked
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a method may know before it begins.
+
+    Attributes:
+        dim: size of the representation.
+        images: how many images it learns from.
+        classes: how many classes they have; None where labels are not known.
+    """
+
+    dim: int
+    images: int
+    classes: int | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is known of a batch beside its images: of all processes together.
+
+    Attributes:
+        positions: where the images stand among those learned from, [B].
+        labels: their classes, numbered from 0, [B]; None where they are not known.
+        progress: share of the training that is done, in [0, 1).
+        epoch: passes over the images that are done.
+        classes: what the data call the classes, by their numbers; None where they are not known.
+    """
+
+    positions: Int[Tensor, "batch"]
+    labels: Int[Tensor, "batch"] | None = None
+    progress: float = 0.0
+    epoch: int = 0
+    classes: Sequence[int] | None = None
+
+
+View = Float[Tensor, "batch channel _ _"]
+"""Images [b, C, H, W] among views of other sizes."""
+
+Look = Callable[[Int[Tensor, "batch"]], list[View]]
+"""Positions of images among those learned from -> their augmented views, each [b, C, H, W]."""
+
+
+class Seen(NamedTuple):
+    """What became of one view of a batch; of all processes together.
+
+    Attributes:
+        rep: its representation [B, D]; None where the view is only a target.
+        out: what the heads made of it, [B, ...]; None likewise.
+        target: what other views of the same images are to predict, [B, ...]; None where nobody asks for it.
+    """
+
+    rep: Reps | None
+    out: Tensor | None
+    target: Tensor | None
+
+
+class Outcome(NamedTuple):
+    """What a training step is told: the loss, its clean and attacked parts, and the spread of representations."""
+
+    loss: Float[Tensor, ""]
+    clean: Float[Tensor, ""]
+    attacked: Float[Tensor, ""]
+    spread: Float[Tensor, ""]
+
+
+class Student(nn.Module, ABC):
+    """An encoder being trained, with everything its method trains beside it.
+
+    Views of one batch are encoded in one concatenated pass; representations of all processes are then gathered, so that
+    heads and the loss see the global batch and do not depend on how many processes share it.
+
+    Args:
+        encoder: a trainable copy, see `holdfast.sources.encoders.shared.copies.trainable`.
+        projector: what the loss reads, behind the representation.
+        predictor: what follows it where a view predicts others; the twin has none.
+        twin: whether a slow copy of encoder and projector gives the targets.
+
+    Attributes:
+        views: how many whole views it takes.
+        same_view: whether all of them are one and the same augmented image.
+        many: whether it takes small views as well.
+    """
+
+    views: int = 2
+    same_view: bool = False
+    many: bool = False
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        projector: nn.Module | None = None,
+        predictor: nn.Module | None = None,
+        *,
+        twin: bool = False,
+    ):
+        super().__init__()
+        self.encoder, self.projector = encoder, projector or nn.Identity()
+        self.predictor = predictor or nn.Identity()
+        self.twin = copy.deepcopy(nn.ModuleList([self.encoder, self.projector])) if twin else None
+        if self.twin is not None:
+            self.twin.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> "Student":
+        """Set training mode, of encoders' networks too."""
+        super().train(mode)
+        for module in list(self.modules()):
+            if isinstance(module, Encoder):
+                module.module.train(mode)
+        return self
+
+    # --- what a method defines ---
+
+    def predicts(self, view: int) -> bool:
+        """Whether a view goes through the encoder that is trained."""
+        return True
+
+    def is_target(self, view: int) -> bool:
+        """Whether other views predict this one."""
+        return True
+
+    def heads(self, rep: Reps | None, twin: Reps | None) -> tuple[Tensor | None, Tensor | None]:
+        """Return (out, target) of one view, from its representation and its twin's."""
+        out = None if rep is None else self.predictor(self.projector(rep))
+        if self.twin is None:
+            return out, out
+        with torch.no_grad():
+            return out, None if twin is None else self.twin[1](twin)
+
+    def reference(self, x: Images) -> Reps:
+        """Return the representations from which attacks measure how far undisturbed images have been moved."""
+        return self.encoder(x)
+
+    @abstractmethod
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        """Return the loss of some views of a batch; changes nothing."""
+
+    def joint(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        """Return the loss of the method's own views together with more of the same images; changes nothing.
+
+        Raises:
+            HoldfastError: a method that has no such loss.
+        """
+        name = type(self).__module__.rpartition(".")[2]
+        raise HoldfastError(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
+
+    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Float[Tensor, "some dim"]:
+        """Return representations of some images, whose spread tells whether they have collapsed."""
+        return next(one.rep for one in seen if one.rep is not None)
+
+    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+        """Take note of a batch that was learned from (a queue, a centre); never called by attacks."""
+
+    def after_step(self, progress: float) -> None:
+        """Follow a step of the optimiser (a twin); `progress` is the share of the training that is done."""
+
+    def begin_epoch(self, epoch: int, seed: int, look: Look) -> None:
+        """Prepare an epoch (clusters).
+
+        A training that goes on from the end of an epoch calls it once more with the same state.
+
+        Args:
+            epoch: passes over the images that are done.
+            seed: of the training.
+            look: gives any images as the epoch before saw them (or would have, before the first).
+        """
+
+    # --- what all methods share ---
+
+    def see(
+        self,
+        views: Sequence[View],
+        roles: Sequence[int],
+        *,
+        targets: bool = True,
+        batch: Batch | None = None,
+        attacked: int = 0,
+    ) -> list[Seen]:
+        """Encode views in one pass of each network.
+
+        Args:
+            views: images [b, C, H, W] of this process, of one or several sizes.
+            roles: which view of the method each stands for; an attacked one takes the part of the first.
+            targets: whether a twin's targets are wanted.
+            batch: what is known of the images, for methods that hide a part of each.
+            attacked: how many views, the last ones, are attacked: BatchNorm may part them from the others.
+        """
+        clean = len(views) - attacked
+        online = {place: views[place] for place, role in enumerate(roles) if self.predicts(role)}
+        aimed = {place: views[place] for place, role in enumerate(roles) if self.is_target(role)}
+        reps = self._encode(self.encoder, online, clean)
+        twins: dict[int, Tensor] = {}
+        if self.twin is not None and targets:
+            with torch.no_grad():
+                twins = self._encode(self.twin[0], aimed, clean)
+        seen = [(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
+        return [Seen(*map(_whole, one)) for one in seen]
+
+    def forward(
+        self,
+        views: Sequence[View],
+        attacked: Sequence[Images],
+        batch: Batch,
+        clean: float = 1.0,
+        weight: float = 1.0,
+        further: Sequence[Images] | None = None,
+    ) -> Outcome:
+        """Return the loss of a batch: clean · L(x_0, x_1, ...) + weight · mean_a L(x_a, x_1, ...).
+
+        Args:
+            views: augmented images, each [b, C, H, W].
+            attacked: disturbed versions of the first view.
+            batch: what is known of the images.
+            clean: weight of the loss of the views as they are.
+            weight: weight of the loss with the first view replaced by its disturbed versions.
+            further: where given, L(x_a, x_1, ...) is the joint loss of the views, of x_a and of these further views.
+        """
+        # where its loss is not asked for, the first view is left out
+        first = 0 if clean or not attacked or further is not None else 1
+        more = further or ()
+        roles = [*range(first, len(views)), *[0] * (len(more) + len(attacked))]
+        seen = self.see([*views[first:], *more, *attacked], roles, batch=batch, attacked=len(attacked))
+        ends = len(views) - first, len(seen) - len(attacked)
+        kept, rest, disturbed = seen[: ends[0]], seen[ends[0] : ends[1]], seen[ends[1] :]
+        zero = torch.zeros((), device=views[0].device)
+        others, rest = (kept[1 - first :], None) if further is None else (kept, rest)
+        with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences
+            plain = self.loss(kept, batch) if first == 0 else zero
+            every = [self.worst(one, others, rest, batch) for one in disturbed]
+        worst = torch.stack(every).mean() if every else zero
+        if self.training:
+            self.remember(kept if first == 0 else [disturbed[0], *others], batch)
+        apart = spread(self.shown(views, seen).detach())
+        return Outcome(clean * plain + weight * worst, plain.detach(), worst.detach(), apart)
+
+    def worst(
+        self, one: Seen, others: Sequence[Seen], further: Sequence[Seen] | None, batch: Batch
+    ) -> Float[Tensor, ""]:
+        """Return the loss of an attacked view.
+
+        Args:
+            one: the attacked view.
+            others: the views from the second one on, whose first it stands for; of a joint loss all of them.
+            further: more views of a joint loss; None: there is none.
+            batch: what is known of the images.
+        """
+        return self.loss([one, *others], batch) if further is None else self.joint([*others, one, *further], batch)
+
+    def _encode(self, network: nn.Module, views: Mapping[int, View], clean: int) -> dict[int, Reps]:
+        """Encode views of one size together; return the representations of all processes, view by view.
+
+        Args:
+            network: the encoder, or its twin.
+            views: by their places.
+            clean: how many views come before the first one that is attacked.
+        """
+        reps: dict[int, Tensor] = {}
+        for shape in dict.fromkeys(view.shape for view in views.values()):
+            places = [place for place, view in views.items() if view.shape == shape]
+            with parted(sum(place >= clean for place in places), len(places)):
+                together = network(torch.cat([views[place] for place in places]))
+            reps |= dict(zip(places, together.chunk(len(places)), strict=True))
+        return {place: gather(reps[place]) for place in views}
+
+    @torch.no_grad()
+    def follow(self, momentum: float) -> None:
+        """Move the twin: θ' <- m θ' + (1 - m) θ, for encoder and projector."""
+        assert self.twin is not None
+        for slow, fast in zip(self.twin, (self.encoder, self.projector), strict=True):
+            for old, new in zip(slow.parameters(), fast.parameters(), strict=True):
+                old.lerp_(new, 1 - momentum)
+
+
+def pairs(views: Sequence[Seen]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (out of one view, target of another) for all ordered pairs of views that have them."""
+    for i, one in enumerate(views):
+        for j, other in enumerate(views):
+            if i != j and one.out is not None and other.target is not None:
+                yield one.out, other.target
+
+
+def _whole(value: Tensor | None) -> Tensor | None:
+    """Return what mixed precision left in half as float32."""
+    return value.float() if value is not None and value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def momentum_at(first: float, progress: float) -> float:
+    """Return 1 - (1 - first) (1 + cos(π · progress)) / 2: a momentum that rises from `first` to 1."""
+    return 1 - (1 - first) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def spread(reps: Reps) -> Float[Tensor, ""]:
+    """Return √(E‖z - E z‖² / E‖z‖²) of some representations, in [0, 1]: 0 where all are one point."""
+    reps = reps.double()
+    size = reps.square().sum(1).mean()
+    moved = (reps - reps.mean(0)).square().sum(1).mean()
+    return torch.where(size > 0, (moved / size.clamp_min(1e-300)).sqrt(), torch.zeros_like(size))
+
+
+class Method(metaclass=Checked):
+    """What an encoder learns from: a frozen dataclass of hyper-parameters, one file each.
+
+    Attributes:
+        needs_labels: whether it reads labels.
+        least: the smallest batch that has a loss.
+    """
+
+    needs_labels: bool = False
+    least: int = 2
+
+    @abstractmethod
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return what is trained.
+
+        Raises:
+            HoldfastError: an encoder or data that the method cannot train on.
+        """

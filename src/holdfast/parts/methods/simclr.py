@@ -1,0 +1,72 @@
+"""SimCLR: two views of an image attract each other, those of all other images of the batch repel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Encoder, HoldfastError
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.runtime.optional import optional
+
+
+@dataclass(frozen=True)
+class Simclr(Method):
+    """NT-Xent: mean over the 2B projections z of -log( e^{z_i·z_p(i)/T} / Σ_{k≠i} e^{z_i·z_k/T} ), z of unit length.
+
+    p(i) is the other view of the same image. Of more than two views, the mean over all pairs. With attacked views this
+    is RoCL. The joint loss of m views is the mean over their ordered pairs (i, j) of
+    -log( e^{z_i·z_j/T} / Σ_k e^{z_i·z_k/T} ), where k runs through the first two views of all images but not
+    through z_i itself (as it does in the source below); for m = 2 it is NT-Xent.
+
+    Attributes:
+        temperature: T > 0.
+        hidden: width of the projector's hidden layer.
+        dim: width of the projection.
+        batchnorm: whether the projector normalises its layers over the batch; RVCL's does not.
+
+    Source: Chen et al. (2020), "A simple framework for contrastive learning of visual representations"; RVCL, E.3;
+    "Robustness of unsupervised representation learning without labels", A.2, for the joint loss (AdvCL).
+    """
+
+    temperature: float = 0.5
+    hidden: int = 300
+    dim: int = 100
+    batchnorm: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0 or min(self.hidden, self.dim) < 1:
+            raise HoldfastError(f"simclr: expected a temperature above 0 and positive widths, got {self}")
+
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return the encoder with its projector."""
+        return _Student(encoder, facts, self)
+
+
+class _Student(Student):
+    def __init__(self, encoder: Encoder, facts: Facts, method: Simclr):
+        heads = optional("lightly.models.modules.heads", "lightly", "train", "simclr")
+        losses = optional("lightly.loss", "lightly", "train", "simclr")
+        make = heads.SimCLRProjectionHead
+        super().__init__(encoder, make(facts.dim, method.hidden, method.dim, batch_norm=method.batchnorm))
+        self._criterion, self._temperature = losses.NTXentLoss(temperature=method.temperature), method.temperature
+
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        outs = [view.out for view in views]
+        every = [self._criterion(a, b) for i, a in enumerate(outs) for b in outs[i + 1 :]]
+        return torch.stack(every).mean()
+
+    def joint(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        z = [F.normalize(view.out, dim=1) for view in views if view.out is not None]
+        own = torch.cat(z[:2])  # what every view is told from: the first two views of all images
+        images, every = len(z[0]), []
+        for i, one in enumerate(z):
+            likeness = one @ own.T / self._temperature
+            if i < 2:
+                likeness.diagonal(i * images).fill_(-torch.inf)  # but not from itself
+            among = likeness.logsumexp(1)
+            every += [(among - (one * z[j]).sum(1) / self._temperature).mean() for j in range(len(z)) if j != i]
+        return torch.stack(every).mean()

@@ -1,0 +1,52 @@
+"""SimSiam: a view predicts the projection of the other view, which is held fixed; no negatives and no twin."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Encoder, Reps
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, pairs
+from holdfast.runtime.checked import Count
+from holdfast.runtime.optional import optional
+
+
+@dataclass(frozen=True)
+class Simsiam(Method):
+    """Mean over ordered pairs of views of -cos( h(z_i), z_j ), z = g(f(x)); no gradient passes through z_j.
+
+    Attributes:
+        hidden: width of the projector's hidden layers.
+        dim: width of the projection.
+        bottleneck: width of the predictor's hidden layer.
+
+    Source: Chen and He (2021), "Exploring simple siamese representation learning".
+    """
+
+    hidden: Count = 2048
+    dim: Count = 2048
+    bottleneck: Count = 512
+
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return the encoder with projector and predictor."""
+        return _Student(encoder, facts, self)
+
+
+class _Student(Student):
+    def __init__(self, encoder: Encoder, facts: Facts, method: Simsiam):
+        heads = optional("lightly.models.modules.heads", "lightly", "train", "simsiam")
+        losses = optional("lightly.loss", "lightly", "train", "simsiam")
+        projector = heads.SimSiamProjectionHead(facts.dim, method.hidden, method.dim)
+        super().__init__(encoder, projector, heads.SimSiamPredictionHead(method.dim, method.bottleneck, method.dim))
+        self._criterion = losses.NegativeCosineSimilarity()
+
+    def heads(self, rep: Reps | None, twin: Reps | None) -> tuple[Tensor | None, Tensor | None]:
+        if rep is None:
+            return None, None
+        z = self.projector(rep)
+        return self.predictor(z), z.detach()
+
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        return torch.stack([self._criterion(out, target) for out, target in pairs(views)]).mean()

@@ -1,0 +1,70 @@
+"""Supervised: a linear classifier on the representation, by cross-entropy; with or without a push to uniformity."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from holdfast.core import Encoder, HoldfastError, Reps
+from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.runtime.checked import Signed
+
+
+@dataclass(frozen=True)
+class Supervised(Method):
+    """Mean over images of -log softmax(W a(f(x)) + b)_y, minus λ · U(f).
+
+    U(f) = -log mean_{i≠j} exp(-2 ‖z_i - z_j‖²) over the batch, z = f / ‖f‖: larger is more uniform. Only the first view
+    is read.
+
+    Attributes:
+        uniformity: λ; 0 for plain cross-entropy, 0.01 in the paper's table A.2, below 0 to hold features together.
+        relu: whether a ReLU stands between the representation and the classifier (a), where the network ends before it.
+
+    Source: "Is self-supervised contrastive learning more robust than supervised learning?", sections 3 and A.2.
+    """
+
+    uniformity: Signed = 0.0
+    relu: bool = False
+    needs_labels = True
+
+    def student(self, encoder: Encoder, facts: Facts) -> Student:
+        """Return the encoder with its classifier.
+
+        Raises:
+            HoldfastError: images of fewer than two classes.
+        """
+        if facts.classes is None or facts.classes < 2:
+            raise HoldfastError(
+                f"supervised: expected images of at least 2 classes, got {facts.classes or 'no'} labels"
+            )
+        return _Student(encoder, facts.dim, facts.classes, self)
+
+
+class _Student(Student):
+    views = 1
+
+    def __init__(self, encoder: Encoder, dim: int, classes: int, method: Supervised):
+        layers = [nn.ReLU()] if method.relu else []
+        super().__init__(encoder, nn.Sequential(*layers, nn.Linear(dim, classes)))
+        self._uniformity = method.uniformity
+
+    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+        first = views[0]
+        assert first.rep is not None
+        assert first.out is not None
+        assert batch.labels is not None
+        loss = F.cross_entropy(first.out, batch.labels)
+        return loss - self._uniformity * uniformity(first.rep) if self._uniformity else loss
+
+
+def uniformity(reps: Reps) -> Float[Tensor, ""]:
+    """Return -log mean_{i≠j} exp(-2 ‖z_i - z_j‖²) of unit vectors z."""
+    z = F.normalize(reps, dim=1)
+    squared = 2 - 2 * (z @ z.T)
+    others = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
+    return math.log(len(z) * (len(z) - 1)) - torch.logsumexp(-2 * squared[others], 0)

@@ -1,0 +1,36 @@
+"""InfoNCE: each image must be told from the others of the batch."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Objective, PerImage, Reps
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.runtime.checked import Positive
+
+
+@dataclass(frozen=True)
+class InfoNce(Objective):
+    """Maximise -log( e^{s(x'_i, v_i)/T} / Σ_j e^{s(x'_i, v_j)/T} ), s the cosine similarity, jointly over the batch.
+
+    `clean` holds the keys v: the other view of each image, which is also a negative of all others. With `target`
+    (any number of rows) these are further negatives, like MoCo's queue. (The variant of Ho & Vasconcelos in appendix
+    A.2 puts the other queries, not the other keys, into the denominator.)
+
+    Attributes:
+        temperature: T > 0.
+
+    Source: van den Oord et al. (2018); MoCo (He et al. 2020); "Robustness of unsupervised representation learning
+        without labels", appendix C.1.
+    """
+
+    temperature: Positive = 0.2
+    batchwise = True
+
+    def __call__(self, reps: Reps, clean: Reps, target: Tensor | None = None) -> PerImage:
+        """Return the loss of every image."""
+        keys = clean if target is None else torch.cat([clean, target])
+        logits = unit(reps) @ unit(keys).T / self.temperature
+        own = torch.arange(len(reps), device=reps.device)
+        return torch.nn.functional.cross_entropy(logits, own, reduction="none")

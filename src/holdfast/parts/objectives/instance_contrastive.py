@@ -1,0 +1,34 @@
+"""The contrastive loss of one image against one negative."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Objective, PerImage, Reps
+from holdfast.numerics.geometry.divergences import unit
+from holdfast.runtime.checked import Positive
+
+
+@dataclass(frozen=True)
+class InstanceContrastive(Objective):
+    """Maximise -log( e^{s(x',x)/T} / (e^{s(x',x)/T} + e^{s(x',t)/T}) ), s the cosine similarity.
+
+    `clean` holds the positive κ(x), the image itself or another view of it; `target` the negative σ(x).
+
+    Attributes:
+        temperature: T > 0.
+
+    Source: Kim et al. (2020); "Robustness of unsupervised representation learning without labels", appendix A.1.
+    """
+
+    temperature: Positive = 0.5
+    needs_target = True
+
+    def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
+        """Return the loss of every image."""
+        assert target is not None  # `pursue` has checked
+        positive = (unit(reps) * unit(clean)).sum(1) / self.temperature
+        negative: Float[Tensor, "batch"] = (unit(reps) * unit(target)).sum(1) / self.temperature
+        return torch.nn.functional.softplus(negative - positive)

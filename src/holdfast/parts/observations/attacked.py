@@ -1,0 +1,131 @@
+"""Attacked representations: one trajectory of an attack, read out at the step counts that measures ask for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Search, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.checked import Count
+
+GALLERY = 8
+"""How many attacked images of a shard, the most successful ones, are kept as pictures at most (a quarter of it)."""
+
+
+def partners(positions: Positions) -> Positions:
+    """Return the other half of each image's pair: 0-1, 2-3, 4-5, ...
+
+    The population is in a seeded random order, so neighbours in it are a random matching. Each pair is attacked in
+    both directions by one attack per image; pairs have no image in common, so they are independent of each other.
+    """
+    return positions ^ 1
+
+
+def pair_of(positions: Positions) -> Positions:
+    """Return the number of the pair that each image belongs to; see `partners`."""
+    return positions // 2
+
+
+@dataclass(frozen=True)
+class Attacked(Observation):
+    """f(x') for the images that an attack found in a ball, as `reps@STEP` [M, D] for every read-out.
+
+    Also `values` [M, steps + 1], the objective along the trajectory, and, for untargeted ones on all images, as
+    `gallery.image` and `gallery.position` those where the attack went furthest. Targeted objectives aim at the image's
+    partner, see `partners`.
+
+    Where searches run in reduced precision, what is read out is made again in float32; `values` between the read-outs
+    are then what the search saw.
+
+    Attributes:
+        attack: how to search.
+        ball: where to search.
+        objective: what to maximise.
+        readouts: step counts to report; they cost nothing. The last step when empty.
+        first: attack only the first images; None: all that the audit attacks.
+    """
+
+    attack: Attack = Pgd()
+    ball: Ball = Linf()
+    objective: Objective = Untargeted()
+    readouts: tuple[int, ...] = ()
+    first: Count | None = None
+
+    def __post_init__(self) -> None:
+        if self.objective.batchwise:
+            raise HoldfastError(
+                f"{type(self.objective).__name__} couples the images of a batch, so an audit's numbers would depend "
+                "on the batch size; use it in training or call the attack directly"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        words = f"{part_name(self.objective)} {getattr(self.objective, 'divergence', '')}".strip()
+        where = f"{part_name(self.ball)} {self.ball.radius:g}"
+        some = f", first {self.first}" if self.first is not None else ""
+        return f"{words}: {part_name(self.attack)}, {self.attack.steps} steps, {where}{some}"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes."""
+        return (Search(self.attack, self.ball, self.objective),)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representations at its read-outs."""
+        if not ball.contains(self.ball):
+            return None
+        return torch.stack([results[f"reps@{step}"] for step in self.steps], 1)
+
+    def key(self) -> Observation:
+        """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
+        return replace(self, attack=self.attack.root(), readouts=(), first=None)
+
+    def join(self, other: Observation) -> Observation:
+        """Read out wherever either does, on as many images as the larger one needs."""
+        assert isinstance(other, Attacked)  # equal keys
+        attack = max(self.attack, other.attack, key=lambda attack: attack.steps)
+        readouts = tuple(sorted({*self.steps, *other.steps}))
+        first = None if self.first is None or other.first is None else max(self.first, other.first)
+        return replace(self, attack=attack, readouts=readouts, first=first)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The read-outs, the last step when none are asked for."""
+        return self.readouts or (self.attack.steps,)
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them."""
+        return attacked if self.first is None else min(self.first, attacked)
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the attack, up to the last read-out."""
+        return self.attack.until(max(self.steps)).passes
+
+    @property
+    def remade(self) -> int:
+        """Every read-out."""
+        return len(self.steps)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Attack one shard."""
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean.to(shard.x.device)
+        target = clean[partners(shard.positions)] if self.objective.needs_target else None
+        goal = self.objective.pursue(shard.encoder, clean[shard.positions], target)
+        attack = self.attack.until(max(self.steps))
+        found = attack(goal, shard.x, self.ball, shard.rng, self.steps).remade(goal, shard.encoder)
+        seen = {f"reps@{step}": reps.float() for step, reps in found.reps.items()}
+        seen["values"] = found.values.T.float().contiguous()
+        if not self.objective.needs_target and self.first is None:
+            worst = found.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices
+            seen["gallery.image"] = found.images[max(found.images)][worst].cpu()
+            seen["gallery.position"] = shard.positions[worst.cpu()]
+        return seen

@@ -1,0 +1,84 @@
+"""Images that an attack makes fail: the value of a failure as what the adversary maximises."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Failure, Images, Passes, PerImage, Reps, Search, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.shared.noisy import undisturbed
+from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class Broken(Some):
+    """The largest value of a failure that an attack found in the ball, as `value` [M]: above 0 where it fails.
+
+    Also `wrong` [M]: whether the image fails without a disturbance; `clean` [M], the value there; `values` [M, steps +
+    1], the value along the search; `reps` [M, D], the representation of the image that the attack ended at.
+
+    Attributes:
+        attack: how to search.
+        ball: where to search.
+        failure: what to bring about; for classes its value is the classification margin of C&W.
+
+    Source: NPPR, Def. 1.
+    """
+
+    attack: Attack = Apgd(50)
+    ball: Ball = Linf()
+    failure: Failure = Nearest()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        place = f"{part_name(self.ball)} {self.ball.radius:g}"
+        return f"attacked: {part_name(self.attack)}, {place}: {self.failure.title}"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes."""
+        return (Search(self.attack, self.ball, self.failure),)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representation of the image that the attack ended at."""
+        return results["reps"][:, None] if ball.contains(self.ball) else None
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure reads labels."""
+        return self.failure.needs_labels
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the attack."""
+        return self.attack.passes
+
+    @property
+    def remade(self) -> int:
+        """The image that the attack ends at."""
+        return 1
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Attack one shard."""
+        event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
+
+        def goal(x: Images) -> tuple[PerImage, Reps]:
+            reps = shard.encoder(x)
+            return event(reps[:, None], rows).squeeze(1).float(), reps
+
+        found = self.attack(goal, shard.x, self.ball, shard.rng).remade(goal, shard.encoder)
+        reps, clean = found.reps[max(found.reps)], undisturbed(shard, event)
+        return {
+            "value": event(reps[:, None].double(), rows).squeeze(1).cpu(),
+            "wrong": (clean > 0).double(),
+            "clean": clean,
+            "values": found.values.T.float().contiguous().cpu(),
+            "reps": reps.float().cpu(),
+        }

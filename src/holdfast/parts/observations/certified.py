@@ -1,0 +1,56 @@
+"""Certified margins: what no image of a ball can undo, pair by pair."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Ball, Certifier, Passes, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.observations.shared.some import SomeMargins, pieces
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class Certified(SomeMargins):
+    """Lower bounds of margins over the ball around each image, as `lower` [M, R], and `vacuous` [M, R].
+
+    Where the rows are the whole population, an image has NaN against itself. All rows of an image share the ranges
+    inside the network.
+
+    Attributes:
+        certifier: how to bound.
+        ball: where x' may be.
+    """
+
+    certifier: Certifier = Crown()
+    ball: Ball = Linf()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"margins, {self.rows}: {part_name(self.certifier)}, {part_name(self.ball)} {self.ball.radius:g}"
+
+    @property
+    def passes(self) -> Passes:
+        """No encoder pass; one bound propagation."""
+        return Passes(bounds=1)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Bound the margins of one shard."""
+        assert shard.clean is not None  # clean representations are always observed first
+        rows = self.compared or len(shard.clean)
+        found = [self._bound(_part(shard, part)) for part in pieces(shard.x, rows)]
+        return {name: torch.cat([bound[name] for bound in found]) for name in found[0]}
+
+    def _bound(self, shard: Shard) -> dict[str, Tensor]:
+        bound = self.certifier(shard.encoder, self.margins(shard), shard.x, self.ball)
+        lower = bound.lower.double().cpu()
+        if self.probe is None and self.negatives is None:
+            lower = lower.masked_fill(self.others(shard) == shard.positions[:, None], torch.nan)
+        return {"lower": lower, "vacuous": bound.vacuous.cpu()}
+
+
+def _part(shard: Shard, part: slice) -> Shard:
+    return replace(shard, x=shard.x[part], positions=shard.positions[part], rng=shard.rng.at(shard.rng.ids[part]))

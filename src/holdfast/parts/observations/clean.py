@@ -1,0 +1,67 @@
+"""Clean representations: one forward pass of every image."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Observation, Passes, Shard
+from holdfast.runtime.errors import first_line
+
+
+@dataclass(frozen=True)
+class Clean(Observation):
+    """f(x) of every image of the population, as `reps` [N, D]."""
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return "clean representations"
+
+    def key(self) -> Observation:
+        """There is only one way to look at clean images."""
+        return self
+
+    def join(self, other: Observation) -> Observation:
+        """Every measure reads the same clean representations."""
+        return self
+
+    def images(self, population: int, attacked: int) -> int:
+        """All of them."""
+        return population
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass."""
+        return Passes(forward=1)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Represent one shard.
+
+        Raises:
+            HoldfastError: an encoder that fails, that changes its input, or a representation that is not finite.
+        """
+        kept = shard.x.clone()
+        try:
+            with torch.no_grad():
+                reps = shard.encoder(shard.x)
+        except (HoldfastError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise HoldfastError(
+                f"encoder {shard.encoder.name!r} fails on images {list(kept.shape[1:])} of {kept.dtype}: "
+                f"{first_line(error)}; "
+                "?channels= and ?size= of the data spec change the images, .float() the encoder"
+            ) from error
+        if not torch.equal(shard.x, kept):
+            raise HoldfastError(
+                f"encoder {shard.encoder.name!r} changes its input in place; let it work on a copy (x = x.clone())"
+            )
+        bad = (~torch.isfinite(reps).all(1)).nonzero().flatten().tolist()
+        if bad:
+            names = ", ".join(shard.rng.ids[i] for i in bad[:3])
+            raise HoldfastError(
+                f"encoder {shard.encoder.name!r}: the representation of {len(bad)} images is NaN or infinite "
+                f"(first: {names}); check its weights, its normalisation and its precision"
+            )
+        return {"reps": reps.float()}

@@ -1,0 +1,144 @@
+"""Fooled: which attack of an ensemble was the first to make a linear head on the representation wrong."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from holdfast.core import (
+    Attack,
+    Ball,
+    Event,
+    Head,
+    HoldfastError,
+    Images,
+    LinearProbe,
+    Objective,
+    Passes,
+    Reps,
+    Search,
+    Shard,
+)
+from holdfast.core.registry import part_name
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.minimum_norm import MinimumNorm, within
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.objectives.class_margin import ClassMargin
+from holdfast.parts.objectives.cross_entropy import CrossEntropy
+from holdfast.parts.objectives.dlr import Dlr
+from holdfast.parts.observations.shared.noisy import wrong
+from holdfast.parts.observations.shared.some import Some, clean_of
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.linf import Linf
+
+WRONG, NEVER = -2, -1
+"""Instead of a member: the head is wrong without an attack; no member has fooled it."""
+
+
+@dataclass(frozen=True)
+class Fooled(Some):
+    """The first member of an ensemble that fooled the head h, as `broken_by` [M]; -2 wrong from the start, -1 never.
+
+    Members go one after the other, each at the images that are still classified rightly. Every image x' of the ball
+    that a member looks at counts, not its result alone: fooled is max_{j≠y} z_j >= z_y for the logits z = h(f(x')), a
+    tie included. A member draws what it would draw alone, so an ensemble leaves no image standing that a member of it
+    fools alone. Members for single classes (`rank` of `dlr` and `class_margin`) make AutoAttack's targeted parts.
+
+    Attributes:
+        attacks: how each member searches.
+        objectives: what each member maximises, a function of the logits.
+        ball: where they search.
+        probe: how the head comes about; trained on images that are not attacked.
+
+    Source: AutoAttack (Croce & Hein 2020).
+    """
+
+    attacks: tuple[Attack, ...] = (Apgd(100), Apgd(100), MinimumNorm(100), Square(1000))
+    objectives: tuple[Objective, ...] = (CrossEntropy(), Dlr(), ClassMargin(), ClassMargin())
+    ball: Ball = Linf()
+    probe: LinearProbe = Linear()
+
+    needs_labels = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.attacks or len(self.attacks) != len(self.objectives):
+            raise HoldfastError(
+                f"fooled: expected an objective for each attack, and one attack or more, got {len(self.attacks)} "
+                f"attacks and {len(self.objectives)} objectives"
+            )
+        for objective in self.objectives:
+            if objective.batchwise:
+                raise HoldfastError(
+                    f"fooled: {part_name(objective)} couples the images of a batch; take cross_entropy, dlr or "
+                    "class_margin"
+                )
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """What each member is called: its attack, its objective, and the rank of the class that it goes for."""
+        parts = zip(self.attacks, self.objectives, strict=True)
+        ranks = [getattr(objective, "rank", 0) for objective in self.objectives]
+        names = [f"{part_name(attack)}, {part_name(objective)}" for attack, objective in parts]
+        return tuple(f"{name} {rank}" if rank else name for name, rank in zip(names, ranks, strict=True))
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        place = f"{part_name(self.ball)} {self.ball.radius:g}"
+        return f"fooled, {part_name(self.probe)}, {place}: {'; '.join(self.members)}"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """A misclassification, as the first member that follows gradients seeks it; the ensemble is no weaker."""
+        gradient = [attack for attack in self.attacks if attack.passes.backward]
+        return (Search((gradient or self.attacks)[0], self.ball, Misclassified(self.probe)),)
+
+    @property
+    def passes(self) -> Passes:
+        """Those of all members: the most that an image can cost; one that is fooled early costs less."""
+        return sum((attack.passes for attack in self.attacks), Passes())
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Attack the images of one shard.
+
+        Raises:
+            HoldfastError: images without labels, or of a class that the head does not know.
+        """
+        event = Misclassified(self.probe).bind(shard)
+        broken_by = torch.where(wrong(shard, event) > 0, WRONG, NEVER)
+        for number, (attack, objective) in enumerate(zip(self.attacks, self.objectives, strict=True)):
+            rows = (broken_by == NEVER).nonzero().flatten()
+            if len(rows):
+                broken_by[rows[self._attacked(shard, attack, objective, event, rows)]] = number
+        return {"broken_by": broken_by}
+
+    def _attacked(
+        self, shard: Shard, attack: Attack, objective: Objective, event: Event, rows: Int[Tensor, "rows"]
+    ) -> Bool[Tensor, "rows"]:
+        """Return which of some images of the shard a member fools."""
+        x, at = shard.x[rows], shard.positions[rows]
+        assert shard.head is not None  # the event needs it too
+        assert shard.labels is not None
+        head = _moved(shard.head(self.probe), x)
+        target = one_hot(head.numbers(shard.labels[at]), len(head.classes)).to(head.weights)
+        fooled = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+
+        def logits(moved: Images) -> Reps:
+            reps = shard.encoder(moved)
+            with torch.no_grad():
+                fooled.logical_or_(within(self.ball, x, moved) & (event(reps[:, None], rows).squeeze(1) > 0))
+            return head.scores(reps)
+
+        goal = objective.pursue(logits, head.scores(clean_of(shard)[at]), target)
+        with shard.encoder.exactly():  # every pass decides
+            attack(goal, x, self.ball, shard.rng.at([shard.rng.ids[row] for row in rows.tolist()]))
+        return fooled.cpu()
+
+
+def _moved(head: Head, like: Tensor) -> Head:
+    """Return the head on the device of a tensor; its classes stay where labels are."""
+    return replace(head, weights=head.weights.to(like.device), bias=head.bias.to(like.device))

@@ -1,0 +1,70 @@
+"""What is known of a domain from its images, without labels: their mean and their covariance."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Observation, Passes, Shard
+from holdfast.core.registry import part_name
+from holdfast.numerics.gaussian_classes.covariance import Covariance, of_images
+
+
+@dataclass(frozen=True)
+class ImageCovariance(Observation):
+    """Mean m and covariance F diag(v) Fᵀ + r I of images as vectors of pixels; no encoder pass.
+
+    Tensors: `mean` [d], `vectors` F [d, k], `values` v [k], `rest` r [1].
+
+    Attributes:
+        count: how many images, the last ones of the audit, or all where there are fewer.
+
+    Source: shrinkage of Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices".
+    """
+
+    count: int = 512
+
+    whole = True
+
+    def __post_init__(self) -> None:
+        if self.count < 2:
+            raise HoldfastError(f"image_covariance: expected at least 2 images, got {self.count}")
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return "mean and covariance of the images"
+
+    def key(self) -> Observation:
+        """The number of images decides what is seen."""
+        return self
+
+    def join(self, other: Observation) -> Observation:
+        """Equal keys are equal."""
+        return self
+
+    def images(self, population: int, attacked: int) -> int:
+        """So many images, or all."""
+        return min(self.count, population)
+
+    @property
+    def passes(self) -> Passes:
+        """None."""
+        return Passes()
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Estimate both.
+
+        Raises:
+            HoldfastError: images that are all equal.
+        """
+        mean, covariance = of_images(shard.x.flatten(1).cpu())
+        rest = covariance.vectors.new_tensor([covariance.rest])
+        return {"mean": mean, "vectors": covariance.vectors, "values": covariance.values, "rest": rest}
+
+    def learned(self, shard: Shard) -> tuple[Covariance, Float[Tensor, "pixels"]]:
+        """Return what was estimated before: covariance and mean."""
+        if shard.read is None:
+            raise HoldfastError(f"{part_name(self)} must be observed before what draws by it")
+        seen = shard.read(self)
+        return Covariance(seen["vectors"], seen["values"], float(seen["rest"])), seen["mean"]

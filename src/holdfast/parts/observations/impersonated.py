@@ -1,0 +1,157 @@
+"""Impersonated: images of two classes, each given the other's representation, and what an unseen probe says of them."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import Attack, Ball, Head, HoldfastError, LinearProbe, Objective, Observation, Passes, Search, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.probes.linear import Linear
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.errors import no_labels
+
+GALLERY = 6
+"""Pairs, the first ones, whose attacked images are kept as pictures."""
+
+
+@dataclass(frozen=True)
+class Impersonated(Some):
+    """max -d(f(x'), f(t)) for pairs (x, t) of two classes, and whether a head h on f then gives the class of t.
+
+    The i-th image of one class is paired with the i-th of the other, of those that h classifies rightly, in the order
+    of the population, which is random; each is attacked towards the other. The attack knows the encoder alone: h only
+    chooses the images and judges the results.
+
+    Returns, [M] each, -1 or NaN where an image has no partner: `partner`, its position; `pair`, the pair's number;
+    `taken@STEP`, 1 where h gives the partner's class (a tie is not one), for every read-out; `said`, the class that h
+    gives after the last one. Also `right` [M], whether h knows the image, NaN for other classes; and, of the first
+    pairs, `gallery.image` and `gallery.position`, the images that the attack ended at.
+
+    Attributes:
+        attack: how to search.
+        ball: where to search.
+        objective: what to maximise; its divergence is free.
+        readouts: step counts to report; they cost nothing. The last step when empty.
+        classes: the two classes.
+        probe: how the head comes about; trained on images that are not attacked.
+
+    Source: "Robustness of unsupervised representation learning without labels", appendices C.11 and D.
+    """
+
+    attack: Attack = Apgd(50)
+    ball: Ball = Linf(0.1)
+    objective: Objective = Targeted()
+    readouts: tuple[int, ...] = ()
+    classes: tuple[int, int] = (0, 1)
+    probe: LinearProbe = Linear()
+
+    needs_labels = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.classes) != 2 or self.classes[0] == self.classes[1]:
+            raise HoldfastError(f"impersonated: expected two different classes, got {list(self.classes)}")
+        if not isinstance(self.objective, Targeted):
+            raise HoldfastError(f"impersonated: expected the objective targeted, got {part_name(self.objective)}")
+        if any(not 0 <= step <= self.attack.steps for step in self.readouts):
+            raise HoldfastError(
+                f"impersonated: expected read-outs from 0 to {self.attack.steps} steps of the attack, got "
+                f"{list(self.readouts)}"
+            )
+
+    def key(self) -> Observation:
+        """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
+        return replace(self, attack=self.attack.root(), readouts=(), first=None)
+
+    def join(self, other: Observation) -> Observation:
+        """Read out wherever either does, on as many images as the larger one needs."""
+        joined = super().join(other)
+        assert isinstance(other, Impersonated)  # equal keys
+        assert isinstance(joined, Impersonated)
+        attack = max(self.attack, other.attack, key=lambda attack: attack.steps)
+        readouts = tuple(sorted({*self.steps, *other.steps}))
+        return replace(joined, attack=attack, readouts=readouts)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The read-outs, the last step when none are asked for."""
+        return self.readouts or (self.attack.steps,)
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {part_name(self.ball)} {self.ball.radius:g}"
+        one, other = self.classes
+        return f"impersonations, classes {one} and {other} ({part_name(self.probe)}): {attack}"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes, from image to image of two classes."""
+        return (Search(self.attack, self.ball, self.objective),)
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the attack, up to the last read-out; nothing for images that are in no pair."""
+        return self.attack.until(max(self.steps)).passes
+
+    @property
+    def remade(self) -> int:
+        """Every read-out."""
+        return len(self.steps)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Attack the paired images of one shard.
+
+        Raises:
+            HoldfastError: images without labels, or a class that no image has.
+        """
+        if shard.labels is None or shard.head is None or shard.clean is None:
+            raise no_labels("the observation impersonated", "the source of images")
+        head, labels, clean = shard.head(self.probe), shard.labels, shard.clean
+        right = self._right(head, labels, clean)
+        pairs = self._pairs(labels, right)
+        partner = torch.full((len(labels),), -1)
+        pair = partner.clone()
+        partner[pairs], pair[pairs] = pairs.flip(1), torch.arange(len(pairs))[:, None].expand(-1, 2)
+        at = shard.positions
+        seen = {"partner": partner[at], "pair": pair[at], "right": right[at], "said": torch.full_like(at, -1)}
+        seen |= {f"taken@{step}": torch.full(at.shape, torch.nan, dtype=torch.float64) for step in self.steps}
+        seen |= {"gallery.image": shard.x[:0].cpu(), "gallery.position": at[:0]}
+        rows = (seen["partner"] >= 0).nonzero().flatten()
+        if not len(rows):
+            return seen
+        own, other = at[rows], seen["partner"][rows]
+        goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[other].to(shard.x.device))
+        rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])
+        searched = self.attack.until(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
+        found = searched.remade(goal, shard.encoder)
+        for step, reps in found.reps.items():
+            seen[f"taken@{step}"][rows] = (head.ranks(reps.cpu(), labels[other]) == 0).double()
+        last = max(found.reps)
+        seen["said"][rows] = head.classes[head.scores(found.reps[last].cpu()).argmax(1)]
+        shown = seen["pair"][rows] < GALLERY
+        return seen | {"gallery.image": found.images[last].cpu()[shown], "gallery.position": own[shown]}
+
+    def _right(self, head: Head, labels: Int[Tensor, "population"], clean: Tensor) -> Tensor:
+        """Return which images of the two classes the head knows, 1 or 0; NaN for other classes."""
+        right = torch.full(labels.shape, torch.nan, dtype=torch.float64)
+        for name in self.classes:
+            some = labels == name
+            if not some.any():
+                raise HoldfastError(
+                    f"impersonated: expected images of the classes {self.classes[0]} and {self.classes[1]}, got none "
+                    f"of class {name} among {len(labels)}; choose two of {labels.unique().tolist()[:10]}"
+                )
+            right[some] = head.correct(clean[some], labels[some]).double()
+        return right
+
+    def _pairs(self, labels: Int[Tensor, "population"], right: Tensor) -> Int[Tensor, "pairs 2"]:
+        """Return the positions of the pairs of the whole population, so that they depend on no shard."""
+        sides = [((labels == name) & (right == 1)).nonzero().flatten() for name in self.classes]
+        count = min(map(len, sides))
+        return torch.stack([side[:count] for side in sides], 1)

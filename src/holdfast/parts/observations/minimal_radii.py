@@ -1,0 +1,103 @@
+"""Minimal adversarial radii: the smallest change found that confuses an image with a negative."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, HoldfastError, Images, Margin, Observation, Passes, PerImage, Reps, Search, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.shared.minimal import Breaks, minimal_radius, passes
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.objectives.pair_margin import PairMargin
+from holdfast.parts.observations.shared.some import SomeMargins, clean_of, confusion, nearest_rows, rounding, row
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class MinimalRadii(SomeMargins):
+    """min ||x' - x|| over the images x' with m(x') < 0 that were found, as `radius` [M, K] in pixels; inf where none.
+
+    The search begins from the negative itself as well, which is confused with itself. Every radius belongs to a real
+    image whose margin is below zero by more than rounding, so the true radius is at most this. Where a negative has the
+    representation of the image itself, the margin is zero everywhere and the radius 0. With a linear head there is one
+    column: the smallest change of class.
+
+    Also `size` [M, T] and `reps` [M, T, D], the radii of all searches and the representations of their images.
+
+    Attributes:
+        ball: the norm; its radius is not read.
+        steps: gradient steps of each search.
+    """
+
+    ball: Ball = Linf()
+    steps: int = 40
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps < 1 or not isinstance(self.negatives, int):
+            raise HoldfastError(
+                f"minimal_radii: expected steps >= 1 and a number of negatives, got steps={self.steps}, "
+                f"negatives={self.negatives}"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"smallest attacks, {self.rows}: {self.steps} steps, {part_name(self.ball)}"
+
+    def key(self) -> Observation:
+        """The radius of the ball is not read."""
+        return replace(self, first=None, ball=type(self.ball)())
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes for each negative, or class."""
+        sought = PairMargin(self.divergence) if self.probe is None else Misclassified(self.probe)
+        return (Search(MinimumNorm(self.steps), self.ball, sought),)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representations of the broken images that lie in the ball."""
+        if type(ball) is not type(self.ball):
+            return None
+        outside = (results["size"] > ball.radius)[..., None]
+        return results["reps"].masked_fill(outside, torch.nan)
+
+    @property
+    def passes(self) -> Passes:
+        """Those of one search for each negative, or class; at most so many where there are fewer classes."""
+        return passes(self.steps, self.probe is None) * (self.compared or 1)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Search for one shard."""
+        margin = self.margins(shard)
+        if self.probe is not None:
+            classes = nearest_rows(margin, clean_of(shard)[shard.positions], self.compared or 1)
+            searches = [self._search(shard, row(margin, numbers), None) for numbers in classes.unbind(1)]
+            sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
+            return {"radius": sizes.amin(1, keepdim=True), "size": sizes, "reps": reps}
+        if shard.others is None:
+            raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
+        searches = []
+        for number, others in enumerate(self.others(shard).unbind(1)):
+            these = torch.full_like(others, number)
+            searches.append(self._search(shard, row(margin, these), shard.others(others)))
+        sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
+        return {"radius": sizes, "size": sizes.clone(), "reps": reps}
+
+    def _search(self, shard: Shard, margin: Margin, known: Images | None) -> tuple[PerImage, Reps]:
+        goal, breaks = confusion(shard.encoder, margin, shard.x), _breaks(margin)
+        with shard.encoder.exactly():  # every pass decides whether an image breaks
+            radius, _, reps = minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)
+        return radius.double().cpu(), reps.float().cpu()
+
+
+def _breaks(margin: Margin) -> Breaks:
+    def breaks(reps: Tensor) -> Tensor:
+        exact = reps.double()
+        return (margin(exact) <= -rounding(margin, exact)).squeeze(1)
+
+    return breaks

@@ -1,0 +1,58 @@
+"""Certified radii: how far every pair of images is proved to stay apart."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from holdfast.core import Ball, HoldfastError, Observation, Passes, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.observations.shared.some import SomeMargins
+from holdfast.parts.threats.linf import Linf
+
+PROBES = 6
+"""Radii probed for each pair, about: the search decides how many, so this is an estimate."""
+
+
+@dataclass(frozen=True)
+class Radii(SomeMargins):
+    """The largest ε found such that min m(x') > 0 over the ball is proved, as `radius` [M, R] in pixels; 0 where none.
+
+    Attributes:
+        certifier: how to bound.
+        ball: the norm; its radius is not read.
+        tolerance: how near to the first radius that is not certified the search ends, in pixels.
+
+    Source: RVCL, Definition 4 and Algorithm 1.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf()
+    tolerance: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.tolerance > 0:
+            raise HoldfastError(f"radii: expected a positive tolerance in pixels, got {self.tolerance}")
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"certified radii, {self.rows}: {part_name(self.certifier)}, {part_name(self.ball)}"
+
+    def key(self) -> Observation:
+        """The radius of the ball is not read."""
+        return replace(self, first=None, ball=type(self.ball)())
+
+    @property
+    def passes(self) -> Passes:
+        """No encoder pass; an estimate of the bound propagations."""
+        return Passes(bounds=PROBES * (self.compared or 10))
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Search for one shard."""
+        margin = self.margins(shard)
+        found = certified_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
+        return {"radius": found.double().cpu()}

@@ -1,0 +1,75 @@
+"""Probabilities of failure that are too small to count, image by image."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard
+from holdfast.parts.estimators.splitting import Splitting
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.shared.noisy import OfNoise, noise_of, pushed, title_of, values, wrong
+from holdfast.parts.observations.smoothed import block_size
+from holdfast.parts.observations.worst_noise import WorstNoise
+
+
+@dataclass(frozen=True)
+class RareFailures(OfNoise):
+    """P[x' fails] of each image under a noise, as `probability`, `low`, `high` ... [M]; see `Splitting.estimate`.
+
+    Also `wrong` [M]: whether the image fails without a disturbance.
+
+    Attributes:
+        failure: what counts as a failure.
+        estimator: how rare events are reached.
+    """
+
+    failure: Failure = Nearest()
+    estimator: Splitting = Splitting()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.noise, (Noise, WorstNoise)):
+            raise HoldfastError(
+                "rare_failures: expected a noise (uniform, laplace, rotation, ...), got a "
+                f"{type(self.noise).__name__}: the estimator moves the normal numbers that a draw is made of"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"rare failures: {title_of(self.noise)}: {self.failure.title}"
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The one."""
+        return (self.failure,)
+
+    @property
+    def passes(self) -> Passes:
+        """The most that an image may need, for the smallest probability that is pursued."""
+        e = self.estimator
+        killed = min(max(1, round(e.kill * e.particles)), e.particles - 1)
+        levels = math.ceil(math.log(e.least) / math.log1p(-killed / e.particles))
+        return Passes(forward=e.runs * (e.particles + levels * killed * e.moves))
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Estimate for the images of one shard."""
+        event, noise = self.failure.bind(shard), noise_of(shard, self.noise)
+        assert isinstance(noise, Noise)  # checked above, and what is learned is one
+        block = block_size(shard.x)
+
+        def value(z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
+            found = torch.empty(len(z), dtype=torch.float64)
+            for image in images.unique().tolist():
+                mine = (images == image).nonzero().squeeze(1)
+                row = torch.tensor([image])
+                for part in mine.split(block):
+                    found[part.cpu()] = values(shard, [event], row, pushed(shard, noise, row, z[part][None]))[0][0]
+            return found.to(z)
+
+        with torch.no_grad():
+            found = self.estimator.estimate(value, noise.numbers(shard.x), shard.rng, shard.x.device)
+        return found | {"wrong": wrong(shard, event)}

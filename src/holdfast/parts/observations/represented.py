@@ -1,0 +1,39 @@
+"""Representations of disturbed images: one draw, or the one change of a corruption, for every image."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from holdfast.core import Passes, Shard, Threat
+from holdfast.parts.observations.shared.noisy import represented, title_of
+from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.threats.gamma import Gamma
+
+
+@dataclass(frozen=True)
+class Represented(Some):
+    """f(x') with x' = threat(x), as `reps` [M, D].
+
+    Attributes:
+        threat: what befalls the images; of a noise, one draw for each image.
+    """
+
+    threat: Threat = Gamma()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"disturbed: {title_of(self.threat)}"
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass."""
+        return Passes(forward=1)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Disturb and represent one shard.
+
+        Raises:
+            HoldfastError: a threat that these images do not fit, or a representation that is not finite.
+        """
+        return {"reps": represented(shard, self.threat.sample(shard.x, shard.rng.child("represented")))}

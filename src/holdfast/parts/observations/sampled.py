@@ -1,0 +1,94 @@
+"""Draws of a noise: one stream per image, read by all questions about the same noise."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from holdfast.core import Ball, Failure, Noise, Observation, Passes, Shard
+from holdfast.parts.estimators.counting import Counting
+from holdfast.parts.estimators.shared.draws import Draws, looks
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.shared.noisy import OfNoise, drawn, noise_of, spans, title_of, values, wrong
+from holdfast.parts.observations.worst_noise import WorstNoise
+
+UNDRAWN = -1
+
+
+@dataclass(frozen=True)
+class Sampled(OfNoise):
+    """Which draws of a noise fail, as `FAILURE.failed` [M, most]: 1, 0, or -1 where a draw was not needed.
+
+    Also `FAILURE.wrong` [M]: whether the image fails without a disturbance. Every question reads an image's draws from
+    the first one on and stops when it knows its answer, so company changes nothing for it.
+
+    Attributes:
+        asks: (failure, how many draws) pairs.
+    """
+
+    asks: tuple[tuple[Failure, Draws], ...] = ((Nearest(), Counting()),)
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"draws: {title_of(self.noise)}"
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Those of all questions, each once."""
+        return tuple(dict.fromkeys(failure for failure, _ in self.asks))
+
+    def key(self) -> Observation:
+        """Questions and images do not change an image's draws."""
+        return replace(self, asks=(), first=None)
+
+    def join(self, other: Observation) -> Observation:
+        """Let all questions of both read one stream."""
+        joined = super().join(other)
+        assert isinstance(joined, Sampled)  # equal keys
+        assert isinstance(other, Sampled)
+        return replace(joined, asks=tuple(dict.fromkeys((*self.asks, *other.asks))))
+
+    def broke(self, failure: Failure, ball: Ball, results: Mapping[str, Tensor]) -> Bool[Tensor, "images"] | None:
+        """Return which images failed for a draw, where all draws lie in the ball."""
+        own = self.noise.ball if isinstance(self.noise, (Noise, WorstNoise)) else None
+        if own is None or not ball.contains(own) or failure not in self.failures:
+            return None
+        return (results[f"{failure}.failed"] == 1).any(1)
+
+    @property
+    def passes(self) -> Passes:
+        """The most that the greediest question may need; those that stop early cost less."""
+        return Passes(forward=max((rule.most for _, rule in self.asks), default=0))
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Draw for the images of one shard, until every question is answered for every image."""
+        failures = self.failures
+        events = [failure.bind(shard) for failure in failures]
+        noise, most = noise_of(shard, self.noise), max(rule.most for _, rule in self.asks)
+        seen = torch.full((len(failures), len(shard.x), most), UNDRAWN, dtype=torch.int8)
+        active = torch.arange(len(shard.x))
+        for start, stop in looks(most):
+            for rows, first, last in spans(shard, active.tolist(), start, stop):
+                with torch.no_grad():
+                    found = values(shard, events, rows, drawn(shard, noise, rows, first, last))
+                for number, value in enumerate(found):
+                    seen[number, rows, first:last] = (value > 0).to(seen.dtype)
+            open_ = torch.zeros(len(active), dtype=torch.bool)
+            for failure, rule in self.asks:
+                failed = count(seen[failures.index(failure), active], stop)
+                open_ |= (stop < rule.most) & ~rule.known(failed, stop)
+            active = active[open_]
+            if not len(active):
+                break
+        results = {f"{failure}.failed": seen[number] for number, failure in enumerate(failures)}
+        return results | {
+            f"{failure}.wrong": wrong(shard, event) for failure, event in zip(failures, events, strict=True)
+        }
+
+
+def count(failed: Int[Tensor, "images most"], draws: int) -> Int[Tensor, "images"]:
+    """Return how many of the first `draws` draws of each image failed."""
+    return failed[:, :draws].clamp_min(0).long().sum(1)

@@ -1,0 +1,1 @@
+"""What observations share; no parts themselves."""

@@ -1,0 +1,181 @@
+"""Noisy representations: one stream of draws f(x + σ z) per image, read by all certificates that share σ."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from holdfast.core import (
+    Encoder,
+    Head,
+    HoldfastError,
+    Images,
+    LinearProbe,
+    Observation,
+    Passes,
+    Reps,
+    Rng,
+    Shard,
+)
+from holdfast.core.registry import part_name
+from holdfast.parts.smoothing.pair_probability import PairProbability
+from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling
+from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import no_labels
+
+
+@dataclass(frozen=True)
+class Smoothed(Observation):
+    """What certificates conclude from draws f(x + σ z), as `CERTIFICATE.result` [M, ...]; see `results`.
+
+    Noise is Gaussian in pixels, before the encoder's normalisation, and not clamped to [0, 1]. Every certificate reads
+    the draws from the first one on, so company changes nothing for it; drawing ends when all are done.
+
+    Attributes:
+        sigma: σ of the noise, in pixels.
+        certificates: who reads the draws.
+        first: draw only for the first images; None: for all that the audit attacks.
+    """
+
+    sigma: float = 0.25
+    certificates: tuple[Certificate, ...] = (PairProbability(),)
+    first: Count | None = None
+
+    def __post_init__(self) -> None:
+        Gaussian(self.sigma)
+        for certificate in self.certificates:
+            certificate.check(self.sigma)
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether a certificate reads a head that is learned from labels."""
+        return any(certificate.probe is not None for certificate in self.certificates)
+
+    def key(self) -> Observation:
+        """Certificates and images do not change an image's draws.
+
+        One that reads a head is apart from the others: where nothing can be learned, these still have their draws.
+        """
+        apart = tuple(certificate for certificate in self.certificates if certificate.probe is not None)
+        return replace(self, certificates=apart, first=None)
+
+    def join(self, other: Observation) -> Observation:
+        """Let all certificates of both read one stream, on as many images as the larger one needs."""
+        assert isinstance(other, Smoothed)  # equal keys
+        certificates = tuple(dict.fromkeys((*self.certificates, *other.certificates)))
+        first = None if self.first is None or other.first is None else max(self.first, other.first)
+        return replace(self, certificates=certificates, first=first)
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them."""
+        return attacked if self.first is None else min(self.first, attacked)
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        readers = " and ".join(dict.fromkeys(map(part_name, self.certificates))).replace("_", " ")
+        return f"Gaussian noise, σ {self.sigma:g}, at most {self.passes.forward:,} draws: {readers}"
+
+    @property
+    def passes(self) -> Passes:
+        """The most that the greediest certificate may need; certificates that stop early cost less."""
+        return Passes(forward=max((certificate.budget for certificate in self.certificates), default=0))
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Draw for the images of one shard, one after the other.
+
+        Raises:
+            HoldfastError: a representation of a noisy image that is not finite.
+        """
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean.to(shard.x.device)
+        block, heads = block_size(shard.x), {one: self._head(shard, one.probe) for one in self.certificates}
+        seen: dict[Certificate, list[dict[str, Tensor]]] = {certificate: [] for certificate in self.certificates}
+        for x, position, image in zip(shard.x, shard.positions.tolist(), shard.rng.ids, strict=True):
+            rng = shard.rng.at((image,))
+            anchors = {one: Anchor(self.sigma, position, clean, rng, head) for one, head in heads.items()}
+            found = self._sample(shard.encoder, x, anchors, rng, block)
+            for certificate, result in found.items():
+                seen[certificate].append(result)
+        return {
+            f"{certificate}.{name}": value
+            for certificate, images in seen.items()
+            for name, value in certificate.conclude(_stacked(images), self.sigma).items()
+        }
+
+    def _head(self, shard: Shard, probe: LinearProbe | None) -> Head | None:
+        """Return what a probe learns from training images under the very noise that certificates draw."""
+        if probe is None:
+            return None
+        if shard.head is None:
+            raise no_labels("certificates of a probe", "the source of images")
+        return shard.head(probe, Gaussian(self.sigma, clamped=False))
+
+    def _sample(
+        self, encoder: Encoder, x: Tensor, anchors: Mapping[Certificate, Anchor], rng: Rng, block: int
+    ) -> dict[Certificate, dict[str, Tensor]]:
+        """Return what every certificate saw of one image."""
+        at_work = {certificate: certificate.sample(anchor) for certificate, anchor in anchors.items()}
+        wants = {certificate: next(sampling) for certificate, sampling in at_work.items()}
+        found: dict[Certificate, dict[str, Tensor]] = {}
+        drawn = 0
+        with torch.no_grad():
+            for noisy in Gaussian(self.sigma).draws(x, rng, block):
+                useful = max(certificate.budget for certificate in wants) - drawn
+                reps = _represent(encoder, noisy[:useful], self.sigma, rng)
+                drawn += len(reps)
+                for certificate in list(wants):
+                    want = _feed(at_work[certificate], wants[certificate], reps)
+                    if isinstance(want, int):
+                        wants[certificate] = want
+                    else:
+                        found[certificate] = want
+                        del wants[certificate]
+                if not wants:
+                    break
+        return found
+
+
+def results(seen: dict[str, Tensor], certificate: Certificate) -> dict[str, Tensor]:
+    """Return what one certificate concluded, from all that a `Smoothed` observed; see its `conclude`."""
+    start = f"{certificate}."
+    return {key.removeprefix(start): value for key, value in seen.items() if key.startswith(start)}
+
+
+def block_size(x: Images) -> int:
+    """Return how many draws make one encoder pass: enough to keep it busy, at most 2^22 pixel values on a CPU.
+
+    The draws are looked at after every block, so it depends on nothing but the image's size and the kind of device.
+    """
+    values, most = (2**22, 256) if x.device.type == "cpu" else (2**24, 1024)
+    return max(8, min(most, values // math.prod(x.shape[1:])))
+
+
+def _represent(encoder: Encoder, noisy: Images, sigma: float, rng: Rng) -> Reps:
+    reps = encoder(noisy)
+    if not bool(torch.isfinite(reps).all()):
+        raise HoldfastError(
+            f"encoder {encoder.name!r}: the representation of a noisy image is NaN or infinite (sigma {sigma:g}, image "
+            f"{rng.ids[0]}); smoothing needs an encoder that takes pixels outside [0, 1]"
+        )
+    return reps.float()
+
+
+def _feed(sampling: Sampling, want: int, reps: Reps) -> int | dict[str, Tensor]:
+    """Give a certificate the draws of a block that it wants; return what it wants next, or what it saw in all."""
+    given = 0
+    try:
+        while given < len(reps):
+            part = reps[given : given + want]
+            given += len(part)
+            want = sampling.send(part)
+    except StopIteration as done:
+        return done.value
+    return want
+
+
+def _stacked(images: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([image[name] for image in images]) for name in images[0]}

@@ -1,0 +1,39 @@
+"""Representations of the images that probes learn from, as they are or disturbed like those of the test."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from holdfast.core import Passes, Shard, Threat
+from holdfast.parts.observations.shared.noisy import represented, title_of
+from holdfast.parts.observations.shared.taught import OfTraining
+
+
+@dataclass(frozen=True)
+class Training(OfTraining):
+    """f(x), or f(threat(x)), of every training image, as `reps` [T, D]: made once for all probes that learn from them.
+
+    Attributes:
+        threat: what befalls the images; None: nothing. Of a noise, one draw for each image.
+    """
+
+    threat: Threat | None = None
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return "training images" + ("" if self.threat is None else f": {title_of(self.threat)}")
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass."""
+        return Passes(forward=1)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Represent one shard.
+
+        Raises:
+            HoldfastError: a threat that these images do not fit, or a representation that is not finite.
+        """
+        x = shard.x if self.threat is None else self.threat.sample(shard.x, shard.rng.child("training"))
+        return {"reps": represented(shard, x)}

@@ -1,0 +1,51 @@
+"""How a fine-tuned encoder classifies images, as they are or under a threat."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Passes, Shard, Threat
+from holdfast.parts.observations.fine_tuned import FineTuned
+from holdfast.parts.observations.shared.noisy import title_of
+from holdfast.parts.observations.shared.some import Some
+
+
+@dataclass(frozen=True)
+class Tuned(Some):
+    """The logits of x' = threat(x), as `logits` [M, C] in the order of the classes of what was fine-tuned.
+
+    Attributes:
+        fine_tuned: how the encoder was fine-tuned; observed first.
+        threat: what befalls the images; None: nothing. Of a noise, one draw for each image, that of `represented`.
+    """
+
+    fine_tuned: FineTuned = FineTuned()
+    threat: Threat | None = None
+
+    needs_labels = True
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"{self.fine_tuned.title}; tested" + ("" if self.threat is None else f": {title_of(self.threat)}")
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass."""
+        return Passes(forward=1)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Classify one shard.
+
+        Raises:
+            HoldfastError: a threat that these images do not fit.
+        """
+        encoder, head = self.fine_tuned.learned(shard)
+        x = shard.x if self.threat is None else self.threat.sample(shard.x, shard.rng.child("represented"))
+        with torch.no_grad():
+            logits = head.scores(encoder(x))
+        if not bool(logits.isfinite().all()):
+            raise HoldfastError(f"fine-tuned {shard.encoder.name!r}: logits of test images are NaN or infinite")
+        shard.encoder.count(Passes(forward=len(x)))
+        return {"logits": logits.float()}

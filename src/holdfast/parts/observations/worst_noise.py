@@ -1,0 +1,88 @@
+"""The worst noise of a ball for one encoder, learned on other images than those it is judged by."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Ball, Failure, HoldfastError, Noise, Observation, Passes, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.shared.learned import pack, unpack
+
+
+@dataclass(frozen=True)
+class WorstNoise(Observation):
+    """A mixture that makes as many draws fail as it can, as the tensors of `pack`, and how it came about.
+
+    `chance` and `entropy` [epochs]: the share of draws that do not fail and the entropy ratio of the mixture's weights,
+    epoch by epoch; `learned_on` [1], how many images. What is learned here is judged on other images, see `judged`.
+
+    Attributes:
+        learner: how it is learned.
+        ball: where its draws lie.
+        failure: what it seeks.
+
+    Source: NPPR, section 4.
+    """
+
+    learner: WorstMixture = WorstMixture()
+    ball: Ball = Linf()
+    failure: Failure = Nearest()
+
+    whole = True
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure or the groups of images are those of labels."""
+        return self.failure.needs_labels or self.learner.needs_labels
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        place = f"{part_name(self.ball)} {self.ball.radius:g}"
+        return f"worst noise learned, {self.learner.structure}, {place}: {self.failure.title}"
+
+    def key(self) -> Observation:
+        """Everything about it decides what is learned."""
+        return self
+
+    def join(self, other: Observation) -> Observation:
+        """Equal keys are equal."""
+        return self
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that are not attacked, or half of the population where these are fewer; the last ones of them."""
+        left = max(population - attacked, population // 2)
+        return left if self.learner.images is None else min(self.learner.images, left)
+
+    def judged(self, population: int, attacked: int) -> int:
+        """Return how many images, the first ones of those attacked, have not been learned from."""
+        return min(attacked, population - self.images(population, attacked))
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the learner for each image."""
+        return self.learner.passes
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Learn.
+
+        Raises:
+            HoldfastError: what the learner raises: too few images, or representations that are not finite.
+        """
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean[shard.positions].to(shard.x.device)
+        labels = None if shard.labels is None else shard.labels[shard.positions]
+        rng = shard.rng.child("worst noise")
+        learned = self.learner.learn(shard.encoder, shard.x, clean, self.failure.bind(shard), labels, self.ball, rng)
+        history = {"chance": learned.chance, "entropy": learned.entropy}
+        return {**pack(learned.noise), **history, "learned_on": torch.tensor([learned.images])}
+
+    def learned(self, shard: Shard) -> Noise:
+        """Return the noise that was learned before."""
+        if shard.read is None:
+            raise HoldfastError(f"{part_name(self)} must be observed before what draws from it")
+        return unpack(shard.read(self))

@@ -1,0 +1,1 @@
+"""What probes share; no parts themselves."""

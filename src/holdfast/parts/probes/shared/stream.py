@@ -1,0 +1,92 @@
+"""Labelled representations that pass by: in blocks, in another order, some of them, their mean and deviation."""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Bank, HoldfastError, Reps
+from holdfast.parts.probes.shared.training import check_finite
+
+Labelled = tuple[Reps, Int[Tensor, "batch"]]
+
+
+def blocks(bank: Bank, targets: Int[Tensor, "bank"], rows: int) -> Iterator[Labelled]:
+    """Yield all representations and their targets in order, `rows` at a time however the bank is cut.
+
+    The last block may be smaller.
+
+    Raises:
+        HoldfastError: representations that are not finite, or not as many as labels.
+    """
+    done, rest = 0, None
+    for chunk in bank.chunks():
+        check_finite(chunk)
+        parts = (chunk if rest is None else torch.cat([rest, chunk])).split(rows)
+        for part in parts[:-1]:
+            yield part, targets[done : done + rows].to(part.device)
+            done += rows
+        rest = parts[-1].clone()  # a view would keep its chunk in memory
+    found = done + (0 if rest is None else len(rest))
+    if found != len(targets):
+        raise HoldfastError(f"expected a representation for each of {len(targets)} labels, got {found}")
+    if rest is not None and len(rest):
+        yield rest, targets[done:].to(rest.device)
+
+
+def shuffled(stream: Iterator[Labelled], random: torch.Generator) -> Iterator[Labelled]:
+    """Yield the rows of a stream of blocks in another order, from a pool of two blocks.
+
+    Half of the pool leaves it by chance, then the next block comes in. A row may leave at once or stay for long, so
+    every epoch puts other rows together. A stream of one block comes in a random order.
+    """
+    pool: Labelled | None = None
+    for reps, targets in stream:
+        if pool is None:
+            pool = _permuted(reps, targets, random)
+            continue
+        every = _permuted(torch.cat([pool[0], reps]), torch.cat([pool[1], targets]), random)
+        yield every[0][: len(reps)], every[1][: len(reps)]
+        pool = every[0][len(reps) :].clone(), every[1][len(reps) :].clone()
+    if pool is not None:
+        yield pool
+
+
+def _permuted(reps: Reps, targets: Int[Tensor, "batch"], random: torch.Generator) -> Labelled:
+    order = torch.randperm(len(reps), generator=random).to(reps.device)
+    return reps[order], targets[order]
+
+
+def some(bank: Bank, places: Int[Tensor, "some"]) -> Float[Tensor, "some dim"]:
+    """Return the representations at some places of a bank, in the order of the places; its chunks are read once."""
+    ordered, back = places.sort()
+    found, start = [], 0
+    for chunk in bank.chunks():
+        here = ordered[(ordered >= start) & (ordered < start + len(chunk))] - start
+        found.append(chunk[here.to(chunk.device)])
+        start += len(chunk)
+    if int(ordered[-1]) >= start:
+        raise HoldfastError(f"expected a representation for every label, got {start} of them")
+    return torch.cat(found)[back.argsort().to(found[0].device)]
+
+
+def moments(stream: Iterator[Labelled]) -> tuple[Float[Tensor, "dim"], Float[Tensor, "dim"]]:
+    """Return mean m and deviation s of every feature in float64; s = 1 for a feature that does not vary.
+
+    Blocks are merged by n = n₁ + n₂, m = m₁ + δ n₂/n, M = M₁ + M₂ + δ² n₁n₂/n with δ = m₂ - m₁ and M the sum of squared
+    deviations, so a large mean costs no digits. The blocks are read once.
+
+    Source: Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance".
+    """
+    count, mean, squares, largest = 0, *[torch.zeros((), dtype=torch.float64)] * 3
+    for block, _ in stream:
+        reps = block.double()
+        here, total = reps.mean(0), count + len(reps)
+        gap = here - mean.to(here)
+        mean = mean.to(here) + gap * (len(reps) / total)
+        squares = squares.to(here) + (reps - here).square().sum(0) + gap.square() * (count * len(reps) / total)
+        largest = torch.maximum(largest.to(here), reps.abs().amax(0))
+        count = total
+    scale = (squares / count).sqrt()
+    return mean, torch.where(scale > 1e-12 * largest, scale, torch.ones_like(scale))

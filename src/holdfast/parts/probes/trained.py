@@ -1,0 +1,74 @@
+"""A linear head that somebody trained already, from a safetensors file."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.runtime.errors import unknown
+from holdfast.sources.encoders.shared.weights import read_safetensors
+
+
+@dataclass(frozen=True)
+class Trained(LinearProbe):
+    """The tensors LAYER.weight [C, D] and LAYER.bias [C] of a file; nothing is learned, so every image is unseen.
+
+    Logit c stands for label c, unless the file holds the labels as `classes` [C]. A missing bias is 0.
+
+    Attributes:
+        path: a safetensors file.
+        layer: the layer's name; "" for a file whose keys are "weight" and "bias"; "last" for the last matrix of a
+            network's file, in the order of its numbered names.
+    """
+
+    path: str = ""
+    layer: str = ""
+
+    trains = False
+
+    def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Head:
+        """Return the head of the file, whose width has to be that of the representations.
+
+        Raises:
+            HoldfastError: no such file or layer, tensors that are not a head's, not finite, or of another width.
+        """
+        state, _ = read_safetensors(self.path)
+        matrices = sorted((key.removesuffix("weight") for key in state if _is_head(key, state)), key=_natural)
+        prefix = f"{self.layer}." if self.layer else ""
+        if self.layer == "last" and matrices:
+            prefix = matrices[-1]
+        if prefix not in matrices:
+            names = [name.removesuffix(".") or "''" for name in matrices]
+            raise unknown(f"layer of {self.path!r} (or layer=last)", self.layer, names)
+        weights = state[f"{prefix}weight"].float()
+        bias = state.get(f"{prefix}bias", torch.zeros(len(weights))).float()
+        classes = state.get("classes", torch.arange(len(weights))).long()
+        if bias.shape != (len(weights),) or classes.shape != bias.shape or not classes.diff().gt(0).all():
+            raise HoldfastError(
+                f"{self.path!r}: expected one bias and one increasing class for each of {len(weights)} rows, got "
+                f"{list(bias.shape)} and {classes.tolist()[:10]}"
+            )
+        if len(weights) < 2 or not weights.isfinite().all() or not bias.isfinite().all():
+            raise HoldfastError(
+                f"{self.path!r}: expected a finite head of at least 2 classes, got {list(weights.shape)} with "
+                f"{int((~weights.isfinite()).sum() + (~bias.isfinite()).sum())} values that are NaN or infinite"
+            )
+        if weights.shape[1] != reps.shape[1]:
+            raise HoldfastError(
+                f"{self.path!r}: the head reads {weights.shape[1]} features, the representations have {reps.shape[1]}; "
+                "choose another layer of the file or of the encoder"
+            )
+        return Head(weights, bias, classes)
+
+
+def _is_head(key: str, state: Mapping[str, Tensor]) -> bool:
+    return (key == "weight" or key.endswith(".weight")) and state[key].ndim == 2
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Order "2." before "10."."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,0 +1,140 @@
+"""Center smoothing: how far the smoothed representation can move when the image moves by a given distance."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from scipy import special
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Reps
+from holdfast.numerics.geometry.divergences import l2, unit
+from holdfast.numerics.statistics import betting
+from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling
+
+BLOCK_BYTES = 64 * 2**20
+"""Memory that one block of distances between draws may take."""
+
+
+@dataclass(frozen=True)
+class Center(Certificate):
+    """ε_out = 3 R: every x' with ||x' - x||_2 <= ε_in has a smoothed representation within ε_out of that of x.
+
+    The smoothed representation is the centre of a ball that holds half of the draws: of n draws the one with the
+    smallest median distance r to all n. With `frac` the share of n fresh draws within r of it, it is accepted if
+    max(δ₁, δ₂) <= Δ, δ₁ = √(ln(2/α₁) / 2n), δ₂ = ½ - (frac - δ₁); else the certificate abstains. R is the ⌈qm⌉-th
+    smallest of m fresh distances to the centre, q = Φ(Φ⁻¹(½+Δ) + ε_in/σ) + √(ln(1/α₂) / 2m): an order statistic, not
+    interpolated, so never below the quantile that Hoeffding's inequality vouches for. Holds with confidence 1-α₁-α₂.
+
+    Attributes:
+        radius: ε_in in pixels, ℓ2.
+        draws: n, draws for the centre, and as many to test it.
+        distances: m, draws for the distances.
+        slack: Δ.
+        alpha_centre: α₁, the chance that a centre is wrongly accepted.
+        alpha_distance: α₂, the chance that R is too small.
+        normalised: whether distances are those of unit vectors, √(2 - 2 cos), instead of the representations.
+
+    Raises:
+        HoldfastError: n that always abstains (1,198 at the defaults), or parameters out of range.
+
+    Source: Kumar & Goldstein (2021), "Center smoothing: certified robustness for networks with structured outputs".
+    """
+
+    radius: float = 0.25
+    draws: int = 10_000
+    distances: int = 10_000
+    slack: float = 0.05
+    alpha_centre: float = 0.005
+    alpha_distance: float = 0.005
+    normalised: bool = False
+
+    def __post_init__(self) -> None:
+        betting.check_level(self.alpha_centre, "center alpha_centre")
+        betting.check_level(self.alpha_distance, "center alpha_distance")
+        if not 0 < self.radius < float("inf") or not 0 < self.slack < 0.5:
+            raise HoldfastError(
+                f"center: expected a positive radius in pixels and a slack between 0 and 0.5, got {self.radius} and "
+                f"{self.slack}"
+            )
+        fewest = math.ceil(math.log(2 / self.alpha_centre) / (2 * self.slack**2))
+        if self.draws < fewest:
+            raise HoldfastError(
+                f"center: with {self.draws} draws it always abstains at alpha_centre {self.alpha_centre:g} and slack "
+                f"{self.slack:g}; take {fewest} or more"
+            )
+        if self.distances < 1:
+            raise HoldfastError(f"center: expected at least 1 draw for the distances, got {self.distances}")
+
+    @property
+    def budget(self) -> int:
+        """2 n + m."""
+        return 2 * self.draws + self.distances
+
+    def quantile(self, sigma: float) -> float:
+        """Return q, the share of the m distances that R has to cover; above 1 where nothing can be said."""
+        return self._needed(sigma) + math.sqrt(math.log(1 / self.alpha_distance) / (2 * self.distances))
+
+    def _needed(self, sigma: float) -> float:
+        return float(special.ndtr(special.ndtri(0.5 + self.slack) + self.radius / sigma))
+
+    def check(self, sigma: float) -> None:
+        """Raise where q > 1, so that it would always abstain."""
+        if self.quantile(sigma) > 1:
+            room = 1 - self._needed(sigma)
+            enough = math.log(1 / self.alpha_distance) / (2 * room**2) if room > 1e-6 else math.inf
+            more = f"distances={math.ceil(enough)}, or " if enough < 1e9 else ""
+            raise HoldfastError(
+                f"center: with {self.distances} distances it always abstains at radius {self.radius:g} and sigma "
+                f"{sigma:g}; take {more}a smaller radius or a larger sigma"
+            )
+
+    def sample(self, anchor: Anchor) -> Sampling:
+        """Find a centre, test it on fresh draws, and measure fresh distances to it."""
+        points: list[Tensor] = []
+        while (drawn := sum(map(len, points))) < self.draws:
+            points.append(self._seen((yield self.draws - drawn)).clone())
+        centre, reach = _centre(torch.cat(points))
+        del points
+        inside = drawn = 0
+        while drawn < self.draws:
+            reps = yield self.draws - drawn
+            drawn += len(reps)
+            inside += int((_distances(self._seen(reps), centre) <= reach).sum())
+        deviation = math.sqrt(math.log(2 / self.alpha_centre) / (2 * self.draws))
+        short = 0.5 - (inside / self.draws - deviation)
+        if max(deviation, short) > self.slack:
+            return {"spread": torch.tensor(torch.nan, dtype=torch.float64), "draws": torch.tensor(2 * self.draws)}
+        found: list[Tensor] = []
+        while (drawn := sum(map(len, found))) < self.distances:
+            found.append(_distances(self._seen((yield self.distances - drawn)), centre).cpu().double())
+        rank = math.ceil(self.quantile(anchor.sigma) * self.distances)
+        spread = torch.cat(found).kthvalue(rank).values
+        return {"spread": spread, "draws": torch.tensor(self.budget)}
+
+    def _seen(self, reps: Reps) -> Reps:
+        return unit(reps) if self.normalised else reps
+
+    def conclude(self, seen: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
+        """Return what holds around every image, [B].
+
+        `radius`, ε_out, in the units of the representation, NaN where it `abstained` (1 or 0); and `draws`, how many
+        were used.
+        """
+        radius = 3 * seen["spread"]
+        return {"radius": radius, "abstained": radius.isnan().double(), "draws": seen["draws"]}
+
+
+def _centre(points: Float[Tensor, "draws dim"]) -> tuple[Float[Tensor, "dim"], Float[Tensor, ""]]:
+    """Return the point with the smallest median distance to all points, and that distance (the upper median)."""
+    rows = max(1, BLOCK_BYTES // (points.element_size() * len(points)))
+    rank = len(points) // 2 + 1
+    medians = torch.cat([torch.cdist(part, points).kthvalue(rank, 1).values for part in points.split(rows)])
+    best = int(medians.argmin())
+    return points[best], _distances(points, points[best]).kthvalue(rank).values
+
+
+def _distances(points: Reps, centre: Float[Tensor, "dim"]) -> Float[Tensor, "batch"]:
+    return l2(points, centre.expand_as(points))

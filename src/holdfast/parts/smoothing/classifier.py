@@ -1,0 +1,134 @@
+"""Randomized smoothing: the class that most noisy versions of an image get, and how far it holds."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import Head, HoldfastError, LinearProbe, Reps
+from holdfast.numerics.statistics import betting
+from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling, radius
+
+
+@dataclass(frozen=True)
+class Classifier(Certificate):
+    """R = σ Φ⁻¹(p̲): the smoothed classifier gives its class to every x' with ||x' - x||_2 < R; abstains where p̲ < ½.
+
+    The class is the one that most of the first `selection` draws get; p̲ is a lower 1-α bound of its probability
+    from `draws` fresh ones. The classifier is the linear head of the anchor, or without one, and without labels,
+    instances: the class of a representation is the image of the population whose clean representation is nearest (ℓ2;
+    of several equally near ones x itself), and the right one is x.
+
+    Attributes:
+        selection: n₀, draws that choose the class.
+        draws: n, draws for the bound (at most, with betting).
+        alpha: α, the chance that the bound is too high.
+        bound: "clopper_pearson", exact for exactly n draws; or "betting", a little lower at n, which allows to stop
+            early: once the class is shown to have less than ½, or more with a radius at most `precision` σ below the
+            plug-in one, or below the largest that `draws` can show.
+        precision: see `bound`, in units of σ.
+        probe: how the linear head comes about, from training images under the same noise; None: instances.
+
+    Source: Cohen et al. (2019), "Certified adversarial robustness via randomized smoothing", CERTIFY.
+    """
+
+    selection: int = 100
+    draws: int = 1000
+    alpha: float = 0.001
+    bound: str = "clopper_pearson"
+    precision: float = 0.2
+    probe: LinearProbe | None = None
+
+    def __post_init__(self) -> None:
+        betting.check_level(self.alpha, "classifier")
+        if self.bound not in ("clopper_pearson", "betting"):
+            raise HoldfastError(f"classifier bound: expected 'clopper_pearson' or 'betting', got {self.bound!r}")
+        if self.selection < 1 or not 0 <= self.precision < float("inf"):
+            raise HoldfastError(
+                f"classifier: expected at least 1 draw for selection and a precision of 0 or more, got "
+                f"{self.selection} and {self.precision}"
+            )
+        fewest = (betting.fewest_trials if self.bound == "clopper_pearson" else betting.fewest_draws)(self.alpha)
+        if self.draws < fewest:
+            raise HoldfastError(
+                f"classifier: {self.draws} draws can never certify at alpha {self.alpha:g}; take {fewest} or more"
+            )
+
+    @property
+    def budget(self) -> int:
+        """n₀ + n."""
+        return self.selection + self.draws
+
+    @property
+    def highest_radius(self) -> float:
+        """The largest radius that it can certify, in units of σ: that of draws which all agree."""
+        if self.bound == "betting":
+            return betting.highest_radius(self.draws, self.alpha)
+        all_agree = torch.tensor(self.draws)
+        return float(radius(betting.clopper_pearson_lower(all_agree, self.draws, self.alpha), 1.0))
+
+    def check(self, sigma: float) -> None:
+        """Every σ will do."""
+
+    def sample(self, anchor: Anchor) -> Sampling:
+        """Choose the class, then count how many fresh draws get it."""
+        classify = _linear(anchor.head) if anchor.head is not None else _instances(anchor)
+        votes: list[Tensor] = []
+        while (drawn := sum(map(len, votes))) < self.selection:
+            votes.append(classify((yield self.selection - drawn)))
+        chosen = torch.cat(votes).mode().values
+        drawn = hits = 0
+        while drawn < self.draws:
+            reps = yield self.draws - drawn
+            drawn += len(reps)
+            hits += int((classify(reps) == chosen).sum())
+            if self.bound == "betting" and self._settled(hits, drawn):
+                break
+        return {"vote": chosen.cpu(), "hits": torch.tensor(hits), "draws": torch.tensor(drawn)}
+
+    def _settled(self, hits: int, drawn: int) -> bool:
+        counts = betting.tally_votes(torch.tensor(hits), torch.tensor(drawn))
+        near = betting.near_mean(counts, self.precision, self.alpha, self.draws)
+        if bool(betting.exceeds(counts, near, self.alpha, self.draws)):
+            return True
+        return bool(betting.stays_below(counts, torch.tensor(0.5).double(), self.alpha, self.draws))
+
+    def conclude(self, seen: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
+        """Return what holds around every image, [B].
+
+        `vote`, the class that was chosen; `lower`, p̲ of it; `radius` in pixels, 0 where it `abstained` (1 or 0); and
+        `draws`, how many were used for the bound.
+        """
+        hits, draws = seen["hits"], seen["draws"]
+        if self.bound == "betting":
+            lower = betting.lower(betting.tally_votes(hits, draws), self.alpha, self.draws)
+        else:
+            lower = betting.clopper_pearson_lower(hits, draws, self.alpha)
+        found = {"vote": seen["vote"], "lower": lower, "radius": radius(lower, sigma)}
+        return found | {"abstained": (lower < 0.5).double(), "draws": draws}
+
+
+def _linear(head: Head) -> Callable[[Reps], Int[Tensor, "draws"]]:
+    """Return the label of representations by a linear head."""
+
+    def classify(reps: Reps) -> Int[Tensor, "draws"]:
+        logits = torch.addmm(head.bias.to(reps), reps, head.weights.T.to(reps))
+        return head.classes.to(reps.device)[logits.argmax(1)]
+
+    return classify
+
+
+def _instances(anchor: Anchor) -> Callable[[Reps], Int[Tensor, "draws"]]:
+    """Return the class of representations among images: the nearest one."""
+    own = anchor.clean[anchor.position]
+    others = anchor.clean - own  # seen from x itself, a twin's advantage is exactly zero
+    lengths = others.square().sum(1)
+
+    def classify(reps: Reps) -> Int[Tensor, "draws"]:
+        advantage = torch.addmm(lengths, reps - own, others.T, beta=-1, alpha=2)  # ||z - x||² - ||z - x_j||²
+        best = advantage.max(1)
+        return torch.where(best.values > 0, best.indices, anchor.position)
+
+    return classify

@@ -1,0 +1,1 @@
+"""What smoothing share; no parts themselves."""

@@ -1,0 +1,34 @@
+"""Brightness: all pixels become lighter or darker by the same amount."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.parts.threats.shared.inside import even
+
+
+@dataclass(frozen=True)
+class Brightness(Noise):
+    """x + b, clamped to [0, 1], with b uniform in [-shift, shift].
+
+    Attributes:
+        shift: the largest b in pixels of a [0, 1] image, in (0, 1].
+
+    Source: Hendrycks & Dietterich (2019) for brightness as a corruption; here with a random amount.
+    """
+
+    shift: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.shift <= 1:
+            raise HoldfastError(f"brightness shift: expected pixels of a [0, 1] image, in (0, 1], got {self.shift}")
+
+    def numbers(self, x: Images) -> int:
+        """Return 1."""
+        return 1
+
+    def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        """Return the images that some numbers stand for; zero stands for the image itself."""
+        return (x[:, None] + self.shift * even(z)[..., None, None]).clamp(0, 1)

@@ -1,0 +1,35 @@
+"""Contrast: all pixels move towards the image's mean, or away from it."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.parts.threats.shared.inside import even
+
+
+@dataclass(frozen=True)
+class Contrast(Noise):
+    """x + c (x - m), clamped to [0, 1], with m the mean of all its values and c uniform in [-factor, factor].
+
+    Attributes:
+        factor: the largest c, in (0, 1]; with 1, contrasts reach from nothing to twice the image's.
+
+    Source: Hendrycks & Dietterich (2019) for contrast as a corruption; here with a random amount.
+    """
+
+    factor: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor <= 1:
+            raise HoldfastError(f"contrast factor: expected a share of the contrast, in (0, 1], got {self.factor}")
+
+    def numbers(self, x: Images) -> int:
+        """Return 1."""
+        return 1
+
+    def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        """Return the images that some numbers stand for; zero stands for the image itself."""
+        away = x - x.mean((1, 2, 3), keepdim=True)
+        return (x[:, None] + self.factor * even(z)[..., None, None] * away[:, None]).clamp(0, 1)

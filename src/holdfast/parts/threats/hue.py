@@ -1,0 +1,63 @@
+"""Hue: all colours turn round the colour wheel by the same angle."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.parts.threats.shared.inside import even
+
+YIQ = ((0.299, 0.587, 0.114), (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135))
+"""From red, green and blue to luma and the two axes of chroma (NTSC)."""
+
+
+@dataclass(frozen=True)
+class Hue(Noise):
+    """RGB pixels whose chroma (I, Q) is turned by an angle uniform in [-degrees, degrees], clamped to [0, 1].
+
+    Luma stays as it is, except where clamping takes some of it; grey stays grey. Linear in the image and smooth in the
+    angle, which the hexagonal hue is not.
+
+    Attributes:
+        degrees: the largest angle, in (0, 180].
+
+    Raises:
+        HoldfastError: images that do not have three channels.
+
+    Source: the NTSC colour space.
+    """
+
+    degrees: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.degrees <= 180:
+            raise HoldfastError(f"hue degrees: expected an angle in (0, 180], got {self.degrees}")
+
+    def numbers(self, x: Images) -> int:
+        """Return 1."""
+        _check_colours(x)
+        return 1
+
+    def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        """Return the images that some numbers stand for; zero stands for the image itself."""
+        _check_colours(x)
+        angle = math.radians(self.degrees) * even(z)[..., None, None]
+        along, across = (torch.einsum("dc,bchw->bdhw", m.to(x), x)[:, None] for m in chroma_maps())
+        return (x[:, None] + (angle.cos() - 1) * along + angle.sin() * across).clamp(0, 1)
+
+
+def chroma_maps() -> tuple[Float[Tensor, "3 3"], Float[Tensor, "3 3"]]:
+    """Return what takes RGB to its chroma, and to that turned by a right angle round the grey axis; float64."""
+    to_yiq = torch.tensor(YIQ, dtype=torch.float64)
+    back = to_yiq.inverse()
+    return back[:, 1:] @ to_yiq[1:], back[:, [1, 2]] @ torch.stack([-to_yiq[2], to_yiq[1]])
+
+
+def _check_colours(x: Images) -> None:
+    if x.shape[1] != 3:
+        raise HoldfastError(
+            f"hue: expected images with 3 channels, got {x.shape[1]}; grey images have no hue: leave this noise out"
+        )

@@ -1,0 +1,91 @@
+"""The ℓ2 ball: the whole image may move by a Euclidean distance of up to ε."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+from holdfast.core.threat import rounded_down, towards
+
+PRICES = 3
+"""Values of λ that `L2.least` tries."""
+
+TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class L2(Ball):
+    """All images with ||x' - x||_2 <= radius, inside [0, 1].
+
+    Attributes:
+        radius: ε, the Euclidean norm in pixels of a [0, 1] image, positive.
+
+    Source: Madry et al. (2018).
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.radius < float("inf"):
+            raise HoldfastError(f"l2 radius: expected a positive length in pixels of a [0, 1] image, got {self.radius}")
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw uniformly from the ball around each image (radius · u^(1/d) in a random direction), clamped."""
+        direction = self.ascend(rng.child("direction").normal(*x.shape[1:]).to(x))
+        length = rng.child("length").uniform(1, 1, 1).to(x) ** (1 / x[0].numel())
+        return towards(x, self.project(self.radius * length * direction)).clamp_(0, 1)
+
+    def project(self, delta: Images) -> Images:
+        """Shorten every perturbation that is longer than the radius, less what rounding may add to it again."""
+        norm = self.size(delta).clamp_min(1e-30).view(-1, 1, 1, 1)
+        return delta * (self._reach(delta) / norm).clamp_max(1)
+
+    def _reach(self, like: Tensor) -> float:
+        """Return the radius less 8 roundings of a precision, more than a norm and a product take."""
+        return rounded_down(self.radius * (1 - 8 * torch.finfo(like.dtype).eps), like.dtype)
+
+    def ascend(self, gradient: Images) -> Images:
+        """Return gradient / ||gradient||_2 (zero where the gradient is zero)."""
+        return gradient / self.size(gradient).clamp_min(1e-30).view(-1, 1, 1, 1)
+
+    def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
+        """Return radius · tanh(||u||_2 / √d) u / ||u||_2: the length is squashed, the direction kept.
+
+        Divided by √d, numbers of size one reach the inside of the ball, and not its sphere alone.
+        """
+        norm = u.square().sum((-3, -2, -1), keepdim=True).clamp_min(1e-30).sqrt()
+        return u * (self._reach(u) * (norm / math.prod(u.shape[-3:]) ** 0.5).tanh() / norm)
+
+    def size(self, delta: Images) -> PerImage:
+        """Return ||delta||_2 of each image: row by row, because sums of 10⁵ squares lose digits in float32."""
+        return delta.norm(dim=-1).flatten(1).norm(dim=1)
+
+    def least(
+        self,
+        slopes: Float[Tensor, "*#batch rows pixels"],
+        x: Float[Tensor, "*batch pixels"],
+        box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
+        radii: Float[Tensor, "*batch"],
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return the best of the box's bound and of max_λ min_{x' in box} slopes · x' + λ/2 (||x' - x||² - radius²).
+
+        Every λ >= 0 gives a valid bound. The first one is that of the ball without its box, ||slopes|| / radius; each
+        next one leaves out the pixels that ended on the box.
+        """
+        low, high = (box[0] - x)[..., None, :], (box[1] - x)[..., None, :]
+        whole, slopes = slopes, slopes * (high > low)  # pixels that cannot move take no part in the search
+        room = radii[..., None].square()
+        best = torch.where(slopes > 0, slopes * low, slopes * high).sum(-1)
+        price = slopes.detach().norm(dim=-1) / room.sqrt().clamp_min(TINY)
+        for _ in range(PRICES):
+            with torch.no_grad():  # the step is the minimiser, so the bound's derivative is the step itself
+                step = (-slopes / price.clamp_min(TINY)[..., None]).clamp(low, high)
+                edge = (step == low) | (step == high)
+                cost = price / 2 * (step.square().sum(-1) - room)
+                left = room - (step.square() * edge).sum(-1)
+                price = (slopes * ~edge).norm(dim=-1) / left.clamp_min(TINY).sqrt()
+            best = torch.maximum(best, (slopes * step).sum(-1) + cost)
+        return best + (whole @ x[..., None]).squeeze(-1)

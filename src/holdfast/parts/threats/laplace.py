@@ -1,0 +1,58 @@
+"""Laplace noise that stays in a ball."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.special import ndtr
+
+from holdfast.core import Ball, Draws, HoldfastError, Images, Noise
+from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.shared.inside import count, disturbed, odd, spread
+from holdfast.parts.threats.shared.length import truncated_length
+
+
+@dataclass(frozen=True)
+class Laplace(Noise):
+    """x + δ with δ of a density that falls exponentially with its size, given that δ lies in a ball; clamped to [0, 1].
+
+    ℓ∞: density ∝ exp(-|δ| / b) with b = scale · ε, pixel by pixel, |δ| = -b log(v + (1 - v) exp(-1 / scale)) with
+    v = P(|Z| > |z|). ℓ2: its radial analogue, density ∝ exp(-||δ||_2 / b) with b = scale · ε / d, so that lengths of
+    many pixels gather about scale · ε.
+
+    Attributes:
+        ball: where δ lies, ε in pixels of a [0, 1] image.
+        scale: b as a share of ε, positive; d b for ℓ2.
+
+    Source: the Laplace noise of probabilistic robustness in "NPPR".
+    """
+
+    ball: Ball = Linf(0.05)  # pyright: ignore[reportIncompatibleVariableOverride]
+    scale: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < math.inf:
+            raise HoldfastError(f"laplace scale: expected a positive share of the radius, got {self.scale}")
+
+    def numbers(self, x: Images) -> int:
+        """Return d for ℓ∞, d + 1 for ℓ2."""
+        return count(self.ball, x[0].numel())
+
+    def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        """Return the images that some numbers stand for; zeros stand for the image itself."""
+        pixels = x[0].numel()
+        return disturbed(
+            x, spread(self.ball, z, self._pixel, lambda last: truncated_length(last, "laplace", pixels, self.scale))
+        )
+
+    def _pixel(self, z: Tensor) -> Tensor:
+        edge = math.exp(-1 / self.scale)
+
+        def half(low: Tensor) -> Tensor:
+            beyond = 2 * ndtr(low)
+            left = beyond + (1 - beyond) * edge
+            return (-self.scale * left.clamp_min(torch.finfo(low.dtype).tiny).log()).clamp_max(1)
+
+        return odd(z, half)

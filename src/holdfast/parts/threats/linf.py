@@ -1,0 +1,60 @@
+"""The ℓ∞ ball: every pixel may change by up to ε."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
+from holdfast.core.threat import least_in_box, rounded_down, towards
+
+
+@dataclass(frozen=True)
+class Linf(Ball):
+    """All images with max |x' - x| <= radius, inside [0, 1].
+
+    Attributes:
+        radius: ε in pixels of a [0, 1] image, in (0, 1].
+
+    Source: Madry et al. (2018).
+    """
+
+    radius: float = 0.05
+    is_box: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.radius <= 1:
+            raise HoldfastError(f"linf radius: expected pixels of a [0, 1] image, in (0, 1], got {self.radius}")
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Draw uniformly from the cube around each image, clamped to [0, 1]."""
+        noise = rng.uniform(*x.shape[1:]).to(x) * (2 * self.radius) - self.radius
+        return towards(x, self.project(noise)).clamp_(0, 1)
+
+    def project(self, delta: Images) -> Images:
+        """Clamp every pixel to [-radius, radius], rounded inward."""
+        reach = rounded_down(self.radius, delta.dtype)
+        return delta.clamp(-reach, reach)
+
+    def ascend(self, gradient: Images) -> Images:
+        """Return sign(gradient)."""
+        return gradient.sign()
+
+    def squash(self, u: Float[Tensor, "*batch channel height width"]) -> Float[Tensor, "*batch channel height width"]:
+        """Return radius · tanh(u)."""
+        return rounded_down(self.radius, u.dtype) * u.tanh()
+
+    def size(self, delta: Images) -> PerImage:
+        """Return max |delta| of each image."""
+        return delta.flatten(1).abs().amax(1)
+
+    def least(
+        self,
+        slopes: Float[Tensor, "*#batch rows pixels"],
+        x: Float[Tensor, "*batch pixels"],
+        box: tuple[Float[Tensor, "*batch pixels"], Float[Tensor, "*batch pixels"]],
+        radii: Float[Tensor, "*batch"],
+    ) -> Float[Tensor, "*batch rows"]:
+        """Return slopes · centre - |slopes| · half-width of the box, which is the ball: exact."""
+        return least_in_box(slopes, *box)

@@ -1,0 +1,41 @@
+"""Low-pass: only the low frequencies of the Fourier transform stay."""
+
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.core import Corruption, Images, Rng
+from holdfast.runtime.checked import Count, Positive
+
+
+@dataclass(frozen=True)
+class Lowpass(Corruption):
+    """Re F⁻¹(F(x) · [|frequency| < radius / side]), clamped to [0, 1]; frequencies in cycles per pixel.
+
+    On images of side x side pixels these are the components within `radius` of the centre of the transform. Other
+    sizes keep the same frequencies: a circle of radius · H / side on square images, an ellipse with half-axes
+    radius · H / side and radius · W / side on others. A component at the radius itself goes, as in the implementation
+    that the paper names (Wang et al., 2020). Above side / √2 everything stays.
+
+    Attributes:
+        radius: of the circle, in cycles per `side` pixels, positive.
+        side: the size of image that the radius is meant for, in pixels.
+
+    Source: "Robustness of unsupervised representation learning without labels", appendix C.
+    """
+
+    radius: Positive = 50.0
+    side: Count = 224
+
+    @property
+    def title(self) -> str:
+        """For example "low-pass 50/224"."""
+        return f"low-pass {self.radius:g}/{self.side}"
+
+    def sample(self, x: Images, rng: Rng) -> Images:
+        """Return the images without their high frequencies; nothing is drawn."""
+        height, width = x.shape[2:]
+        rows = torch.fft.fftfreq(height, 1 / self.side, dtype=torch.float64)  # in cycles per `side` pixels
+        columns = torch.fft.rfftfreq(width, 1 / self.side, dtype=torch.float64)
+        kept = rows[:, None].square() + columns.square() < self.radius**2 * (1 - 1e-12)
+        return torch.fft.irfft2(torch.fft.rfft2(x) * kept.to(x), (height, width)).clamp(0, 1)

@@ -1,0 +1,42 @@
+"""Rotation: the image turns about its centre."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.parts.threats.shared.inside import even
+from holdfast.parts.threats.shared.warp import warp
+
+
+@dataclass(frozen=True)
+class Rotation(Noise):
+    """x turned about its centre by an angle uniform in [-degrees, degrees], anticlockwise where positive.
+
+    Bilinear; outside the image its edge pixels go on.
+
+    Attributes:
+        degrees: the largest angle, in (0, 180].
+
+    Source: Engstrom et al. (2019), "Exploring the landscape of spatial robustness"; the functional noises of "NPPR".
+    """
+
+    degrees: float = 15.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.degrees <= 180:
+            raise HoldfastError(f"rotation degrees: expected an angle in (0, 180], got {self.degrees}")
+
+    def numbers(self, x: Images) -> int:
+        """Return 1."""
+        return 1
+
+    def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        """Return the images that some numbers stand for; zero stands for the image itself."""
+        angle = math.radians(self.degrees) * even(z)[..., 0]
+        cos, sin = angle.cos(), angle.sin()
+        turn = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)
+        return warp(x, turn, turn.new_zeros(*angle.shape, 2))

@@ -1,0 +1,1 @@
+"""What threats share; no parts themselves."""

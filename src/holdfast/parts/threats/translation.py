@@ -1,0 +1,37 @@
+"""Translation: the image moves up or down and sideways."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.parts.threats.shared.inside import even
+from holdfast.parts.threats.shared.warp import warp
+
+
+@dataclass(frozen=True)
+class Translation(Noise):
+    """x moved along both axes by shares of its side uniform in [-share, share]; bilinear, edge pixels repeated outside.
+
+    Attributes:
+        share: the largest move, as a share of the height and of the width, in (0, 1].
+
+    Source: Engstrom et al. (2019), "Exploring the landscape of spatial robustness"; the functional noises of "NPPR".
+    """
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise HoldfastError(f"translation share: expected a share of the side, in (0, 1], got {self.share}")
+
+    def numbers(self, x: Images) -> int:
+        """Return 2: down, and to the right."""
+        return 2
+
+    def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
+        """Return the images that some numbers stand for; zeros stand for the image itself."""
+        side = torch.tensor(x.shape[2:], dtype=x.dtype, device=x.device)
+        return warp(x, torch.eye(2).to(x).expand(*z.shape[:2], 2, 2), -self.share * side * even(z))

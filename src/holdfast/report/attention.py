@@ -1,0 +1,72 @@
+"""The attention maps of a run, as data for the report: a strip of pictures for each corruption."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.report.numbers import finite, listing, part, plural
+from holdfast.report.sections import Shot, _shot
+from holdfast.storage.record_file import RunFiles
+
+ROWS: dict[str, str] = {"representation": "the representation", "class": "the class"}
+"""What the rows below the images are about, by the names of readings."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Pictures under one corruption, and how alike maps are to those of the clean images."""
+
+    shot: Shot
+    text: str
+
+
+@dataclass(frozen=True)
+class Attention:
+    """All strips of one encoder; `problem` says why there are none."""
+
+    series: int
+    name: str
+    facts: list[tuple[str, str]]
+    strips: list[Strip]
+    notes: list[str]
+    problem: str = ""
+
+
+def attention_maps(record: Mapping[str, Any], folder: RunFiles) -> list[Attention]:
+    """Return the attention maps of every encoder that was asked for them."""
+    return [
+        _attention(series, encoder["name"], encoder["attention"], folder)
+        for series, encoder in enumerate(record["encoders"])
+        if encoder.get("attention")
+    ]
+
+
+def _attention(series: int, name: str, entry: Mapping[str, Any], folder: RunFiles) -> Attention:
+    if entry.get("problem"):
+        return Attention(series, name, [], [], [], entry["problem"])
+    rows = [ROWS.get(str(reading), str(reading)) for reading in entry["readings"]]
+    facts = [("layer", entry["layer"]), ("rows", f"images; maps of {' and of '.join(rows)}")]
+    if entry["probe"]:
+        facts.append(("class by", part(entry["probe"])))
+    passes = entry["passes"]
+    facts.append(("passes", f"{passes['forward']:,} forward, {passes['backward']:,} backward, not among those below"))
+    facts.append(("images", ", ".join(entry["images"])))
+    left = entry["left_out"]
+    notes = [f"Without pictures: {listing(left)}."] if left else []
+    strips = [_strip(strip, rows, entry, folder) for strip in entry["strips"]]
+    return Attention(series, name, facts, strips, notes)
+
+
+def _strip(strip: Mapping[str, Any], rows: Sequence[str], entry: Mapping[str, Any], folder: RunFiles) -> Strip:
+    said = []
+    for row, reading in zip(rows, entry["readings"], strict=True):
+        values = [value for value in strip["agreement"].get(reading, []) if finite(value)]
+        if values:
+            mean, least, most = (f"{v:.2f}" for v in (sum(values) / len(values), min(values), max(values)))
+            said.append(f"{row} " + f"{mean} ({least} to {most})".replace("-", "−"))
+    text = f"alike to clean maps: {'; '.join(said)}" if said else ""
+    alt = (
+        f"{plural(len(entry['images']), 'image')}, {strip['title']}, above their attention maps for "
+        f"{' and for '.join(rows)}" + (f"; {text}" if text else "")
+    )
+    return Strip(_shot(folder, strip["picture"], strip["title"], alt), text)

@@ -1,0 +1,85 @@
+"""Reading a run folder: the columns of its tables, its pictures. Nothing outside the folder is read."""
+
+import base64
+import io
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.runtime.errors import UnreadableRecord
+from holdfast.storage.record_file import RunFiles
+
+_FARTHEST = 1e300
+"""Numbers beyond are drawn there: their differences would be no numbers."""
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG as a data URI with its size in pixels."""
+
+    uri: str
+    width: int
+    height: int
+
+    @property
+    def small(self) -> bool:
+        """Whether its pixels must stay visible when it is enlarged."""
+        return max(self.width, self.height) <= 96
+
+
+def read_column(folder: RunFiles, table: str, column: str) -> np.ndarray:
+    """Return one column of a per-image table as floats [images]; missing values become NaN.
+
+    Raises:
+        UnreadableRecord: a table that cannot be read or that has no such column.
+    """
+    data = folder.read(table, "a Parquet table")
+    try:
+        with pq.ParquetFile(io.BytesIO(data)) as file:
+            if column not in file.schema_arrow.names:
+                raise UnreadableRecord(f"expected a column {column!r} in {table}, got {file.schema_arrow.names}")
+            values = file.read(columns=[column])[column]
+        numbers = values.cast(pa.float64() if not pa.types.is_boolean(values.type) else pa.int8())
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise UnreadableRecord(
+            f"expected a Parquet table at {table}, it cannot be read; run the audit again"
+        ) from error
+    return numbers.to_numpy().astype(float)
+
+
+def read_picture(folder: RunFiles, relative: str) -> Picture:
+    """Return a PNG of the run, ready for embedding.
+
+    Raises:
+        UnreadableRecord: a file that is absent or not a PNG.
+    """
+    data = folder.read(relative, "a PNG picture")
+    if not data.startswith(_PNG) or len(data) < 24:
+        raise UnreadableRecord(f"expected a PNG picture at {relative}, got something else; run the audit again")
+    width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+    return Picture("data:image/png;base64," + base64.b64encode(data).decode("ascii"), width, height)
+
+
+def finite_part(values: np.ndarray) -> np.ndarray:
+    """Return the finite values of a column; NaN and infinities cannot be drawn."""
+    return values[np.isfinite(values)]
+
+
+def nice_ticks(low: int | float, high: int | float, wanted: int = 4) -> list[int | float]:
+    """Return round numbers whose ends enclose [low, high], about `wanted` of them, two at least.
+
+    Ends that agree in nine digits are told apart by no axis: they are widened, and so are those in the wrong order.
+    """
+    low, high = (min(max(float(end), -_FARTHEST), _FARTHEST) for end in (low, high))
+    if not high - low > max(1e-9 * max(abs(low), abs(high)), 1 / _FARTHEST):
+        pad = max(abs(low), abs(high)) * 0.1 or 0.5
+        low, high = min(low, high) - pad, max(low, high) + pad
+    rough = (high - low) / max(1, wanted - 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10, 20) if m * power >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]

@@ -1,0 +1,173 @@
+"""Numbers as people read them; the one place where terminal and HTML agree on digits."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from holdfast.storage.standing import SOUND, VOID
+
+Number = int | float
+"""JSON writes 1.0 as 1 at times; both are numbers here."""
+_LARGEST = 1e300
+"""Beyond, percents and widths are no numbers any more."""
+UNDEFINED = "undefined"
+BETTER = {"lower": "↓ lower is better", "higher": "↑ higher is better"}
+_STEPS = re.compile(r"^(?P<rest>.*?)(?P<steps>\d+) steps?$")
+
+
+def finite(value: Any) -> TypeGuard[float]:
+    """Return whether this is a number that can be shown: not None, NaN or infinite."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _first_digit(value: Number) -> int:
+    """Return how many decimals show the first significant digit of a positive number."""
+    return -math.floor(math.log10(value))
+
+
+def _decimals(value: Number, low: Number | None, high: Number | None, top: Number | None) -> int:
+    """Return decimals: one or two digits of the interval's half-width, at least one of the value.
+
+    The half-width keeps two digits below 3.55 and one above (as the Particle Data Group rounds uncertainties);
+    without an interval the value keeps three, shares two. Near the end of a scale (100 %) the distance to that
+    end counts as the value, so 99.97 % is not 100 %; below 0.0001 it no longer counts.
+    """
+    parts = [abs(value)] if top is None or abs(top - value) < 1e-4 else [abs(value), abs(top - value)]
+    smallest = min((p for p in parts if p > 1e-12), default=0.0)
+    half = high / 2 - low / 2 if low is not None and high is not None else 0.0
+    if half > 1e-12:
+        wanted = _first_digit(half) + (half * 10 ** _first_digit(half) < 3.55)
+    else:
+        wanted = _first_digit(smallest) + (2 if top is None else 1) if smallest else 0
+    if smallest:
+        wanted = max(wanted, _first_digit(smallest))
+    return max(0, wanted)
+
+
+def number(value: Number | None, unit: str = "ratio", low: Number | None = None, high: Number | None = None) -> str:
+    """Return a value with as many digits as its interval supports; shares as percent; "undefined" for None."""
+    if value is None or not finite(value):
+        return UNDEFINED
+    return _write(value, unit, _digits(value, unit, low, high)) + (" %" if unit == "share" else "")
+
+
+def interval(score: Mapping[str, Any], unit: str = "ratio") -> str:
+    """Return "[low, high]" with the digits of the value, or "" where the score has no interval."""
+    value, low, high = score.get("value"), score.get("low"), score.get("high")
+    if not finite(low) or not finite(high):
+        return ""
+    digits = _digits(value if finite(value) else low, unit, low, high)
+    return f"[{_write(low, unit, digits)}, {_write(high, unit, digits)}]"
+
+
+def statement(entry: Mapping[str, Any], unit: str) -> tuple[str, str]:
+    """Return what one score of a record says: its value, and its interval where it has one.
+
+    Where a check that it depends on failed that is what is left of it: "at least 0.13 %", or "void".
+
+    Args:
+        entry: the score.
+        unit: its measure's; a score that has another one says so itself.
+    """
+    unit, standing = entry.get("unit") or unit, entry.get("standing", SOUND)
+    value = number(entry.get("value"), unit, entry.get("low"), entry.get("high"))
+    if standing == VOID:
+        return VOID, ""
+    if standing != SOUND and value != UNDEFINED:
+        return f"{standing} {value}", ""
+    return value, interval(entry, unit)
+
+
+def score(entry: Mapping[str, Any], unit: str) -> str:
+    """Return "12.3 % [9.1, 15.2]" for one score of a record; see `statement`."""
+    return " ".join(filter(None, statement(entry, unit)))
+
+
+def choice(entry: Mapping[str, Any]) -> str:
+    """Return "0.2 [0, 0.3]" for a score that is one of some given values, which are written as they were given."""
+    value, *ends = (entry.get(key) for key in ("value", "low", "high"))
+    if entry.get("standing") == VOID:
+        return VOID
+    if not finite(value):
+        return UNDEFINED
+    return f"{value:g}" + (f" [{ends[0]:g}, {ends[1]:g}]" if all(map(finite, ends)) else "")
+
+
+SIDES = ("attack", "certificate")
+"""The two scores of a measure that is answered from both sides."""
+BEST_BUDGET = "best ε"
+"""The score that is a choice among given values: shown below the headline wherever there is one."""
+
+
+def bracket(scores: Mapping[str, Any], unit: str) -> str:
+    """Return "[0.27, 0.12]", attack and certificate, or "" where a measure has not both sides."""
+    if any(side not in scores for side in SIDES):
+        return ""
+    ends = [
+        number(scores[side].get("value"), unit, scores[side].get("low"), scores[side].get("high")) for side in SIDES
+    ]
+    if any(scores[side].get("standing") == VOID for side in SIDES):
+        return VOID
+    if unit == "share" and UNDEFINED not in ends:
+        return f"[{ends[0].removesuffix(' %')}, {ends[1].removesuffix(' %')}] %"
+    return f"[{ends[0]}, {ends[1]}]"
+
+
+def _digits(value: Number, unit: str, low: Number | None, high: Number | None) -> int:
+    scale = 100.0 if unit == "share" else 1.0
+    if abs(value) > _LARGEST:
+        return 0
+    low, high = (end if finite(end) and abs(end) <= _LARGEST else None for end in (low, high))
+    ends = (low * scale, high * scale) if finite(low) and finite(high) else (None, None)
+    return _decimals(value * scale, *ends, top=100.0 if unit == "share" and 0 <= value <= 1 else None)
+
+
+def _write(value: Number, unit: str, decimals: int) -> str:
+    scaled = value * 100 if unit == "share" and abs(value) <= _LARGEST else value
+    if abs(scaled) >= 1e6 or (decimals > 6 and abs(scaled) < 1e-3):
+        return f"{scaled:.2g}"
+    text = f"{scaled:.{min(decimals, 6)}f}"
+    return text.lstrip("-") if not text.strip("-0.") else text.replace("-", "−")
+
+
+def count(value: int | None) -> str:
+    """Return a count with thousands separators, "-" for None."""
+    return "-" if value is None else f"{value:,}"
+
+
+def duration(seconds: Number | None) -> str:
+    """Return a time as "0.3 s", "3 min 12 s" or "1 h 4 min"."""
+    if not finite(seconds):
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def part(data: Any) -> str:
+    """Return a part's spec as one would write it: "pgd(steps=50, step=0.001)"."""
+    if isinstance(data, Mapping):
+        fields = ", ".join(f"{key}={part(value)}" for key, value in data.items() if key not in ("kind", "name"))
+        return f"{data.get('name', '')}({fields})"
+    if isinstance(data, (list, tuple)):
+        return "[" + ", ".join(part(item) for item in data) + "]"
+    return f"{data:g}" if isinstance(data, float) else str(data)
+
+
+def listing(names: Sequence[str], limit: int = 5) -> str:
+    """Return "a, b and c", or "a, b, c and 9 more" beyond the limit."""
+    shown = list(names) if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else ""
+
+
+def plural(n: int, word: str) -> str:
+    """Return "1 check" or "2 checks"."""
+    return f"{n:,} {word}" if n == 1 else f"{n:,} {word}s"
+
+
+def steps_of(key: str) -> tuple[str, int] | None:
+    """Return ("", 50) for the read-out "50 steps" and ("x, ", 50) for "x, 50 steps"; None for other scores."""
+    match = _STEPS.match(key)
+    return (match["rest"], int(match["steps"])) if match else None

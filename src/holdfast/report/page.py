@@ -1,0 +1,91 @@
+"""HTML pages that open offline: templates, their style and scripts, and how a page is written."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from holdfast.report import numbers
+from holdfast.report.plots import COLOURS, MARKERS
+from holdfast.storage.filesystem import write_file
+
+
+def page(template: str, scripts: tuple[str, ...] = ("script.js",), **values: Any) -> str:
+    """Return a page as HTML; every text among the values is escaped.
+
+    Args:
+        template: name of its template.
+        scripts: names of the scripts that may run, in order.
+        values: what the template reads.
+    """
+    templates = _templates()
+    script = "\n".join(_source(templates, name) for name in scripts)
+    # Only this script may run: text of a record that slipped through escaping could not.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return templates.get_template(template).render(
+        style=Markup(_source(templates, "style.css")), script=Markup(script), script_digest=digest, **values
+    )
+
+
+def fragment(template: str, **values: Any) -> str:
+    """Return part of a page as HTML, for pages of others; every text among the values is escaped."""
+    return _templates().get_template(template).render(**values)
+
+
+def write_page(text: str, path: Path) -> None:
+    """Write a page so that readers see the old one or the new one, never half of one.
+
+    Raises:
+        HoldfastError: a folder that cannot be written.
+    """
+    write_file(str(path), lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def _templates() -> jinja2.Environment:
+    # Escape everything, whatever a template is called; a misspelt name is an error, not an empty string.
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("holdfast.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        count=numbers.count,
+        duration=numbers.duration,
+        number=numbers.number,
+        part=numbers.part,
+        svg=Markup,
+        breakable=_breakable,
+    )
+    environment.globals.update(
+        COLOURS=COLOURS, MARKERS=len(MARKERS), BETTER=numbers.BETTER, plural=numbers.plural, pretty=_pretty
+    )
+    return environment
+
+
+def _source(templates: jinja2.Environment, name: str) -> str:
+    assert templates.loader is not None
+    return templates.loader.get_source(templates, name)[0]
+
+
+def _breakable(name: str) -> Markup:
+    """Return a name, escaped, that a narrow column may break after its punctuation."""
+    return Markup("<wbr>").join(escape(piece) for piece in re.split(r"(?<=[/:_@-])", name))
+
+
+def _pretty(value: Any) -> str:
+    """Return a fact of the record on one line: {"size": [8, 8]} as "size 8 × 8"."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_pretty(item)}" for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        whole = all(isinstance(item, int) for item in value)
+        return (" × " if whole and len(value) > 1 else ", ").join(_pretty(item) for item in value)
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,152 @@
+"""Checkpoints of a training, as data for the report: every score over them, and how classes fluctuate."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.report import series_plots
+from holdfast.report.numbers import finite, number, plural, score
+from holdfast.report.plots import Curve
+from holdfast.report.sections import Chart
+from holdfast.report.verdict import titles
+
+CURVES = 12
+"""Scores of a measure in one chart, the last ones, which the headline is of; the scorecard has all of them."""
+
+Legend = list[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart with the names of its colours."""
+
+    chart: Chart
+    legend: Legend
+
+
+@dataclass(frozen=True)
+class Fluctuation:
+    """How much accuracies of classes fluctuate: as text, and class by class."""
+
+    measure: str
+    text: str
+    noise: str
+    classes: list[tuple[str, str]]
+    note: str
+
+
+@dataclass(frozen=True)
+class Training:
+    """One series: its checkpoints, a chart for every measure, and fluctuations."""
+
+    name: str
+    checkpoints: list[str]
+    panels: list[Panel]
+    fluctuations: list[Fluctuation] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """All series; `together` compares them by headlines, where there are two or more."""
+
+    together: list[Panel]
+    each: list[Training]
+
+
+def trainings(record: Mapping[str, Any]) -> Trainings | None:
+    """Return what is shown of the series of a record; None where it has none."""
+    series = record.get("series") or []
+    if not series:
+        return None
+    together = _together(record, series) if len(series) > 1 else []
+    return Trainings(together, [_training(f"series{i}", record, one) for i, one in enumerate(series)])
+
+
+def _training(key: str, record: Mapping[str, Any], one: Mapping[str, Any]) -> Training:
+    panels = []
+    for number_, (name, title) in enumerate(titles(record).items()):
+        panels += _panels(f"{key}-{number_}", title, one["encoders"], _entries(record, one, name))
+    found = [_fluctuation(record, name, entry) for name, entry in (one.get("fluctuation") or {}).items()]
+    return Training(one["name"], list(one["encoders"]), panels, found)
+
+
+def _entries(record: Mapping[str, Any], one: Mapping[str, Any], measure: str) -> list[Mapping[str, Any]]:
+    """Return what a measure found at each checkpoint; empty where it failed."""
+    by_name = {encoder["name"]: encoder.get("measures", {}).get(measure) or {} for encoder in record["encoders"]}
+    return [by_name.get(name, {}) for name in one["encoders"]]
+
+
+def _panels(key: str, title: str, names: Sequence[str], found: Sequence[Mapping[str, Any]]) -> list[Panel]:
+    """Return a chart for the scores of each unit, the headline's first."""
+    unit = next((m["unit"] for m in found if m.get("unit")), "ratio")
+    known: dict[str, str] = {}  # score -> its unit
+    for m in found:
+        for name, s in (m.get("scores") or {}).items():
+            known.setdefault(name, s.get("unit") or unit)
+    where, panels = series_plots.places(names), []
+    for i, each in enumerate(dict.fromkeys([*reversed(known.values())])):
+        scores = [name for name, its in known.items() if its == each]
+        curves = {name: _curve(j, where.at, [_score(m, name) for m in found]) for j, name in enumerate(scores)}
+        drawn = [name for name in scores if sum(map(finite, curves[name].y)) > 1]
+        if not drawn:
+            continue
+        shown = drawn[-CURVES:]  # the headline comes last
+        svg = series_plots.over_checkpoints(
+            f"{key}-{i}", [curves[name] for name in shown], where=where, axis=where.label, unit=each
+        )
+        left = len(drawn) - len(shown)
+        notes = [f"{plural(left, 'more score')} in the scorecard."] if left else []
+        if len(shown) > series_plots.BANDS:
+            notes.append(f"The band is that of {shown[-1]}.")
+        alt = f"{title} over {plural(len(names), 'checkpoint')}. {_ends(shown[-1], names, found, unit)}"
+        panels.append(Panel(Chart(title, svg, alt, notes), [(curves[name].series, name) for name in shown]))
+    return panels
+
+
+def _score(m: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return (m.get("scores") or {}).get(name) or {}
+
+
+def _curve(series: int, at: Sequence[int], scores: Sequence[Mapping[str, Any]]) -> Curve:
+    columns = [[float(s[k]) if finite(s.get(k)) else float("nan") for s in scores] for k in ("value", "low", "high")]
+    return Curve(series, at, *columns)
+
+
+def _ends(name: str, names: Sequence[str], found: Sequence[Mapping[str, Any]], unit: str) -> str:
+    """Return a score at the first and at the last checkpoint that have it, in words."""
+    known = [
+        (place, _score(m, name)) for place, m in zip(names, found, strict=True) if finite(_score(m, name).get("value"))
+    ]
+    (first, before), (last, after) = known[0], known[-1]
+    return f"{name}: {score(before, unit)} at {first}, {score(after, unit)} at {last}."
+
+
+def _together(record: Mapping[str, Any], series: Sequence[Mapping[str, Any]]) -> list[Panel]:
+    """Return a chart of each measure's headline, one curve for each series."""
+    panels = []
+    for i, (measure, title) in enumerate(titles(record).items()):
+        curves, legend, axes = [], [], []
+        for j, one in enumerate(series):
+            found, where = _entries(record, one, measure), series_plots.places(one["encoders"])
+            curve = _curve(j, where.at, [_score(m, m.get("headline") or "") for m in found])
+            if sum(map(finite, curve.y)) > 1:
+                curves.append(curve)
+                legend.append((j, one["name"]))
+                axes.append(where.label)
+        if len(curves) < 2:
+            continue
+        unit = next(m["unit"] for one in series for m in _entries(record, one, measure) if m.get("unit"))
+        axis = axes[0] if len(set(axes)) == 1 else "checkpoint"
+        svg = series_plots.over_checkpoints(f"together{i}", curves, where=None, axis=axis, unit=unit)
+        alt = f"{title}, the headline, over the checkpoints of {', '.join(name for _, name in legend)}."
+        panels.append(Panel(Chart(title, svg, alt), legend))
+    return panels
+
+
+def _fluctuation(record: Mapping[str, Any], measure: str, entry: Mapping[str, Any]) -> Fluctuation:
+    title = titles(record).get(measure, measure)
+    if entry.get("problem"):
+        return Fluctuation(title, "", "", [], entry["problem"])
+    classes = [(name, number(value, "share")) for name, value in entry["classes"].items()]
+    mean = entry["mean"]
+    return Fluctuation(title, score(mean, "share"), number(entry["noise"], "share"), classes, mean.get("note") or "")

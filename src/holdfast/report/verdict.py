@@ -1,0 +1,161 @@
+"""What the record says, in plain sentences: only what its intervals and checks support."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.report.hardening import price
+from holdfast.report.numbers import count, listing, plural, score
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence of the verdict; tone is "plain", "good", "warn" or "bad"."""
+
+    text: str
+    tone: str = "plain"
+
+
+def verdict(record: Mapping[str, Any]) -> list[Sentence]:
+    """Return the verdict: what was audited, who is best where intervals say so, what failed, what to distrust."""
+    audited = [e for e in record["encoders"] if not e.get("error")]
+    return [_scope(record, audited), *_winners(record, audited), *_price(record), *_failures(record), *_doubts(audited)]
+
+
+def titles(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the title of every measure of the record, in the order of first appearance."""
+    return {key: m["title"] for e in record["encoders"] for key, m in e.get("measures", {}).items()}
+
+
+def threats(record: Mapping[str, Any]) -> list[str]:
+    """Return the balls that the measures' adversaries search, as "linf 0.05": norm and radius in pixels."""
+    balls = [m["ball"] for m in record["plan"]["measures"] if "ball" in m]
+    return list(dict.fromkeys(f"{ball['name']} {ball['radius']:g}" for ball in balls))
+
+
+def _scope(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> Sentence:
+    data = record["data"]
+    within = f" within {listing(threats(record))}" if threats(record) else ""
+    where = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} of them attacked{within}"
+    if data.get("synthetic"):
+        where = "synthetic images alone"
+    if not audited:
+        return Sentence(f"No encoder could be audited on {where}.", "bad")
+    who = audited[0]["name"] if len(audited) == 1 else plural(len(audited), "encoder")
+    return Sentence(f"{who} {'was' if len(audited) == 1 else 'were'} audited on {where}.")
+
+
+def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> list[Sentence]:
+    names = titles(record)
+    if len(audited) < 2:
+        return [_alone(audited[0])] if audited else []
+    wins: dict[str, list[str]] = {}
+    open_: list[str] = []
+    for key, title in names.items():
+        best = record["comparison"].get(key, {}).get("best")
+        (wins.setdefault(best, []) if best else open_).append(title.lower())
+    lines = []
+    for name, measures in sorted(wins.items(), key=lambda item: -len(item[1])):
+        every = len(measures) == len(names) > 1
+        where = f"all {len(names)} measures" if every else listing(measures, 8)
+        lines.append(Sentence(f"{name} is best on {where}: its paired intervals exclude zero.", "good"))
+    if partial := [title.lower() for key, title in names.items() if _partial(key, record, audited)]:
+        lines.append(Sentence(f"On {listing(partial, 8)}, best means best among the encoders that have a number."))
+    if open_ and wins:
+        lines.append(Sentence(f"No encoder is clearly best on {listing(open_, 8)}."))
+    elif open_:
+        lines.append(Sentence("No encoder is clearly best on any measure: the paired intervals leave it open."))
+    return lines
+
+
+def _price(record: Mapping[str, Any]) -> list[Sentence]:
+    """Return what the better one of two cost, where it was made by hardening the other."""
+    if not (hardening := record.get("hardening")):
+        return []
+    lines = [Sentence(f"The price of that: {price(hardening)}")]
+    return lines + [Sentence(f"{line[0].upper()}{line[1:]}.", "warn") for line in hardening["warnings"]]
+
+
+def _partial(key: str, record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> bool:
+    """Return whether someone is best on a measure that not every encoder has a number for."""
+    found = [e["measures"].get(key) for e in audited]
+    numbers = [m and not m.get("error") and m["scores"].get(m["headline"], {}).get("value") is not None for m in found]
+    return bool(record["comparison"].get(key, {}).get("best")) and not all(numbers)
+
+
+def _alone(encoder: Mapping[str, Any]) -> Sentence:
+    found = [
+        f"{m['title'].lower()} {score(m['scores'][m['headline']], m['unit'])}"
+        for m in encoder["measures"].values()
+        if not m.get("error") and m.get("headline") in m["scores"]
+    ]
+    if not found:
+        return Sentence("None of its measures gave a number.", "bad")
+    return Sentence(f"It shows {listing(found, 4)}. With one encoder there is nothing to compare these with.")
+
+
+def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
+    """Return one sentence for every reason why an encoder has no certificates."""
+    lines = []
+    for encoder in encoders:
+        reasons: dict[str, list[str]] = {}
+        for m in encoder.get("measures", {}).values():
+            if m.get("not_certified"):
+                reasons.setdefault(m["not_certified"].removeprefix("not certified: "), []).append(m["title"].lower())
+        lines += [f"{encoder['name']} is not certified ({listing(t, 8)}): {why}." for why, t in reasons.items()]
+    return lines
+
+
+def _failures(record: Mapping[str, Any]) -> list[Sentence]:
+    lines = [
+        Sentence(f"{encoder['name']} could not be audited ({encoder['error'].rstrip('.')}).", "bad")
+        for encoder in record["encoders"]
+        if encoder.get("error")
+    ]
+    broken: dict[str, list[str]] = {}
+    for encoder in record["encoders"]:
+        for m in encoder.get("measures", {}).values():
+            if m.get("error"):
+                broken.setdefault(m["title"], []).append(encoder["name"])
+    lines += [Sentence(f"{title} failed for {listing(names)}.", "bad") for title, names in broken.items()]
+    lines += [Sentence(line, "warn") for line in uncertified(record["encoders"])]
+    if known := (record["data"].get("train") or {}).get("left_out"):
+        were = "was" if known == 1 else "were"
+        lines.append(
+            Sentence(f"{plural(known, 'training image')} {were} left out, because the audit has the same.", "warn")
+        )
+    if skipped := record["data"].get("skipped"):
+        lines.append(
+            Sentence(f"{plural(len(skipped), 'file')} could not be read and {_were(skipped)} left out.", "warn")
+        )
+    return lines
+
+
+def _doubts(audited: list[Mapping[str, Any]]) -> list[Sentence]:
+    """Group checks by what they said, so that twenty encoders with one fault make one sentence."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for encoder in audited:
+        for check in encoder["checks"].values():
+            if check["status"] in ("warn", "fail"):
+                said.setdefault((check["status"], check["title"].lower()), []).append(encoder["name"])
+    lines = [
+        Sentence(
+            f"The check “{title}” failed for {listing(names)}: what depends on it is a bound, or void.",
+            "bad",
+        )
+        for (status, title), names in said.items()
+        if status == "fail"
+    ]
+    lines += [
+        Sentence(f"The check “{title}” warns about {listing(names)}.", "warn")
+        for (status, title), names in said.items()
+        if status == "warn"
+    ]
+    if audited and not said:
+        ran = any(c["status"] == "pass" for e in audited for c in e["checks"].values())
+        lines.append(Sentence("Every validity check passed.", "good") if ran else Sentence("No check was run.", "warn"))
+    return lines
+
+
+def _were(things: list[Any]) -> str:
+    return "was" if len(things) == 1 else "were"

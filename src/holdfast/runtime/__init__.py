@@ -1,0 +1,1 @@
+"""What a process of Holdfast stands on: errors, checked arguments, foreign code, the console."""

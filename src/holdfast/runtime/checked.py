@@ -1,0 +1,309 @@
+"""Arguments held against their annotations: parts, plans and functions take what they say that they take.
+
+A class with the metaclass `Checked` (any dataclass of the library) and a function under `checked` refuse, in one line,
+unknown and missing arguments, values of another type, numbers that are not finite, and text that cannot be written.
+NumPy's and torch's single numbers become Python's, so that what is recorded does not depend on who counted.
+"""
+
+import dataclasses
+import inspect
+import math
+import re
+import reprlib
+import types
+import typing
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, wraps
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from holdfast.runtime.errors import HoldfastError, unknown
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OrInfinity = Annotated[float, math.inf]
+"""A number that may be infinite; all others are finite."""
+
+Positive = Annotated[float, "above 0"]
+"""A number above 0."""
+
+Count = Annotated[int, "above 0"]
+"""A whole number above 0."""
+
+Signed = Annotated[float, "signed"]
+"""A number of a part of ours that may be below 0; the others may not."""
+
+LARGEST = 2**63 - 1
+"""The largest whole number: that of torch, NumPy and Parquet."""
+
+_WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "text", type(None): "None"}
+
+
+class Checked(ABCMeta):
+    """Makes classes whose instances are made of checked arguments only; for dataclasses, before `__post_init__`."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """The signature of the class, which its metaclass would hide from `inspect`."""
+        return _without_self(cls)
+
+    if not typing.TYPE_CHECKING:  # the signature stays that of the class
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            """Make an instance."""
+            if dataclasses.is_dataclass(cls):
+                args, kwargs = _bound(cls, called(cls), args, kwargs)
+            return super().__call__(*args, **kwargs)
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that is called with checked arguments only."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        sound, named = _bound(function, function.__name__, args, kwargs)
+        return function(*sound, **named)  # pyright: ignore[reportCallIssue] the same arguments, converted
+
+    return call
+
+
+def number(text: str) -> float:
+    """Return the number that a text says, 0.05, 5e-2 or 4/255.
+
+    Raises:
+        ValueError: another text, or a number that is not finite.
+    """
+    above, slash, below = text.partition("/")
+    try:
+        value = float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite number such as 0.05 or 4/255, got {shown(text)}")
+    return value
+
+
+def whole(text: str) -> int:
+    """Return the whole number that a text says.
+
+    Raises:
+        ValueError: another text, or a number beyond 63 bits.
+    """
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()) or abs(int(text)) > LARGEST:
+        raise ValueError(f"expected a whole number, got {shown(text)}")
+    return int(text)
+
+
+def called(cls: type) -> str:
+    """Return the name by which a class goes in specs and messages: `RelativeDrift` as "relative_drift"."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def fitting(value: Any, kind: Any, where: str) -> Any:
+    """Return a value as its annotation wants it: 3 for np.int64(3), a tuple for a list, 1.0 for 1 where a float stands.
+
+    Args:
+        value: what came.
+        kind: the annotation.
+        where: what it is, for the error.
+
+    Raises:
+        HoldfastError: a value of another type, a number that is not finite, or text that UTF-8 cannot write.
+    """
+    try:
+        return _fit(plain(value), kind)
+    except _Misfit as misfit:
+        raise HoldfastError(f"{where}: expected {misfit}, got {shown(value)}") from None
+
+
+def shown(value: Any) -> str:
+    """Return a value in a few words of one line: short ones as they are, of others the type."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}; write {value.__name__}()"
+    if value is None or isinstance(value, (str, int, float, list, tuple, dict)):
+        return reprlib.repr(value).encode("utf-8", "backslashreplace").decode()
+    if (single := plain(value)) is not value:
+        return repr(single)
+    if dataclasses.is_dataclass(value):
+        return called(type(value))
+    article = "an" if type(value).__name__[0] in "AEIOUaeiou" else "a"
+    return f"{article} {type(value).__name__}"
+
+
+class _Misfit(Exception):
+    """What was expected instead."""
+
+
+def _bound(
+    target: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call as their annotations want them."""
+    signature, kinds = _signature(target)
+    own = isinstance(target, type) and target.__module__.startswith("holdfast.")
+    takes = [one.name for one in signature.parameters.values() if one.kind is not one.VAR_POSITIONAL]
+    several = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    for key in kwargs:
+        if key not in takes and not several:
+            raise unknown(f"parameter of {name}", key, takes)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise HoldfastError(f"{name}: {error}; it takes {', '.join(takes)}") from None
+    for key, value in bound.arguments.items():
+        if signature.parameters[key].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            continue
+        bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
+        if own and "signed" not in get_args(kinds.get(key)) and any(one < 0 for one in _numbers(fit)):
+            raise HoldfastError(f"{name}.{key}: expected 0 or more, got {shown(value)}")
+    return bound.args, bound.kwargs
+
+
+@cache
+def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any]]:
+    """Return the signature of a class or function, and its annotations, those in quotes too."""
+    made = target.__init__ if isinstance(target, type) else target
+    try:
+        kinds = get_type_hints(target if isinstance(target, type) else made, include_extras=True)
+    except NameError:  # quoted names that only a type checker sees
+        kinds = {key: kind for key, kind in getattr(target, "__annotations__", {}).items() if not isinstance(kind, str)}
+    return _without_self(target) if isinstance(target, type) else inspect.signature(made), kinds
+
+
+def _without_self(cls: type) -> inspect.Signature:
+    signature = inspect.signature(cls.__init__)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def plain(value: Any) -> Any:
+    """Return a single number or text of NumPy or torch as Python's; anything else as it is."""
+    if type(value) in (int, float, bool, str, type(None)):
+        return value
+    single = getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None))
+    return value.item() if single else value
+
+
+def _fit(value: Any, kind: Any) -> Any:
+    """Return a value as an annotation wants it; raise `_Misfit` with what was expected."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any or isinstance(kind, (str, TypeVar, ParamSpec)):
+        return value
+    if origin in (Union, types.UnionType):
+        return _one_of(value, inner)
+    if origin is Annotated:
+        infinite = math.inf in inner[1:] and isinstance(value, float) and math.isinf(value)
+        fit = value if infinite else _fit(value, inner[0])
+        if "above 0" in inner[1:] and fit <= 0:
+            raise _Misfit(_words(kind))
+        return fit
+    if origin is Literal:
+        if not any(type(value) is type(choice) and value == choice for choice in inner):
+            raise _Misfit(_words(kind))
+        return value
+    if origin is tuple:
+        return _tuple(value, inner)
+    if origin is Sequence and isinstance(value, (list, tuple)):
+        return type(value)(_tuple(value, (*inner, Ellipsis))) if type(value) in (list, tuple) else value
+    if kind in (int, float, bool, str):
+        return _simple(value, kind)
+    if kind is None or kind is type(None):
+        fits = value is None
+    elif origin is Callable or origin is typing.get_origin(typing.Callable):
+        fits = callable(value) and not isinstance(value, type)
+    else:
+        fits = _is(value, origin or kind)
+    if not fits:
+        raise _Misfit(_words(kind))
+    return value
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Return whether a value is of a class; a text is no sequence, and what cannot be tested fits."""
+    if kind in (Sequence, Iterable) and isinstance(value, (str, bytes, Mapping)):
+        return False
+    if getattr(kind, "__name__", "") == "ndarray" and hasattr(value, "__array__"):
+        return True
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # protocols that are not for run time, and the like
+        return True
+
+
+def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
+    for kind in kinds:
+        try:
+            return _fit(value, kind)
+        except _Misfit:
+            continue
+    raise _Misfit(" or ".join(dict.fromkeys(map(_words, kinds))))
+
+
+def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
+    wanted = _words(tuple[kinds])  # pyright: ignore[reportInvalidTypeArguments]
+    if hasattr(value, "tolist") and not isinstance(value, (list, tuple)):  # an array or a tensor of numbers
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        raise _Misfit(wanted)
+    each = [kinds[0]] * len(value) if len(kinds) == 2 and kinds[1] is Ellipsis else list(kinds)
+    if len(each) != len(value):
+        raise _Misfit(wanted)
+    try:
+        return tuple(_fit(plain(one), kind) for one, kind in zip(value, each, strict=True))
+    except _Misfit as misfit:
+        raise _Misfit(f"{wanted} (one member is not {misfit})") from None
+
+
+def _simple(value: Any, kind: type) -> Any:
+    """Return a number, a text or a truth value; a truth value is no number."""
+    if kind is bool or kind is str or isinstance(value, bool):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise _Misfit(_WORDS[kind])
+        if isinstance(value, str) and _surrogates(value):
+            raise _Misfit("text that UTF-8 can write")
+        return value
+    if not isinstance(value, (int, float) if kind is float else int):
+        raise _Misfit(_WORDS[kind])
+    if kind is int and not -LARGEST <= value <= LARGEST:
+        raise _Misfit("a whole number below 2^63")
+    try:
+        number = kind(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _Misfit(_WORDS[kind])
+    return number
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Yield the numbers of a value, those in lists too."""
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _numbers(one)
+    elif isinstance(value, (int, float)):
+        yield value
+
+
+def _surrogates(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _words(kind: Any) -> str:
+    """Return what an annotation wants, in words."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(_words, inner)))
+    if origin is Annotated:
+        return "a number" if math.inf in inner[1:] else f"{_words(inner[0])} above 0"
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin is tuple and inner:
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return f"a list of {_words(inner[0]).removeprefix('an ').removeprefix('a ')}s"
+        return f"a list of {len(inner)}: {', '.join(map(_words, inner))}"
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if origin is not None and getattr(origin, "__name__", "") == "Callable":
+        return "a function"
+    name = getattr(origin or kind, "__name__", str(kind))
+    article = "an" if name[0] in "AEIOUaeiou" else "a"
+    return f"{article} {name}"

@@ -1,0 +1,51 @@
+"""What of the optional packages is installed and works here."""
+
+import importlib
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+import torch
+
+from holdfast.runtime.errors import first_line
+from holdfast.runtime.torchvision_guard import guard_torchvision
+
+_PACKAGES = {  # module -> (distribution, extra)
+    "torchvision": ("torchvision", "torchvision"),
+    "timm": ("timm", "timm"),
+    "transformers": ("transformers", "hf"),
+    "open_clip": ("open_clip_torch", "openclip"),
+    "onnx2torch": ("onnx2torch", "onnx"),
+    "datasets": ("datasets", "datasets"),
+    "faiss": ("faiss-cpu", "faiss"),
+    "accelerate": ("accelerate", "train"),
+    "lightly": ("lightly", "train"),
+}
+
+
+def doctor() -> list[tuple[str, str, str]]:
+    """Return (package, "ok" | "missing" | "broken", detail or what to do) for torch and every optional package."""
+    devices = f"CUDA {torch.version.cuda}" if torch.cuda.is_available() else "CPU only"
+    return [("torch", "ok", f"{torch.__version__}, {devices}"), *(_examine(name) for name in _PACKAGES)]
+
+
+def _examine(name: str) -> tuple[str, str, str]:
+    distribution, extra = _PACKAGES[name]
+    if find_spec(name) is None:
+        return name, "missing", f"pip install 'holdfast[{extra}]'"
+    guarded = ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if guard_torchvision() and name == "torchvision":
+                guarded = (
+                    f"; its compiled operators do not load beside torch {torch.__version__}: builds for CPU and CUDA "
+                    "are mixed; detection ops are unavailable, all that Holdfast needs works"
+                )
+            importlib.import_module(name)
+    except Exception as error:  # a broken package may raise anything, and naming it is the point
+        return name, "broken", f"{first_line(error)}; try: pip install --force-reinstall 'holdfast[{extra}]'"
+    try:
+        return name, "ok", version(distribution) + guarded
+    except PackageNotFoundError:
+        return name, "ok", "version unknown" + guarded

@@ -1,0 +1,73 @@
+"""The one way in which code that is not Holdfast's is called: modules, factories, passes, data sets, own parts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.runtime.errors import HoldfastError, first_line
+
+if TYPE_CHECKING:  # the command line begins without torch
+    from torch import Tensor
+
+
+class Ended(SystemExit):
+    """The process is told to end from outside, by a signal; foreign code that it meets is not to blame."""
+
+
+@contextmanager
+def foreign(what: str, doing: str, *, wrap: bool = False) -> Iterator[None]:
+    """Call foreign code inside; what would end the process becomes an error of that code.
+
+    `sys.exit`, and whatever else is no `Exception`, would pass every `except Exception` and end an audit with the
+    status that the code chooses. Ctrl-C goes through, and so does `Ended`.
+
+    Args:
+        what: the code, for example "the module my_models".
+        doing: what was done with it, for example "imported".
+        wrap: turn ordinary exceptions into one line as well.
+
+    Raises:
+        HoldfastError: the code called sys.exit, or raised what is no Exception; with `wrap`, anything.
+    """
+    try:
+        yield
+    except (HoldfastError, KeyboardInterrupt, GeneratorExit, Ended):
+        raise
+    except SystemExit as error:
+        advice = (
+            "move its script part under `if __name__ == '__main__'`"
+            if doing == "imported"
+            else "let it return, or raise an exception"
+        )
+        raise HoldfastError(f"{what} called sys.exit({error.code!r}) while it was {doing}; {advice}") from error
+    except Exception as error:
+        if not wrap:
+            raise
+        raise HoldfastError(f"{what}, while it was {doing}: {type(error).__name__}: {first_line(error)}") from error
+    except BaseException as error:
+        raise HoldfastError(
+            f"{what} raised {type(error).__name__} while it was {doing}, which is no Exception; raise one instead"
+        ) from error
+
+
+@contextmanager
+def untouched(what: str, *tensors: "Tensor | None") -> Iterator[None]:
+    """Call foreign code inside that reads tensors and must leave them as they are.
+
+    Raises:
+        HoldfastError: one has changed.
+    """
+    before = [bits(tensor) for tensor in tensors if tensor is not None]
+    yield
+    if [bits(tensor) for tensor in tensors if tensor is not None] != before:
+        raise HoldfastError(f"{what} changes its input in place; let it work on a copy: x = x.clone()")
+
+
+def bits(tensor: "Tensor") -> int:
+    """Return the sum of a tensor's bits, as whole numbers: changes with its values, however they were changed."""
+    import torch
+
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.element_size() > 8:
+        return 0  # nothing to see through; such tensors have no plain bits
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return int(tensor.detach().view(kinds[tensor.element_size()]).sum(dtype=torch.int64))

@@ -1,0 +1,149 @@
+"""Images in one array: .npz and .npy files, NumPy arrays and tensors in memory."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import ImageSource
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.sources.data.shared.array_file import ArrayFile, map_array
+from holdfast.sources.data.shared.range import check_range
+
+LAYOUTS = ("NHW", "NHWC", "NCHW")
+_SCALE = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0, "float16": 1.0, "float32": 1.0, "float64": 1.0}
+
+
+class Arrays(ImageSource):
+    """Images in one array, uint8 (divided by 255), uint16 (by 65535) or floats in [0, 1].
+
+    Args:
+        images: [N, H, W], [N, H, W, C] or [N, C, H, W] with C = 1 or 3.
+        labels: N integers.
+        ids: N unique names; "000000", "000001", ... where absent.
+        layout: "NHW", "NHWC" or "NCHW"; needed where the shape fits more than one.
+        name: what the images are called in reports.
+        classes: names of the labels 0, 1, ...
+
+    Raises:
+        HoldfastError: an ambiguous or impossible shape, another type, floats beyond [0, 1], labels or ids of
+            another length.
+    """
+
+    def __init__(
+        self,
+        images: np.ndarray | Tensor,
+        labels: np.ndarray | Tensor | Sequence[int] | None = None,
+        ids: np.ndarray | Sequence[str] | None = None,
+        *,
+        layout: str | None = None,
+        name: str = "array",
+        classes: np.ndarray | Sequence[str] = (),
+    ):
+        self.name, self.classes = name, tuple(map(str, np.atleast_1d(np.asarray(classes))))
+        self._images = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
+        if self._images.dtype.name not in _SCALE:
+            raise HoldfastError(
+                f"{name}: expected uint8, uint16 or floats in [0, 1], got {self._images.dtype}; "
+                "convert 0-255 integers with .astype('uint8')"
+            )
+        self.layout = _layout(self._images.shape, layout, name)
+        self._labels = None if labels is None else self._column(labels, "labels")
+        if self._labels is not None and self._labels.dtype.kind not in "iub":
+            raise HoldfastError(f"{name}: expected integer labels, got {self._labels.dtype}")
+        self._ids = None if ids is None else [str(value) for value in self._column(ids, "ids")]
+        self._width = max(6, len(str(len(self) - 1)))
+        first = np.asarray(self._images[:16])  # a wrong scale shows at once; every image is checked when read
+        if first.dtype.kind == "f":
+            finite = first[np.isfinite(first)]
+            check_range(float(finite.min(initial=0)), float(finite.max(initial=0)), name)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, key: str | None = None, layout: str | None = None) -> "Arrays":
+        """Open a .npy file (not read into memory) or a .npz file.
+
+        A .npz file holds "images" (or `key`, or one single array of three or four dimensions), and may hold
+        "labels", "ids" and "classes" (names of the labels 0, 1, ...).
+
+        Raises:
+            HoldfastError: a file that is not there, not NumPy's, holds pickles, or has no such key.
+        """
+        file = Path(path)
+        if file.suffix == ".npz":
+            with ArrayFile(file) as held:
+                images = held.read(_key(held, key, file.name))
+                extra: dict[str, Any] = {name: held.read(name) for name in ("labels", "ids", "classes") if name in held}
+            return cls(images, **extra, layout=layout, name=file.name)
+        if key is not None:
+            raise HoldfastError(f"{file.name} holds one array without a name; leave out key={key}")
+        return cls(map_array(file), layout=layout, name=file.name)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {len(self)} images"
+
+    def id(self, index: int) -> str:
+        """Return the given id, or the index padded with zeros."""
+        return self._ids[index] if self._ids is not None else f"{index:0{self._width}d}"
+
+    def load(self, index: int) -> Float[Tensor, "channel height width"]:
+        """Return the pixels as float32; 8- and 16-bit values divided by their largest."""
+        image = self._images[index]
+        image = image[None] if self.layout == "NHW" else image
+        image = image.transpose(2, 0, 1) if self.layout == "NHWC" else image
+        pixels = torch.from_numpy(np.array(image, dtype=np.float32, order="C"))
+        scale = _SCALE[self._images.dtype.name]
+        return pixels if scale == 1 else pixels.div_(scale)
+
+    def label(self, index: int) -> int | None:
+        """Return the label, where labels were given."""
+        return None if self._labels is None else int(self._labels[index])
+
+    def _column(self, values: Any, what: str) -> np.ndarray:
+        column = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values).reshape(-1)
+        if len(column) != len(self):
+            raise HoldfastError(f"{self.name}: expected {len(self)} {what}, one per image, got {len(column)}")
+        return column
+
+
+def _key(held: ArrayFile, key: str | None, name: str) -> str:
+    if key is not None:
+        if key not in held:
+            raise unknown(f"key of {name}", key, held)
+        return key
+    if "images" in held:
+        return "images"
+    candidates = [name for name in held if len(held.shape(name)) in (3, 4)]
+    if len(candidates) != 1:
+        raise HoldfastError(
+            f"{name}: expected an array called 'images', found {', '.join(held)}; choose with ?key=NAME"
+        )
+    return candidates[0]
+
+
+def _layout(shape: tuple[int, ...], asked: str | None, name: str) -> str:
+    if asked is not None and asked not in LAYOUTS:
+        raise unknown("layout", asked, LAYOUTS)
+    fits = {
+        "NHW": len(shape) == 3,
+        "NHWC": len(shape) == 4 and shape[-1] in (1, 3),
+        "NCHW": len(shape) == 4 and shape[1] in (1, 3),
+    }
+    options = [layout for layout in LAYOUTS if fits[layout] and asked in (None, layout)]
+    # [32, 32, 3] is one colour image more often than 32 images three pixels wide
+    single = options == ["NHW"] and asked is None and (shape[-1] in (1, 3) or shape[0] in (1, 3))
+    if 0 in shape or not options:
+        expected = asked or "[N, H, W], [N, H, W, C] or [N, C, H, W] with C = 1 or 3"
+        raise HoldfastError(f"{name}: expected images {expected}, got the shape {list(shape)}; reshape them")
+    if len(options) > 1 or single:
+        choices = " or ".join(f"layout={option}" for option in options)
+        hint = f"; if it is a single image, it cannot be audited; else say {choices}" if single else f"; say {choices}"
+        raise HoldfastError(f"{name}: the shape {list(shape)} is ambiguous{hint}")
+    return options[0]

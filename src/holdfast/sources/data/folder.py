@@ -1,0 +1,106 @@
+"""A folder of picture files, flat or with one folder per class."""
+
+import os
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import PIL.Image
+
+from holdfast.core import ImageSource
+from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.sources.data.shared.pictures import EXTENSIONS, decode
+from holdfast.storage.record_file import OWN, holds_run
+
+_SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
+
+
+class Folder(ImageSource):
+    """All picture files below a folder, by name; nothing is read before it is asked for.
+
+    Ids are relative paths with "/", in Unicode's composed form, so that they are equal on every machine. Where
+    every picture lies in a folder, the first folder of its path is its class, numbered by name. Links are
+    followed, each folder is entered once. Hidden files and folders (".x") are left out, and so is what an audit wrote
+    into a run folder, which may lie among the pictures.
+
+    Args:
+        path: the folder.
+
+    Attributes:
+        ignored: how many visible files are no pictures by their extension.
+        runs: how many run folders there are.
+        classes: names of the classes; empty where pictures lie in the folder itself.
+
+    Raises:
+        HoldfastError: no such folder, or no picture in it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise HoldfastError(f"expected a folder of images, found none at {str(path)!r}; check the path")
+        self.ignored = self.runs = 0
+        found = list(self._walk(self.path, "", set()))
+        self._files = sorted(found, key=_name)
+        if not self._files:
+            if any((self.path / name).exists() for name in _SAVED) or any(self.path.glob("*.parquet")):
+                raise HoldfastError(f"{str(path)!r} looks like a Hugging Face dataset; write --data hf:{path}")
+            raise HoldfastError(
+                f"no images in the folder {str(path)!r} ({self.ignored} other files); "
+                f"expected files named {' '.join(EXTENSIONS)}"
+            )
+        tops = {_name(file).partition("/")[0] for file in self._files}
+        nested = all("/" in file for file in self._files)
+        self.classes = sorted(tops) if nested else []
+        self._class_of = {name: number for number, name in enumerate(self.classes)}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __str__(self) -> str:
+        return f"folder {self.path.name or self.path}: {len(self)} images"
+
+    def id(self, index: int) -> str:
+        """Return the path relative to the folder."""
+        return _name(self._files[index])
+
+    def load(self, index: int) -> PIL.Image.Image:
+        """Return the decoded picture."""
+        return decode(self.path / self._files[index], self.id(index))
+
+    def label(self, index: int) -> int | None:
+        """Return the number of the class folder; None in a flat folder."""
+        return self._class_of.get(self.id(index).partition("/")[0])
+
+    def _walk(self, folder: Path, prefix: str, entered: set[tuple[int, int]]) -> Iterator[str]:
+        facts = folder.stat()
+        if (facts.st_dev, facts.st_ino) in entered:  # a link back into a folder that was read already
+            return
+        entered.add((facts.st_dev, facts.st_ino))
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            raise HoldfastError(f"cannot read the folder {str(folder)!r} : {os_reason(error)}") from error
+        own = OWN if holds_run(folder) else frozenset[str]()
+        self.runs += bool(own)
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name in own:
+                continue
+            if _is_folder(entry):
+                yield from self._walk(Path(entry.path), f"{prefix}{entry.name}/", entered)
+            elif os.path.splitext(entry.name)[1].lower() in EXTENSIONS:
+                yield prefix + entry.name
+            else:
+                self.ignored += 1
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _name(file: str) -> str:
+    """Return the file's path in composed Unicode; bytes that are not UTF-8 are spelled out."""
+    return unicodedata.normalize("NFC", os.fsencode(file).decode("utf-8", "backslashreplace"))

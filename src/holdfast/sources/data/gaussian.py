@@ -1,0 +1,186 @@
+"""Two Gaussian classes of images whose best classifiers are known exactly: problems with a known truth.
+
+`ConditionalGaussian` is the model; `Gaussian` is a source of labelled images that follow it.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import PIL.Image
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor
+
+from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.numerics.gaussian_classes.covariance import Covariance, isotropic
+from holdfast.numerics.gaussian_classes.robust_bayes import Mixture, lumped
+
+__all__ = ["ConditionalGaussian", "Covariance", "Gaussian", "isotropic", "ones", "random_direction"]
+
+Direction = Float[Tensor, "pixels"]
+
+_PICTURE = (256, 256)
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionalGaussian:
+    """x | y = centre + scale (y μ + n), y = ±1, n ~ N(0, Σ) and μ = s u / ||Σ^(-1/2) u||: the classes are 2s σ apart.
+
+    So Φ(s) is the best accuracy, whatever Σ, u and the scale.
+
+    Attributes:
+        shape: of an image, whatever its number of axes; d is their product.
+        direction: u, the way from one class to the other, [d]; its length does not matter.
+        s: half the distance of the classes in units of the noise along it, positive.
+        covariance: Σ of the noise.
+        share: P(y = 1).
+        scale: pixels for one unit of the model.
+        clamp: whether pixels are brought back to [0, 1]; the exact optimum is that of those that are not.
+        centre: the point between the classes, [d]; mid-grey, 0.5, where None.
+
+    Raises:
+        HoldfastError: parts of other sizes, s or scale that are not positive, or a direction without noise.
+
+    Source: "SynBench", Eq. 1.
+    """
+
+    shape: tuple[int, ...]
+    direction: Direction
+    s: float
+    covariance: Covariance
+    share: float = 0.5
+    scale: float = 1.0
+    clamp: bool = False
+    centre: Direction | None = None
+
+    def __post_init__(self) -> None:
+        pixels = math.prod(self.shape)
+        sizes = {len(self.direction), len(self.covariance.vectors), pixels if self.centre is None else len(self.centre)}
+        if sizes != {pixels}:
+            raise HoldfastError(
+                f"gaussian: expected direction, covariance and centre of {pixels} pixels, got {sorted(sizes)}"
+            )
+        if not (0 < self.s < math.inf and 0 < self.scale < math.inf):
+            raise HoldfastError(f"gaussian: expected positive s and scale, got {self.s} and {self.scale}")
+        if not 0 < self.covariance.mahalanobis(self.direction) < math.inf:
+            raise HoldfastError(
+                "gaussian: expected a direction along which images vary, got one along which they do not (a classifier "
+                "would be perfect); take another direction, or shrink the covariance"
+            )
+
+    @cached_property
+    def half(self) -> Direction:
+        """Half the difference of the two means, μ, in units of the model, float64."""
+        direction = self.direction.double()
+        return direction * (self.s / self.covariance.mahalanobis(direction))
+
+    def draw(self, signs: Num[Tensor, "images"], random: np.random.Generator) -> Float[Tensor, "images ..."]:
+        """Draw one image for every class asked for, [N, *shape] in float32.
+
+        Args:
+            signs: y, ±1.
+            random: where numbers come from, used in order: blocks of images draw what all would draw at once.
+        """
+        x = self.covariance.draw(len(signs), random)
+        x.addr_(signs.float(), self.half.float()).mul_(self.scale)
+        x += 0.5 if self.centre is None else self.centre
+        return (x.clamp_(0, 1) if self.clamp else x).view(-1, *self.shape)
+
+    def mixture(self, *, pixels: bool = False, whole: bool = False) -> Mixture:
+        """Return what is known of the images that are not clamped: the optimum for every budget follows from it.
+
+        Args:
+            pixels: whether it is that of the images, whose radii are pixels; else that of the model, with scale 1.
+            whole: whether all d directions are written out, [d, d]. For p = 2 it changes nothing. For other p it is
+                needed unless the noise is isotropic: without, classifiers read what the columns show only.
+        """
+        unit = self.scale if pixels else 1.0
+        centre = torch.full_like(self.half, 0.5) if self.centre is None else self.centre.double()
+        half, rest = unit * self.half, unit**2 * self.covariance.rest
+        values = unit**2 * self.covariance.values.double()
+        vectors = self.covariance.vectors.double()
+        if len(values) == 0:
+            return Mixture(centre, None, torch.full_like(half, rest), half, self.share)
+        if whole and rest > 0:
+            vectors = torch.linalg.qr(torch.cat([vectors, torch.eye(len(half), dtype=torch.float64)], 1)).Q
+            values = torch.cat([values, values.new_zeros(len(half) - len(values))])
+        seen = values + rest > 0
+        return lumped(vectors[:, seen], values[seen], rest, half, centre, self.share)
+
+
+def ones(pixels: int) -> Direction:
+    """Return the direction 1/√d, in which all pixels turn brighter; the paper's."""
+    return torch.full((pixels,), pixels**-0.5)
+
+
+def random_direction(covariance: Covariance, random: np.random.Generator) -> Direction:
+    """Draw a direction of length 1: uniform where noise is isotropic, else in the way in which the noise varies."""
+    direction = covariance.draw(1, random)[0]
+    return direction / direction.norm()
+
+
+class Gaussian(ImageSource):
+    """Images of two Gaussian classes, 0.5 + scale (±s u + n) clamped to [0, 1], with u = 1/√d: a problem to be known.
+
+    Without a shape each is an RGB picture of 256x256, from which any encoder's usual geometry makes its input; resizing
+    averages pixels, so s then holds for the picture only.
+
+    Args:
+        shape: (channels, height, width), or (d,) for [1, d, 1]; None for pictures.
+        s: half the distance of the classes in units of the noise; Φ(s) is the best accuracy.
+        share: of class 1.
+        scale: standard deviation of the noise in pixels of a [0, 1] image.
+        count: how many images.
+        seed: which.
+
+    Raises:
+        HoldfastError: another number of axes, no images, a share outside (0, 1), or s or scale that are not positive.
+    """
+
+    classes = ("minus", "plus")
+
+    def __init__(
+        self,
+        shape: tuple[int, ...] | None = None,
+        s: float = 1.0,
+        share: float = 0.5,
+        scale: float = 0.1,
+        count: int = 64,
+        seed: int = 0,
+    ):
+        if shape is not None and (len(shape) not in (1, 3) or min(shape) < 1):
+            raise HoldfastError(
+                f"gaussian: expected a shape such as 3x32x32, or 16 for 16 numbers, got {'x'.join(map(str, shape))}"
+            )
+        if count < 1 or not 0 < share < 1:
+            raise HoldfastError(f"gaussian: expected count >= 1 and 0 < share < 1, got {count} and {share}")
+        self.sized = shape is not None
+        self._shape = (3, *_PICTURE) if shape is None else shape if len(shape) == 3 else (1, *shape, 1)
+        pixels = math.prod(self._shape)
+        self.model = ConditionalGaussian(self._shape, ones(pixels), s, isotropic(pixels), share, scale, clamp=True)
+        self._count, self._rng = count, Rng(seed, ("gaussian", *map(str, self._shape)))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __str__(self) -> str:
+        shape = "x".join(map(str, self._shape)) if self.sized else "pictures"
+        return f"Gaussian noise in two classes ({shape}): {len(self)} images"
+
+    def id(self, index: int) -> str:
+        """Return for example "gaussian-00012"."""
+        return f"gaussian-{index:05d}"
+
+    def load(self, index: int) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
+        """Return the pixels, or without a shape the picture, of 256 levels."""
+        signs = torch.tensor([2.0 * self.label(index) - 1])
+        pixels = self.model.draw(signs, self._rng.child(self.id(index)).numpy())[0]
+        if self.sized:
+            return pixels
+        return PIL.Image.fromarray(pixels.mul(255).round_().to(torch.uint8).permute(1, 2, 0).contiguous().numpy())
+
+    def label(self, index: int) -> int:
+        """Return 1 for the brighter class, 0 for the darker."""
+        return int(self._rng.at([self.id(index)]).child("class").uniform(1).item() < self.model.share)

@@ -1,0 +1,1 @@
+"""What the sources of images share."""

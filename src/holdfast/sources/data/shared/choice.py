@@ -1,0 +1,292 @@
+"""Which images of a source an audit uses: a permutation of its ids, what is unreadable, and a fingerprint."""
+
+import hashlib
+import itertools
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import PIL.Image
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.runtime.checked import fitting
+from holdfast.runtime.foreign import foreign
+from holdfast.sources.data.shared.geometry import standard
+from holdfast.sources.data.shared.pictures import one_large_at_a_time
+from holdfast.sources.data.shared.range import check_range
+
+_CHUNK = 64
+_STRIP = 256
+
+SLICE = 8
+"""Images that a thread reads before it is given more: handing over one takes as long as reading a small one."""
+
+
+def _written(name: str, source: ImageSource) -> str:
+    """Return the name of an image or a class, if UTF-8 can write it; records, tables and digests must."""
+    return fitting(name, str, f"{source}: name of an image or class")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a choice once all its images have been read; spares other processes to read them again.
+
+    Attributes:
+        available: how many images the source has.
+        rows: where the chosen images stand in it.
+        fingerprint: see `Choice.fingerprint`.
+        skipped: the (id, reason) of every image that was replaced.
+    """
+
+    available: int
+    rows: list[int]
+    fingerprint: str
+    skipped: list[tuple[str, str]]
+
+
+class Choice:
+    """Which images of a source an audit uses, shared by the geometries it is rendered in."""
+
+    def __init__(self, source: ImageSource, size: int | None, seed: int, skip_corrupt: bool, pool: ThreadPoolExecutor):
+        if len(source) < 2:
+            raise HoldfastError(
+                f"expected at least 2 images, got {len(source)} in {source}; an audit compares images with each other"
+            )
+        self.source = source
+        self._size = len(source) if size is None else min(size, len(source))
+        self._skip_corrupt = skip_corrupt
+        self._pool = pool
+        self._noting, self._noted = False, {}  # digests of images that were read, by row
+        self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
+        self.classes = tuple(_written(name, source) for name in source.classes)
+        self._order = self._permutation(Rng(seed).child("images"))
+
+    def _permutation(self, rng: Rng) -> Int[np.ndarray, "images"]:
+        """Return all rows by their numbers drawn from (seed, id); 16 bytes an image, for there may be millions."""
+        names = (_written(self.source.id(row), self.source) for row in range(len(self.source)))
+        numbers = np.fromiter((rng.number(name) for name in names), np.uint64, len(self.source))
+        order = np.argsort(numbers)
+        ranked = numbers[order]
+        for place in np.flatnonzero(ranked[1:] == ranked[:-1]):  # equal ids have equal numbers, others hardly ever
+            first, second = (self.source.id(row) for row in order[place : place + 2].tolist())
+            if first == second:
+                raise HoldfastError(
+                    f"expected unique image ids, got {first!r} more than once in {self.source}; rename one"
+                )
+            if first > second:
+                order[[place, place + 1]] = order[[place + 1, place]]
+        return order
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """Where the chosen images stand in the source."""
+        return self._survey[0] if self._skip_corrupt else self._order[: self._size].tolist()
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The ids of the chosen images, in the order of the audit."""
+        return [self.source.id(row) for row in self.rows]
+
+    @cached_property
+    def labels(self) -> list[int] | None:
+        """The classes of the chosen images; None unless the source knows them all."""
+        labels = []
+        for row in self.rows:
+            label = self.source.label(row)
+            if label is None:
+                return None
+            labels.append(self._number.get(label, label))
+        return labels
+
+    def renumber(self, classes: tuple[str, ...], where: str) -> None:
+        """Give every class the number that `classes` have for its name; without names on both sides, nothing.
+
+        Raises:
+            HoldfastError: a name of a chosen image that `classes` do not have.
+        """
+        if not classes or not self.classes or classes == self.classes:
+            return
+        used = set(self.labels or [])
+        if beyond := sorted(label for label in used if not 0 <= label < len(self.classes)):
+            raise HoldfastError(
+                f"{self.source}: expected labels from 0 to {len(self.classes) - 1}, one for each of its named classes, "
+                f"got {beyond[:5]}"
+            )
+        names = {self.classes[label] for label in used}
+        twice = sorted(name for known in (self.classes, classes) for name in names if known.count(name) > 1)
+        if twice:
+            raise HoldfastError(
+                f"{self.source}: classes are matched with those of {where} by their names, and several are called "
+                f"{', '.join(dict.fromkeys(twice))}; give them different names, or the same list of classes to both"
+            )
+        if strange := sorted(names - set(classes)):
+            raise HoldfastError(
+                f"{self.source}: expected classes that {where} has too, {', '.join(classes[:10])}; got "
+                f"{', '.join(strange[:5])}; name the classes alike in both"
+            )
+        self._number = {i: classes.index(name) for i, name in enumerate(self.classes) if name in names}
+        self.classes = classes
+        del self.labels
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        """The (id, reason) of every image that was replaced."""
+        return self._survey[2] if self._skip_corrupt else []
+
+    def note(self) -> None:
+        """Take the digest of every image that is read from now on, so that none is read again for it."""
+        self._noting = True
+
+    def leave_out(self, digests: set[str]) -> int:
+        """Leave out the images of these contents; return how many they were. Fewer than two images may remain."""
+        rows, mine, skipped = self._survey
+        kept = [place for place, digest in enumerate(mine) if digest not in digests]
+        for name in ("ids", "labels", "fingerprint", "rows", "_survey"):
+            self.__dict__.pop(name, None)  # cached
+        self._survey = [rows[place] for place in kept], [mine[place] for place in kept], skipped
+        self.rows = self._survey[0]
+        return len(mine) - len(kept)
+
+    @property
+    def known(self) -> Known:
+        """What reading all images has found."""
+        return Known(len(self.source), self.rows, self.fingerprint, self.skipped)
+
+    def recall(self, known: Known) -> None:
+        """Take over what another process found out about the same images.
+
+        Raises:
+            HoldfastError: a source of another size: files came or went meanwhile.
+        """
+        if len(self.source) != known.available:
+            raise HoldfastError(
+                f"{self.source}: expected {known.available} images as when the audit began, got {len(self.source)}; "
+                "give every worker the same images"
+            )
+        for name in ("ids", "labels"):
+            self.__dict__.pop(name, None)  # cached
+        self._survey = known.rows, [], known.skipped
+        self.rows, self.fingerprint = known.rows, known.fingerprint
+
+    @property
+    def digests(self) -> list[str]:
+        """SHA-256 of the decoded content of each chosen image."""
+        return self._survey[1]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the sorted (id, content) of the chosen images."""
+        whole = hashlib.sha256()
+        rows, digests, _ = self._survey
+        for name, digest in sorted(zip(map(self.source.id, rows), digests, strict=True)):
+            whole.update(f"{name!r} {digest}\n".encode())
+        return whole.hexdigest()
+
+    @cached_property
+    def _survey(self) -> tuple[list[int], list[str], list[tuple[str, str]]]:
+        """Read images in the order of the permutation until enough are good: rows, digests, skipped."""
+        rows: list[int] = []
+        digests: list[str] = []
+        skipped: list[tuple[str, str]] = []
+        position = 0
+        while len(rows) < self._size and position < len(self._order):
+            # never more than are still needed: what is skipped does not depend on the chunk
+            chunk = self._order[position : position + min(_CHUNK, self._size - len(rows))].tolist()
+            position += len(chunk)
+            slices = [chunk[at : at + SLICE] for at in range(0, len(chunk), SLICE)]
+            tried = self._pool.map(lambda rows: [self._try(row) for row in rows], slices)
+            for row, found in zip(chunk, itertools.chain.from_iterable(tried), strict=True):
+                if isinstance(found, HoldfastError):
+                    skipped.append((self.source.id(row), str(found)))
+                else:
+                    rows.append(row)
+                    digests.append(found)
+        if len(rows) < 2:
+            reason = f"; the first: {skipped[0][1]}" if skipped else ""
+            raise HoldfastError(f"expected at least 2 readable images, got {len(rows)} in {self.source}{reason}")
+        return rows, digests, skipped
+
+    def _try(self, row: int) -> str | HoldfastError:
+        """Return the digest of one image, or why it cannot be read where such images may be skipped."""
+        if row in self._noted:
+            return self._noted[row]
+        with one_large_at_a_time():
+            if not self._skip_corrupt:
+                return _digest(self.read(row))
+            try:
+                image, ends = self._load(row)
+            except HoldfastError as error:
+                return error
+            self._check_range(row, ends)
+            return _digest(image)
+
+    def read(self, row: int) -> PIL.Image.Image | Tensor:
+        """Return one image as a `standard` picture or as pixels in [0, 1].
+
+        Raises:
+            HoldfastError: an image that cannot be read, or is not in [0, 1], by its id.
+        """
+        try:
+            image, ends = self._load(row)
+        except HoldfastError as error:
+            raise HoldfastError(f"{error}; ?skip_corrupt=true in the data spec replaces such images") from error
+        self._check_range(row, ends)
+        if self._noting and row not in self._noted:
+            self._noted[row] = _digest(image)
+        return image
+
+    def _load(self, row: int) -> tuple[PIL.Image.Image | Tensor, tuple[float, float] | None]:
+        """Return an image, and its lowest and highest value where these could be out of range."""
+        name = self.source.id(row)
+        with foreign(f"{self.source}, image {name!r}", "read"):
+            image = self.source.load(row)
+        if isinstance(image, Tensor):
+            if image.ndim != 3 or image.shape[0] not in (1, 3) or not image.is_floating_point():
+                got = f"{image.dtype} {list(image.shape)}"
+                raise HoldfastError(f"image {name!r}: expected float pixels [1 or 3, height, width], got {got}")
+            image = image.detach().to("cpu", torch.float32)
+        else:
+            try:
+                image = standard(image)
+            except HoldfastError as error:
+                raise HoldfastError(f"image {name!r}: {error}") from error
+            except Exception as error:  # Pillow's plug-ins raise anything on broken metadata
+                raise HoldfastError(f"cannot read image {name!r} ({error}); repair or remove it") from error
+        values = _floats(image)
+        if values is None or not values.numel():
+            return image, None
+        low, high = (float(end) for end in values.aminmax())  # one pass: NaN is both, infinite is one of them
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise HoldfastError(f"image {name!r} holds NaN or infinite pixels; repair or remove it")
+        return image, (low, high)
+
+    def _check_range(self, row: int, ends: tuple[float, float] | None) -> None:
+        """Raise where values leave [0, 1]; never skipped, since it is a mistake about the whole source."""
+        if ends is not None and not 0 <= ends[0] <= ends[1] <= 1:
+            check_range(*ends, f"image {self.source.id(row)!r}")
+
+
+def _floats(image: PIL.Image.Image | Tensor) -> Tensor | None:
+    """Return the values that could be out of range; None for 8-bit pictures."""
+    if isinstance(image, Tensor):
+        return image
+    return torch.from_numpy(np.array(image)) if image.mode == "F" else None
+
+
+def _digest(image: PIL.Image.Image | Tensor) -> str:
+    if isinstance(image, Tensor):
+        digest = hashlib.sha256(f"pixels {tuple(image.shape)}".encode())
+        digest.update(image.contiguous().numpy().data)
+        return digest.hexdigest()
+    digest = hashlib.sha256(f"{image.mode} {image.size}".encode())
+    if image.height <= _STRIP:
+        digest.update(image.tobytes())
+        return digest.hexdigest()
+    for top in range(0, image.height, _STRIP):  # a copy of the whole picture may be large
+        digest.update(image.crop((0, top, image.width, min(top + _STRIP, image.height))).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,164 @@
+"""From a picture of any size and mode to the pixels of an encoder: the geometric part of preprocessing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import PIL.ExifTags
+import PIL.Image
+import PIL.ImageOps
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Geometry
+from holdfast.runtime.errors import HoldfastError
+
+Pixels = Float[Tensor, "channel height width"]
+
+_RESAMPLING = {
+    "nearest": PIL.Image.Resampling.NEAREST,
+    "bilinear": PIL.Image.Resampling.BILINEAR,
+    "bicubic": PIL.Image.Resampling.BICUBIC,
+    "lanczos": PIL.Image.Resampling.LANCZOS,
+}
+_MOST_PIXELS = 2**28
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as Pillow's RGB -> L
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What the user asked for, over and above what an encoder's geometry does to pictures.
+
+    Attributes:
+        size: height and width in pixels: one number scales the shorter side to it and crops the centre square,
+            two numbers squash; bilinear, so that every encoder sees the same images. None: as the encoder asks.
+        channels: 1 converts to grey (BT.601 luma), 3 to RGB. None: as the encoder asks.
+    """
+
+    size: int | tuple[int, int] | None = None
+    channels: int | None = None
+
+
+def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
+    """Return the picture as a viewer shows it, in mode L, RGB, or F with values in [0, 1].
+
+    Turned as EXIF says, palettes resolved, transparency laid on white. 16-bit grey becomes F = value / 65535.
+    Pillow itself reads 16-bit *colour* as 8-bit. The first frame of an animation counts. Colour profiles are
+    not applied, as in torchvision, timm and transformers.
+
+    Raises:
+        HoldfastError: a colour mode that has no conversion to RGB, or 32-bit integers that are not 16-bit.
+    """
+    if picture.getexif().get(PIL.ExifTags.Base.Orientation, 1) != 1:
+        picture = PIL.ImageOps.exif_transpose(picture)
+    if picture.mode.startswith("I"):
+        values = np.asarray(picture, dtype=np.float32)
+        if values.min(initial=0) < 0 or values.max(initial=0) > 65535:
+            raise HoldfastError("expected 16-bit values (0 to 65535) in an integer picture, got others")
+        return PIL.Image.fromarray(values / np.float32(65535))
+    if picture.mode == "F":
+        return picture
+    grey = picture.mode in ("1", "L", "LA", "La")
+    try:
+        if picture.has_transparency_data:
+            picture = picture.convert("RGBA")
+            picture = PIL.Image.alpha_composite(PIL.Image.new("RGBA", picture.size, "white"), picture)
+        wanted = "L" if grey else "RGB"
+        return picture if picture.mode == wanted else picture.convert(wanted)  # which would copy
+    except ValueError as error:
+        raise HoldfastError(f"mode {picture.mode} has no conversion to RGB; convert the file to RGB") from error
+
+
+def render(picture: PIL.Image.Image, geometry: Geometry | None) -> Pixels:
+    """Return the pixels in [0, 1] that an encoder of this geometry sees of a picture of any size and mode.
+
+    Equal, to the bit, to torchvision's Resize, CenterCrop and ToTensor on an ordinary RGB picture. Without
+    geometry the picture keeps its size and is grey or RGB as it comes.
+
+    Raises:
+        HoldfastError: see `standard`.
+    """
+    return fit(standard(picture), Conversion(), geometry)
+
+
+def fit(picture: PIL.Image.Image, asked: Conversion, geometry: Geometry | None) -> Pixels:
+    """Return the pixels of a `standard` picture, as the user asked or else as the encoder's geometry says."""
+    channels = asked.channels or (geometry.channels if geometry else None)
+    mode = {1: "L", 3: "RGB", None: picture.mode}[channels]
+    if picture.mode not in ("F", mode):  # F has no RGB form: its one channel is repeated below
+        picture = picture.convert(mode)
+    if asked.size is not None:
+        picture = _resize(picture, asked.size)
+    elif geometry is not None:
+        picture = _place(picture, geometry.size, geometry.resize, _RESAMPLING[geometry.interpolation])
+    pixels = _pixels(picture)
+    return pixels.expand(3, -1, -1).contiguous() if (channels, pixels.shape[0]) == (3, 1) else pixels
+
+
+def convert(pixels: Pixels, asked: Conversion, geometry: Geometry | None) -> Float[Tensor, "c h w"]:
+    """Return pixels that came as an array, converted only as far as the user asked.
+
+    Raises:
+        HoldfastError: a size or channels that do not fit the encoder's geometry and were not asked to change.
+    """
+    channels = asked.channels
+    if channels == 1 and pixels.shape[0] == 3:
+        pixels = torch.einsum("chw,c->hw", pixels, pixels.new_tensor(_LUMA)).clamp_(0, 1).unsqueeze(0)
+    elif channels == 3 and pixels.shape[0] == 1:
+        pixels = pixels.expand(3, -1, -1)
+    elif channels is None and geometry is not None and pixels.shape[0] != geometry.channels:
+        raise HoldfastError(
+            f"expected {geometry.channels} channels ({geometry.source}), got {pixels.shape[0]}; "
+            f"add ?channels={geometry.channels} to the data spec to convert them"
+        )
+    if asked.size is not None:
+        planes = [PIL.Image.fromarray(plane) for plane in pixels.numpy()]
+        return torch.cat([_pixels(_resize(plane, asked.size)) for plane in planes])
+    height, width = pixels.shape[1:]
+    if geometry is not None and (height, width) != geometry.size:
+        high, wide = geometry.size
+        raise HoldfastError(
+            f"expected {high}x{wide} pixels ({geometry.source}), got {height}x{width}; add ?size={high}x{wide} to the "
+            f"data spec to resize arrays, or ?size={height}x{width} if the encoder takes them as they are"
+        )
+    return pixels.contiguous()
+
+
+def _resize(picture: PIL.Image.Image, size: int | tuple[int, int]) -> PIL.Image.Image:
+    if isinstance(size, int):
+        return _place(picture, (size, size), size, PIL.Image.Resampling.BILINEAR)
+    return _place(picture, size, None, PIL.Image.Resampling.BILINEAR)
+
+
+def _place(
+    picture: PIL.Image.Image, size: tuple[int, int], resize: int | None, resampling: PIL.Image.Resampling
+) -> PIL.Image.Image:
+    """Scale the shorter side to `resize` and crop the centre, or squash where it is None."""
+    high, wide = size
+    if resize is None:
+        return picture if picture.size == (wide, high) else picture.resize((wide, high), resampling)
+    short = min(picture.size)
+    scaled = (resize * picture.width // short, resize * picture.height // short)
+    if scaled[0] * scaled[1] > _MOST_PIXELS:
+        raise HoldfastError(
+            f"a picture of {picture.width}x{picture.height} is too thin: scaled to a shorter side of {resize} it would "
+            f"have {scaled[0] * scaled[1]:.0f} pixels; crop it"
+        )
+    if picture.size != scaled:
+        picture = picture.resize(scaled, resampling)
+    left, top = _offset(scaled[0], wide), _offset(scaled[1], high)
+    return picture.crop((left, top, left + wide, top + high))  # beyond the edge Pillow fills with black
+
+
+def _offset(have: int, want: int) -> int:
+    """Return where a centre crop starts: rounded half to even, or padded, as torchvision's CenterCrop does."""
+    return round((have - want) / 2) if have >= want else -((want - have) // 2)
+
+
+def _pixels(picture: PIL.Image.Image) -> Pixels:
+    """Return a picture of mode L, RGB or F as a tensor in [0, 1]."""
+    values = torch.from_numpy(np.array(picture))
+    values = values.unsqueeze(0) if values.ndim == 2 else values.permute(2, 0, 1)
+    if values.dtype == torch.uint8:
+        return values.to(torch.float32).div(255).contiguous()
+    return values.clamp(0, 1)  # resizing with negative lobes leaves [0, 1] by a little

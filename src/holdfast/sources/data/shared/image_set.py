@@ -1,0 +1,256 @@
+"""The images of one audit: a seeded subset of a source, read lazily, the same on every machine."""
+
+import copy
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import PIL.Image
+import torch
+
+from holdfast.core import Geometry, HoldfastError, Images, ImageSource
+from holdfast.sources.data.shared.cache import LIMIT, Kept
+from holdfast.sources.data.shared.choice import SLICE, Choice, Known
+from holdfast.sources.data.shared.geometry import Conversion, Pixels, convert, fit
+from holdfast.sources.data.shared.pictures import one_large_at_a_time
+
+THREADS = 16
+"""Threads that read and decode, at most: Pillow lets others run while it does so."""
+
+
+class ImageSet:
+    """A seeded subset of a source, rendered for an encoder; images are read when asked for.
+
+    Which images, and in which order, depends on the seed and the ids alone: every id has a random number drawn
+    from (seed, id), and the smallest come first. So neither the order of files on disk nor other files
+    (beyond the one place each may take) change the choice.
+
+    Args:
+        source: where the images come from.
+        size: how many images to use; all where None or where the source has fewer (`available`).
+        seed: the seed of the run.
+        geometry: how pictures become pixels, see `Encoder.geometry`; None keeps them as they are.
+        skip_corrupt: replace images that cannot be read by the next of the permutation instead of failing.
+        workers: threads that read and decode; None: as many as there are cores, at most `THREADS`.
+        asked: sizes and channels that the user asked for.
+        kept: bytes of decoded pictures that are kept, in all geometries together; see `Kept`.
+
+    Raises:
+        HoldfastError: fewer than two images, or ids that are not unique.
+    """
+
+    def __init__(
+        self,
+        source: ImageSource,
+        *,
+        size: int | None = None,
+        seed: int = 0,
+        geometry: Geometry | None = None,
+        skip_corrupt: bool = False,
+        workers: int | None = None,
+        asked: Conversion | None = None,
+        kept: int = LIMIT,
+    ):
+        if size is not None and size < 2:
+            raise HoldfastError(
+                f"expected at least 2 images, got size={size}; an audit compares images with each other"
+            )
+        self.geometry = geometry
+        self.asked = asked or Conversion()
+        threads = min(THREADS, cores()) if workers is None else max(1, workers)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-images")
+        self._kept = Kept(kept)
+        self._ends: set[int] = set()  # where somebody who went through the images stopped and the next one began anew
+        self._first = self._last = 0
+        self._choice = Choice(source, size, seed, skip_corrupt, self._pool)
+        self._ahead: dict[int, Future[Pixels]] = {}
+        self._shape: tuple[int, int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._choice.rows)
+
+    def __str__(self) -> str:
+        return str(self._choice.source)
+
+    @property
+    def runs(self) -> int:
+        """How many run folders lie among the files of the source, whose pictures are left out."""
+        return self._choice.source.runs
+
+    @property
+    def available(self) -> int:
+        """How many images the source has."""
+        return len(self._choice.source)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the images, in the order of the audit."""
+        return self._choice.ids
+
+    @property
+    def labels(self) -> list[int] | None:
+        """The classes of the images, in the same order; None unless the source knows them all."""
+        return self._choice.labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes by their numbers; empty where the source does not know them."""
+        return self._choice.classes
+
+    def number_classes_as(self, other: "ImageSet") -> None:
+        """Give every class the number that a class of the same name has among other images; without names, nothing.
+
+        Raises:
+            HoldfastError: names that the others do not have.
+        """
+        self._choice.renumber(other.classes, str(other))
+
+    @property
+    def labels_fingerprint(self) -> str | None:
+        """SHA-256 of the (id, class) of the chosen images in the order of ids; None without labels.
+
+        Apart from `fingerprint`, which says what encoders see: audits that read no labels do not depend on them.
+        """
+        if self.labels is None:
+            return None
+        pairs = sorted(zip(self.ids, self.labels, strict=True))
+        return hashlib.sha256("".join(f"{name!r} {label}\n" for name, label in pairs).encode()).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the ids and the decoded content of the chosen images; reads all of them once.
+
+        Independent of geometry and order, so that audits of different encoders can be told to be paired.
+        """
+        return self._choice.fingerprint
+
+    def leave_out(self, other: "ImageSet") -> int:
+        """Leave out the images that are among others, by their decoded content; return how many they were.
+
+        Reads all images of both once. Fewer than two may remain.
+        """
+        return self._choice.leave_out(set(other._choice.digests))
+
+    @property
+    def known(self) -> Known:
+        """What reading all images has found; for `recall` in other processes."""
+        return self._choice.known
+
+    def recall(self, known: Known) -> None:
+        """Take over what another process found out about the same images.
+
+        Raises:
+            HoldfastError: a source of another size: files came or went meanwhile.
+        """
+        self._choice.recall(known)
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        """The (id, reason) of every image that could not be read and was replaced."""
+        return self._choice.skipped
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image; reads the first."""
+        if self._shape is None:
+            channels, height, width = self._pixels(0).shape
+            self._shape = channels, height, width
+        return self._shape
+
+    def with_geometry(self, geometry: Geometry | None) -> "ImageSet":
+        """Return the same images for another encoder; choice, fingerprint and skips are shared, not repeated."""
+        other = copy.copy(self)
+        other.geometry, other._ahead, other._shape = geometry, {}, None
+        other._ends, other._first, other._last = set(self._ends), 0, 0
+        return other
+
+    def batch(self, start: int, stop: int) -> Images:
+        """Return images start to stop (excluded), [B, C, H, W] in [0, 1]; the next batch is read meanwhile.
+
+        Where the last reader stopped, the first images are read as well: the next observation begins there.
+
+        Raises:
+            HoldfastError: an image that cannot be read, is not in [0, 1] or has another shape, by its id.
+        """
+        if not 0 <= start < stop <= len(self):
+            raise HoldfastError(f"expected 0 <= start < stop <= {len(self)}, got start={start}, stop={stop}")
+        if start == 0:
+            self._ends.add(self._last)
+            self._first = stop
+        self._last = stop
+        futures = [self._submit(place) for place in range(start, stop)]
+        next_ones = [*range(stop, min(2 * stop - start, len(self)))]
+        if stop == len(self) or stop in self._ends:
+            next_ones += range(min(self._first, start))
+        self._ahead = {place: self._submit(place) for place in dict.fromkeys(next_ones)}
+        return self._stacked(range(start, stop), futures)
+
+    def pick(self, places: Sequence[int]) -> Images:
+        """Return images at any places, in that order, [B, C, H, W] in [0, 1].
+
+        Raises:
+            HoldfastError: as `batch`.
+        """
+        if not places or not 0 <= min(places) <= max(places) < len(self):
+            raise HoldfastError(f"expected places from 0 to {len(self) - 1}, got {list(places)[:10]}")
+        slices = [places[at : at + SLICE] for at in range(0, len(places), SLICE)]
+        read = self._pool.map(lambda several: [self._pixels(place) for place in several], slices)
+        return self._together(places, [pixels for several in read for pixels in several])
+
+    def note(self) -> None:
+        """Take the digest of every image that is read from now on, so that none is read again for the fingerprint."""
+        self._choice.note()
+
+    def _stacked(self, places: Sequence[int], futures: "Sequence[Future[Pixels]]") -> Images:
+        return self._together(places, [future.result() for future in futures])
+
+    def _together(self, places: Sequence[int], pixels: Sequence[Pixels]) -> Images:
+        for place, image in zip(places, pixels, strict=True):
+            if tuple(image.shape) != self.shape:
+                option = "?size=H" if image.shape[0] == self.shape[0] else "?channels=3"
+                raise HoldfastError(
+                    f"image {self.ids[place]!r}: expected {_times(self.shape)} as in {self.ids[0]!r}, "
+                    f"got {_times(image.shape)}; add {option} to the data spec to give all images one shape"
+                )
+        return torch.stack(list(pixels))
+
+    def batches(self, size: int) -> Iterator[Images]:
+        """Yield all images in order, `size` at a time."""
+        for start in range(0, len(self), size):
+            yield self.batch(start, min(start + size, len(self)))
+
+    def _submit(self, place: int) -> "Future[Pixels]":
+        return self._ahead.pop(place, None) or self._pool.submit(self._pixels, place)
+
+    def _pixels(self, place: int) -> Pixels:
+        row = self._choice.rows[place]
+        if (found := self._kept.get(self.geometry, row)) is not None:
+            return found
+        with one_large_at_a_time():
+            return self._rendered(place, row)
+
+    def _rendered(self, place: int, row: int) -> Pixels:
+        image = self._choice.read(row)
+        if not self._choice.source.sized and self.geometry is None and self.asked.size is None:
+            raise HoldfastError(
+                f"{self}: expected an encoder that says which images it takes, got one that does not; give their "
+                "shape, --data 'gaussian?shape=3x32x32', or images of your own"
+            )
+        try:
+            if isinstance(image, PIL.Image.Image):
+                pixels = fit(image, self.asked, self.geometry)
+                self._kept.put(self.geometry, row, pixels)
+                return pixels
+            return convert(image, self.asked, self.geometry)
+        except HoldfastError as error:
+            raise HoldfastError(f"image {self.ids[place]!r}: {error}") from error
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "x".join(str(side) for side in shape)

@@ -1,0 +1,185 @@
+"""From a spec string, a path or an array to the images of an audit."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from holdfast.core import Geometry, ImageSource
+from holdfast.runtime.checked import checked, number, whole
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.digits import Digits
+from holdfast.sources.data.folder import Folder
+from holdfast.sources.data.huggingface import HuggingFace
+from holdfast.sources.data.long_tail import LongTail
+from holdfast.sources.data.shared.geometry import Conversion
+from holdfast.sources.data.shared.image_set import ImageSet
+from holdfast.sources.data.torchvision import Torchvision
+from holdfast.sources.data.webdataset import WebDataset
+from holdfast.sources.spec_string import Options, boolean, finish, one_of, parse, sides, take
+
+SOURCES: dict[str, tuple[str, str | None]] = {
+    "digits": ("scikit-learn's handwritten digits, the held-out 600; ?part=heldout|train|all", None),
+    "gaussian": ("two Gaussian classes, drawn; gaussian?shape=3x32x32&s=1&share=.5&scale=.1&count=64&draw=0", None),
+    "folder": ("pictures below a folder, flat or one folder per class; the path alone will do", None),
+    "arrays": (".npz and .npy files; ?key= layout=NHW|NHWC|NCHW; the path alone will do", None),
+    "torchvision": ("torchvision.datasets, torchvision:CIFAR10?root=FOLDER&split=test&download=true", "torchvision"),
+    "hf": ("Hugging Face datasets, hf:org/name?split=&config=&column=&label=&revision=, or a folder", "datasets"),
+    "webdataset": ("WebDataset shards, webdataset:path/{000..010}.tar?column=jpg; one .tar alone will do", None),
+}
+"""Prefix of a data spec -> (what it reads and its options, extra to install)."""
+
+
+@checked
+def open_images(
+    spec: str | os.PathLike[str] | ImageSource | np.ndarray | Tensor,
+    *,
+    geometry: Geometry | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    skip_corrupt: bool = False,
+    workers: int | None = None,
+    asked: Conversion | None = None,
+) -> ImageSet:
+    """Open the images of an audit.
+
+    Args:
+        spec: "digits", a path, "source:name?key=value&...", an array [N, ...], or a source. Every spec string takes
+            size=H or size=HxW and channels=1|3 (see `Conversion`), skip_corrupt=true, and balance=long_tail|uniform
+            with ratio=100 and balance_seed=0 (see `LongTail`).
+        geometry: how pictures become pixels, from the encoder.
+        size: how many images; all where None.
+        seed: which images.
+        skip_corrupt: replace unreadable images by others, named in `ImageSet.skipped`, instead of failing.
+        workers: threads that read; None: as many as there are cores, at most 16.
+        asked: sizes and channels to convert to; the options of a spec string go before it.
+
+    Raises:
+        HoldfastError: an unknown source or option, or images that are not there.
+    """
+    asked = asked or Conversion()
+    if isinstance(spec, (np.ndarray, Tensor)):
+        spec = Arrays(spec)
+    elif isinstance(spec, os.PathLike):
+        spec = _local(Path(spec), Options())
+    elif isinstance(spec, str):
+        spec, options, skips = _source(spec)
+        asked = Conversion(options.size or asked.size, options.channels or asked.channels)
+        skip_corrupt = skip_corrupt or skips
+    return ImageSet(
+        spec, size=size, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers, asked=asked
+    )
+
+
+def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
+    """Open the source that a spec string names; also what all sources' options ask for."""
+    prefix, name, options = parse(spec)
+    asked = Conversion(take(options, "size", _size, None), take(options, "channels", _channels, None))
+    skip_corrupt = take(options, "skip_corrupt", boolean, False)
+    balanced = _balance(options)
+    whole = spec.strip().partition("?")[0]
+    if prefix is None or (prefix not in SOURCES and Path(whole).exists()):
+        source = _named(whole, options)
+    elif prefix in SOURCES:
+        source = _prefixed(prefix, name, options)
+    else:
+        raise unknown("data source", prefix, SOURCES)
+    return balanced(source), asked, skip_corrupt
+
+
+def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
+    """Return what the options make of a source: its long tail, the balanced twin, or the source as it is."""
+    kind = take(options, "balance", one_of("long_tail", "uniform"), None)
+    if kind is None:
+        return lambda source: source
+    ratio, seed = take(options, "ratio", number, 100.0), take(options, "balance_seed", whole, 0)
+    return partial(LongTail, ratio=ratio, seed=seed, uniform=kind == "uniform")
+
+
+def _named(name: str, options: Options) -> ImageSource:
+    path = Path(name).expanduser()
+    if name in ("digits", "gaussian"):
+        return _prefixed(name, name, options)
+    if path.exists() or path.suffix in (".npy", ".npz", ".tar") or os.sep in name:
+        return _local(path, options)
+    raise unknown("data source (nor is it a file or folder)", name, SOURCES)
+
+
+def _local(path: Path, options: Options) -> ImageSource:
+    if path.is_dir():
+        return _prefixed("folder", str(path), options)
+    if path.suffix in (".npy", ".npz"):
+        return _prefixed("arrays", str(path), options)
+    if path.suffix == ".tar":
+        return _prefixed("webdataset", str(path), options)
+    if path.exists():
+        raise HoldfastError(f"expected a folder, .npz, .npy or .tar, got the file {str(path)!r}; give its folder")
+    raise HoldfastError(f"no file or folder {str(path)!r}; check the path, or see: holdfast list data")
+
+
+def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
+    def text(option: str) -> str | None:
+        return take(options, option, str, None)
+
+    make: Callable[[], ImageSource]
+    match prefix:
+        case "digits":
+            if name != "digits":
+                raise HoldfastError(f"expected digits or digits?part=train, got digits:{name}")
+            make = partial(Digits, take(options, "part", one_of("heldout", "train", "all"), "heldout"))
+        case "folder":
+            make = partial(Folder, name)
+        case "arrays":
+            make = partial(Arrays.open, name, key=text("key"), layout=text("layout"))
+        case "gaussian":
+            if name != "gaussian":
+                raise HoldfastError(f"expected gaussian or gaussian?shape=3x32x32, got gaussian:{name}")
+            from holdfast.sources.data.gaussian import Gaussian
+
+            make = partial(
+                Gaussian,
+                take(options, "shape", sides, None),
+                s=take(options, "s", number, 1.0),
+                share=take(options, "share", number, 0.5),
+                scale=take(options, "scale", number, 0.1),
+                count=take(options, "count", whole, 64),
+                seed=take(options, "draw", whole, 0),
+            )
+        case "webdataset":
+            make = partial(WebDataset, name, column=text("column"))
+        case "hf":
+            wanted = {option: text(option) for option in ("split", "config", "column", "label", "revision")}
+            make = partial(HuggingFace, name, **wanted)
+        case _:
+            root, split, download = text("root"), text("split"), take(options, "download", boolean, False)
+            others = {key: _plain(options.pop(key)) for key in list(options)}  # checked against the class's signature
+            make = partial(Torchvision, name, root=root, split=split, download=download, arguments=others)
+    finish(options)
+    return make()
+
+
+def _size(value: str) -> int | tuple[int, int]:
+    pixels = list(sides(value, "H or HxW in pixels, such as size=32 or size=32x48"))
+    if len(pixels) > 2:
+        raise ValueError("expected H or HxW in pixels, such as size=32 or size=32x48")
+    return pixels[0] if len(pixels) == 1 else (pixels[0], pixels[1])
+
+
+def _channels(value: str) -> int:
+    if value not in ("1", "3"):
+        raise ValueError("expected 1 (grey) or 3 (RGB)")
+    return int(value)
+
+
+def _plain(value: str) -> object:
+    """Return an option that torchvision takes as what it looks like: bool, int, tuple of ints or text."""
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    numbers = value.split(",")
+    if all(number.removeprefix("-").isdecimal() for number in numbers):
+        return int(value) if len(numbers) == 1 else tuple(int(number) for number in numbers)
+    return value

@@ -1,0 +1,65 @@
+"""Decoding picture files, with one error for everything that can be wrong with them."""
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+import PIL.Image
+
+from holdfast.runtime.errors import HoldfastError
+
+EXTENSIONS = (
+    *(".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"),
+    *(".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+"""What counts as a picture file, by its lower-case extension."""
+
+LARGE = 2**24
+"""Pixels above which one picture at a time is in memory, however many threads read: 64 MiB as Pillow holds them."""
+
+_turn = threading.Lock()
+_thread = threading.local()
+
+
+@contextmanager
+def one_large_at_a_time() -> Iterator[None]:
+    """Decode and shrink a picture inside; a large one waits until no other is in memory."""
+    _thread.inside, _thread.holds = True, False
+    try:
+        yield
+    finally:
+        _thread.inside = False
+        if _thread.holds:
+            _turn.release()
+
+
+def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
+    """Return the fully decoded picture of a file, called `name` in errors.
+
+    Raises:
+        HoldfastError: a file that is missing, empty, truncated, no file but a pipe or a device, not a picture, or one
+            of more pixels than Pillow unpacks (`PIL.Image.MAX_IMAGE_PIXELS`, twice).
+    """
+    try:
+        if isinstance(file, Path) and not stat.S_ISREG(os.stat(file).st_mode):
+            raise OSError("it is a pipe or a device, no file")
+        with PIL.Image.open(file) as picture:
+            if picture.width * picture.height > LARGE and getattr(_thread, "inside", False) and not _thread.holds:
+                _thread.holds = _turn.acquire()
+            picture.load()
+            return picture
+    except PIL.Image.DecompressionBombError as error:
+        raise HoldfastError(
+            f"cannot read image {name!r}: expected at most {2 * (PIL.Image.MAX_IMAGE_PIXELS or 0):,} pixels, it would "
+            "unpack to more; make it smaller, or remove it"
+        ) from error
+    except PIL.UnidentifiedImageError as error:
+        raise HoldfastError(
+            f"cannot read image {name!r} (its content is not a picture); repair or remove it"
+        ) from error
+    except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
+        raise HoldfastError(f"cannot read image {name!r} ({error}); repair or remove it") from error

@@ -1,0 +1,126 @@
+"""Datasets of torchvision.datasets, by class name."""
+
+import inspect
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import PIL.Image
+from torch import Tensor
+
+from holdfast.core import ImageSource
+from holdfast.runtime.errors import HoldfastError, missing, unknown
+from holdfast.runtime.torchvision_guard import guard_torchvision
+
+
+class Torchvision(ImageSource):
+    """A dataset of torchvision, for example CIFAR10, MNIST, SVHN, STL10, Flowers102 or ImageFolder.
+
+    Ids are positions in the dataset, padded with zeros. Nothing is downloaded unless asked.
+
+    Args:
+        name: class in torchvision.datasets.
+        root: folder of the dataset.
+        split: "test", "train", ...: passed as `split`, or as `train` where the class knows only that.
+        download: fetch the dataset where it is absent.
+        arguments: further arguments of the class.
+
+    Raises:
+        HoldfastError: torchvision is not installed, no such dataset or argument, or the files are not there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        root: str | None = None,
+        split: str | None = None,
+        download: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ):
+        guard_torchvision()
+        try:
+            from torchvision import datasets
+        except ModuleNotFoundError as error:
+            raise missing("torchvision", "torchvision", f"torchvision:{name}") from error
+        known = [key for key in datasets.__all__ if isinstance(getattr(datasets, key), type)]
+        if name not in known:
+            raise unknown("torchvision dataset", name, known)
+        self.name = name
+        given = _arguments(getattr(datasets, name), root, split, download, dict(arguments or {}), name)
+        try:
+            self._dataset: Any = getattr(datasets, name)(**given)
+        except (RuntimeError, OSError, ValueError, TypeError, ImportError) as error:
+            raise HoldfastError(
+                f"torchvision:{name} cannot be opened: {_one_line(error)}; "
+                "give ?root=FOLDER, and download=true to fetch it there"
+            ) from error
+        self._width = max(6, len(str(len(self) - 1)))
+        self.classes = tuple(map(str, getattr(self._dataset, "classes", ()) or ()))
+        self._lock = threading.Lock()  # FakeData and others touch global state while they read
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __str__(self) -> str:
+        return f"torchvision {self.name}: {len(self)} images"
+
+    def id(self, index: int) -> str:
+        """Return the position in the dataset, padded with zeros."""
+        return f"{index:0{self._width}d}"
+
+    def load(self, index: int) -> PIL.Image.Image | Tensor:
+        """Return the picture, without transforms."""
+        image = self._item(index)[0]
+        if not isinstance(image, (PIL.Image.Image, Tensor)):
+            raise HoldfastError(f"torchvision:{self.name} holds {type(image).__name__}, expected images; take another")
+        return image
+
+    def label(self, index: int) -> int | None:
+        """Return the class, where the dataset gives one number per image."""
+        for name in ("targets", "labels", "_labels"):
+            labels = getattr(self._dataset, name, None)
+            if labels is not None and len(labels) == len(self):
+                return int(labels[index])
+        target = self._item(index)[1]
+        return target if isinstance(target, int) else None
+
+    def _item(self, index: int) -> tuple[Any, Any]:
+        try:
+            with self._lock:
+                image, target, *_ = self._dataset[index]
+            return image, target
+        except Exception as error:  # whatever the dataset's own reader raises
+            raise HoldfastError(
+                f"cannot read image {self.id(index)!r} of torchvision:{self.name} ({_one_line(error)}); repair it"
+            ) from error
+
+
+def _arguments(
+    cls: type, root: str | None, split: str | None, download: bool, given: dict[str, Any], name: str
+) -> dict[str, Any]:
+    """Map the options to what this dataset's constructor calls them."""
+    known = inspect.signature(cls).parameters
+    passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    for key in given:
+        if key not in known and not passes_on:
+            raise unknown(f"argument of torchvision:{name}", key, known)
+    if "root" in known:
+        given["root"] = root or "."
+    if "split" in known:
+        given["split"] = split or "test"
+    elif "train" in known:
+        if split not in (None, "train", "test"):
+            raise HoldfastError(f"torchvision:{name} has the splits train and test, got split={split}")
+        given.setdefault("train", split == "train")
+    elif split is not None:
+        raise HoldfastError(f"torchvision:{name} has no splits, got split={split}; leave it out")
+    if "download" in known or (download and passes_on):
+        given["download"] = download
+    elif download:
+        raise HoldfastError(f"torchvision:{name} is not downloaded by torchvision; give ?root=FOLDER that holds it")
+    return given
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,153 @@
+"""`hf:` vision models of the Hugging Face hub or of a local folder, through transformers."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from holdfast.core.encoder import Encoder
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.optional import optional
+from holdfast.sources.encoders.shared.assemble import assemble
+from holdfast.sources.encoders.shared.hf_processor import preprocessing
+from holdfast.sources.encoders.shared.layer import POOLS
+from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.weights import fetching, no_pickle, read_safetensors, seeded
+from holdfast.sources.spec_string import Options, boolean, take
+
+_CHOICES = "?pool=cls, mean, avg or flatten (of the last hidden state), or ?layer="
+
+
+class _Vision(nn.Module):
+    """Runs a transformers model on pixels alone and returns one of its outputs.
+
+    Args:
+        model: a vision model, or a dual encoder with `get_image_features`.
+        output: "pooler_output", "last_hidden_state", or None to run it for a tapped layer.
+        resized: whether images have another size than the model was built for.
+    """
+
+    def __init__(self, model: Any, output: str | None, *, resized: bool):
+        super().__init__()
+        self.model, self.output = model, output
+        run = model.get_image_features if _is_dual(model) else model.forward
+        resizes = resized and "interpolate_pos_encoding" in inspect.signature(run).parameters
+        self.extra: dict[str, Any] = {"interpolate_pos_encoding": True} if resizes else {}
+
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Any:
+        masked = {"noise": self._in_order(x)} if _is_mae(self.model) else {}
+        run = self.model.get_image_features if _is_dual(self.model) else self.model
+        outputs = run(pixel_values=x, **masked, **self.extra)
+        if self.output is None:
+            return outputs
+        value = outputs if isinstance(outputs, Tensor) else getattr(outputs, self.output, None)
+        if value is None:
+            raise HoldfastError(f"{type(self.model).__name__} gives no {self.output}; give {_CHOICES}")
+        return value.flatten(1) if self.output == "pooler_output" else value  # ResNets pool to [B, C, 1, 1]
+
+    def _in_order(self, x: Tensor) -> Tensor:
+        patches = self.model.embeddings.patch_embeddings.num_patches
+        return torch.arange(patches, device=x.device, dtype=x.dtype).expand(len(x), -1)
+
+
+def _is_dual(model: Any) -> bool:
+    return hasattr(model, "get_image_features")
+
+
+def _is_mae(model: Any) -> bool:
+    return model.config.model_type == "vit_mae"
+
+
+def open(name: str, options: Options) -> Encoder:
+    """Open `hf:org/name` or `hf:./folder` (config.json, model.safetensors, preprocessor_config.json).
+
+    `pool=pooler|cls|mean|avg|flatten` reads the pooler output or reduces the last hidden state. Without it: the
+    image features of a dual encoder such as CLIP, else the pooler output where the model has a *trained* pooler.
+    Only safetensors are read; code from the hub runs only with `trust_remote_code=true`. Masked autoencoders are
+    run with nothing masked and patches in order.
+
+    Raises:
+        HoldfastError: a model, processor or weights that cannot be fetched, weights that are incomplete, no
+            default representation, a processor whose effect on pixels is not what it says.
+    """
+    trust = take(options, "trust_remote_code", boolean, False)
+    common = read(options, pools=("pooler", *POOLS))
+    transformers = optional("transformers", "transformers", "hf", options.spec)
+    local = Path(name).expanduser().is_dir()
+    if name.startswith((".", "/", "~")) and not local:
+        raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
+    name = str(Path(name).expanduser()) if local else name
+    bars = _without_bars(transformers) if local else nullcontext()
+    with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
+        processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
+        model, missing = _model(transformers, name, common, trust)
+    untrained = {key for key in missing if key.split(".")[0] == "pooler"}
+    if absent := sorted(set(missing) - untrained):
+        raise HoldfastError(
+            f"{options.spec}: the weights lack {absent[0]} (and {len(absent) - 1} more) of {type(model).__name__}; "
+            "they belong to another kind of model"
+        )
+    origin: dict[str, object] = {
+        "source": f"hf:{name}",
+        "weights": {"default": f"hf {name}", "random": f"random, seed {common.seed}"}.get(
+            common.weights, common.weights
+        ),
+        "revision": getattr(model.config, "_commit_hash", None) or "local",
+        "model": type(model).__name__,
+        "transformers": transformers.__version__,
+        "trust_remote_code": trust,
+    }
+    if _is_mae(model):
+        origin["masking"] = f"mask_ratio {model.config.mask_ratio} set to 0, patches in order"
+        model.config.mask_ratio = 0.0
+    output, pool = _representation(common, bool(untrained), options.spec)
+    described = "image features" if _is_dual(model) and output == "pooler_output" else output or ""
+    vision = _Vision(model, output, resized=common.size is not None)
+    config = preprocessing(processor, options.spec)
+    return assemble(vision, replace(common, pool=pool), config, origin, output=described, root=model)
+
+
+def _model(transformers: Any, name: str, common: Common, trust: bool) -> tuple[Any, list[str]]:
+    """Return (model in float32, names of parameters that the weights lack)."""
+    auto, asked = transformers.AutoModel, {"trust_remote_code": trust}
+    if common.weights == "default":
+        model, info = auto.from_pretrained(name, use_safetensors=True, output_loading_info=True, **asked)
+    else:
+        config = transformers.AutoConfig.from_pretrained(name, **asked)
+        model, info = auto.from_config(config, **asked), {"missing_keys": []}
+        if common.weights != "random":  # through transformers, which knows older names of parameters
+            state, _ = read_safetensors(common.weights)
+            model, info = type(model).from_pretrained(None, config=config, state_dict=state, output_loading_info=True)
+    return model.float(), sorted(info["missing_keys"])
+
+
+@contextmanager
+def _without_bars(transformers: Any) -> Iterator[None]:
+    """Hold back transformers' progress bars, which show even for a folder that loads in an instant."""
+    log = transformers.utils.logging
+    shown = log.is_progress_bar_enabled()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            log.enable_progress_bar()
+
+
+def _representation(common: Common, untrained: bool, spec: str) -> tuple[str | None, str | None]:
+    """Return (output of the model, pooling): what the user asked for, else the default."""
+    if common.layer is not None:
+        if common.pool == "pooler":
+            raise HoldfastError(f"{spec}: pool=pooler is the model's own output; leave out layer=, or pool otherwise")
+        return None, common.pool
+    if common.pool not in (None, "pooler"):
+        return "last_hidden_state", common.pool
+    if untrained:
+        raise HoldfastError(f"{spec}: the weights hold no trained pooler; give {_CHOICES}")
+    return "pooler_output", None

@@ -1,0 +1,123 @@
+"""From a network and what its source says about preprocessing to an `Encoder`: the last step of every source."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import nn
+
+from holdfast.core.encoder import BY_CALLER, Encoder, Geometry
+from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.sources.encoders.shared.layer import Tap
+from holdfast.sources.encoders.shared.options import Common
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What a source's own configuration says.
+
+    Attributes:
+        mean: per-channel mean in [0, 1] pixels, or None where the source does not say.
+        std: per-channel standard deviation, or None.
+        source: where mean and std come from, for the record.
+        shape: (channels, height, width) of the input.
+        geometry: how pictures become that, or None where `Geometry` cannot express it.
+    """
+
+    mean: float | Sequence[float] | None
+    std: float | Sequence[float] | None
+    source: str
+    shape: tuple[int, int, int]
+    geometry: Geometry | None
+
+
+def assemble(
+    network: nn.Module,
+    common: Common,
+    preprocessing: Preprocessing,
+    origin: Mapping[str, object],
+    *,
+    layer: str | None = None,
+    output: str = "network output",
+    root: nn.Module | None = None,
+) -> Encoder:
+    """Return the encoder; run it once on two grey images, so that a wrong layer or pooling shows at once.
+
+    Args:
+        network: maps normalised images to what `layer` and `pool` reduce to [B, D].
+        common: the user's options.
+        preprocessing: the source's own mean, std and geometry; `mean`, `std` and `size` override them.
+        origin: further facts for the record.
+        layer: the source's default layer, where the user names none.
+        output: what the network's own output is, for the record.
+        root: where names of layers start.
+
+    Raises:
+        HoldfastError: no mean and std from anywhere, or an output that is not [B, D].
+    """
+    chosen = common.layer or layer
+    tap = Tap(network, chosen, common.pool, root=root)
+    mean, std, said = preprocessing.mean, preprocessing.std, preprocessing.source
+    if common.mean is not None and common.std is not None:
+        mean, std, said = common.mean, common.std, BY_CALLER
+    if mean is None or std is None:
+        raise HoldfastError(
+            f"encoder {common.name!r}: {said} holds no mean and std; give them, for example "
+            "?mean=0.485,0.456,0.406&std=0.229,0.224,0.225, or ?mean=0&std=1 if images are not normalised"
+        )
+    geometry, shape = preprocessing.geometry, preprocessing.shape
+    if isinstance(mean, Sequence) and len(mean) not in (1, shape[0]):
+        raise HoldfastError(
+            f"encoder {common.name!r} takes {shape[0]} channels, {said} has {len(mean)} means; give one, or {shape[0]}"
+        )
+    if common.size is not None:
+        geometry, shape = _resized(geometry, common.size), (shape[0], *common.size)
+    encoder = Encoder(
+        tap,
+        mean=mean,
+        std=std,
+        geometry=geometry,
+        name=common.name,
+        root=next((path for path, module in tap.named_modules() if module is (root or network)), ""),
+        origin={
+            **origin,
+            "layer": chosen or output,
+            "pool": common.pool or "none",
+            "normalisation": said,
+            "geometry": geometry.source if geometry else "none that pictures could be brought to",
+        },
+    )
+    _try_once(encoder, shape)
+    return encoder
+
+
+def interpolation(name: str) -> Literal["nearest", "bilinear", "bicubic", "lanczos"]:
+    """Return the name of a filter that `Geometry` knows.
+
+    Raises:
+        HoldfastError: another one, such as timm's "random".
+    """
+    match name:
+        case "nearest" | "bilinear" | "bicubic" | "lanczos":
+            return name
+    raise HoldfastError(f"interpolation {name!r} is none of nearest, bilinear, bicubic, lanczos")
+
+
+def _resized(geometry: Geometry | None, size: tuple[int, int]) -> Geometry | None:
+    if geometry is None:
+        return None
+    resize = geometry.resize and round(geometry.resize * min(size) / min(geometry.size))  # the same share is cropped
+    return replace(geometry, size=size, resize=resize, source=f"{geometry.source}, size given in the spec")
+
+
+def _try_once(encoder: Encoder, shape: tuple[int, int, int]) -> None:
+    grey = torch.full((2, *shape), 0.5)
+    try:
+        with torch.no_grad():
+            encoder(grey)
+    except HoldfastError:
+        raise
+    except Exception as error:  # whatever a foreign network raises, the user wants to know which and for what input
+        raise HoldfastError(f"encoder {encoder.name!r} fails on images {list(shape)}: {first_line(error)}") from error
+    encoder.passes.forward = 0

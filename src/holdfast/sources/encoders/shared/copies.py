@@ -1,0 +1,99 @@
+"""Copies of an encoder that are trained, stored as tensors and filled again; the encoder itself is never touched."""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from holdfast.core.encoder import Encoder
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.privacy import public
+from holdfast.sources.encoders.shared.weights import fill
+from holdfast.sources.spec_string import parse
+
+PREFIX = "network."
+
+
+def trainable(encoder: Encoder) -> Encoder:
+    """Return a copy in training mode, all of whose weights have a gradient.
+
+    Raises:
+        HoldfastError: a network that was converted or traced, or whose weights are no parameters.
+    """
+    if any(isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)) for module in encoder.modules()):
+        raise HoldfastError(
+            f"encoder {encoder.name!r}: expected a torch module to train, got one converted from ONNX or traced, "
+            "which keeps weights as constants and knows no training mode; open the original network"
+        )
+    made = copied(encoder)
+    floats = [value for value in made.module.parameters() if value.is_floating_point()]
+    if not floats and any(value.is_floating_point() for value in made.module.buffers()):
+        raise HoldfastError(
+            f"encoder {encoder.name!r}: expected weights that are parameters to train them, got buffers only; "
+            "open the original network"
+        )
+    for value in floats:
+        value.requires_grad_(True)
+    made.module.train()  # the encoder around it stays in eval mode, its network does not
+    return made
+
+
+def state_of(encoder: Encoder) -> dict[str, Tensor]:
+    """Return the weights and buffers of an encoder's network, each with memory of its own, as `network.NAME`."""
+    state = encoder.module.state_dict().items()
+    return {f"{PREFIX}{name}": value.detach().clone() for name, value in state if isinstance(value, Tensor)}
+
+
+def filled(encoder: Encoder, state: Mapping[str, Tensor]) -> Encoder:
+    """Return a copy of an encoder, frozen, with the weights and buffers that `state_of` gave."""
+    made = copied(encoder)
+    mine = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
+    fill(made.module, mine, f"what was fine-tuned of {encoder.name!r}")
+    return made
+
+
+def copied(encoder: Encoder, network: nn.Module | None = None) -> Encoder:
+    """Return the same encoder, frozen, with a network of its own (a copy, or the one that is given), on its device."""
+    module: nn.Module = copy.deepcopy(encoder.module) if network is None else network
+    made = Encoder(module, mean=encoder.mean, std=encoder.std, geometry=encoder.geometry, name=encoder.name)
+    made.origin, made.root = dict(encoder.origin), encoder.root
+    return made.to(encoder.get_buffer("_mean").device)
+
+
+def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:
+    """Write the weights of an encoder's network to a safetensors file, as `?weights=FILE` of its source reads them.
+
+    Args:
+        encoder: the encoder.
+        path: the file.
+        about: further metadata.
+    """
+    root = encoder.module.get_submodule(encoder.root)
+    state = {name: value for name, value in root.state_dict().items() if isinstance(value, Tensor)}
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    mean, std = (",".join(map(repr, values)) for values in (encoder.mean, encoder.std))
+    save_file(state, path, public({"mean": mean, "std": std, **about}))
+
+
+def with_weights(spec: str, path: str | Path) -> str:
+    """Return an encoder's spec with the weights in a file; a `file:` spec becomes that file's.
+
+    Raises:
+        HoldfastError: a path that a `file:` spec cannot say.
+    """
+    source, name, given = parse(spec)
+    kept = {key: value for key, value in given.items() if key not in ("weights", "seed", "label")}
+    if source == "file" or (source is None and name.endswith(".safetensors")):
+        if "?" in str(path):
+            raise HoldfastError(
+                f"expected a path without '?', which begins the options of file:PATH, got {str(path)!r}"
+            )
+        kept, head = {key: value for key, value in kept.items() if key not in ("mean", "std")}, f"file:{path}"
+    else:
+        kept, head = {**kept, "weights": str(path)}, spec.strip().partition("?")[0]
+    options = [f"{key}={quote(value, safe='/:.,~-_')}" for key, value in kept.items()]
+    return "?".join([head, "&".join(options)]) if options else head

@@ -1,0 +1,136 @@
+"""Which part of a network is the representation: a layer, then a pooling to one vector per image."""
+
+import math
+from typing import Any
+
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from holdfast.runtime.errors import HoldfastError, unknown
+
+POOLS = {
+    "avg": "mean over height and width of [B, C, H, W]",
+    "cls": "first token of [B, T, D]",
+    "mean": "mean over the tokens of [B, T, D], class token included",
+    "flatten": "all values in a row",
+    "none": "[B, D] as it is",
+}
+"""The poolings that `pool=` knows."""
+
+
+class Reshaped(nn.Module):
+    """Gives a network whose inputs are no images what it takes: [B, 1, d, 1] -> [B, *shape] with d numbers in each.
+
+    Args:
+        network: the network.
+        shape: of one input.
+
+    Raises:
+        HoldfastError: when run: inputs with another number of numbers.
+    """
+
+    def __init__(self, network: nn.Module, shape: tuple[int, ...]):
+        super().__init__()
+        self.network, self.shape = network, shape
+
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "..."]:
+        """Run the network on inputs of its own shape."""
+        if x[0].numel() != math.prod(self.shape):
+            raise HoldfastError(
+                f"expected inputs of shape {list(self.shape)}, got {list(x.shape[1:])}; give data of as many numbers, "
+                f"for example --data 'gaussian?shape={math.prod(self.shape)}'"
+            )
+        return self.network(x.reshape(len(x), *self.shape))
+
+
+class _Found(BaseException):
+    """Carries the captured tensor out of the network, so that later layers cost nothing.
+
+    A BaseException, because a network may catch Exception on the way.
+    """
+
+    def __init__(self, value: object):
+        self.value = value
+
+
+def _stop_with_output(module: nn.Module, args: tuple[Any, ...], output: object) -> None:
+    raise _Found(output)
+
+
+def _stop_with_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    raise _Found(args[0] if args else tensors[0] if len(tensors) == 1 else tuple(tensors))
+
+
+class Tap(nn.Module):
+    """Runs a network up to a layer and pools what that layer returns: [B, C, H, W] -> [B, D].
+
+    The pass ends at the layer (a hook raises), later layers are never computed; gradients to the pixels remain.
+    A layer that runs several times in one pass is captured the first time.
+
+    Args:
+        network: the network.
+        layer: dotted name of a module inside `root` (its output), or that name + ".input" (its input); None for
+            the output of the network.
+        pool: a key of `POOLS`; None accepts only [B, D].
+        root: where the names of layers start; the network itself by default.
+
+    Raises:
+        HoldfastError: an unknown layer ("did you mean") or pooling; when run: a layer that the pass never
+            reaches, one that returns no tensor, or a shape that the pooling does not take.
+    """
+
+    def __init__(
+        self, network: nn.Module, layer: str | None = None, pool: str | None = None, *, root: nn.Module | None = None
+    ):
+        super().__init__()
+        if pool is not None and pool not in POOLS:
+            raise unknown("pooling", pool, POOLS)
+        self.network, self.layer, self.pool = network, layer, pool
+        if layer is None:
+            return
+        modules = dict((network if root is None else root).named_modules())
+        modules.pop("")
+        if layer in modules:
+            modules[layer].register_forward_hook(_stop_with_output)
+        elif layer.removesuffix(".input") in modules:
+            modules[layer.removesuffix(".input")].register_forward_pre_hook(_stop_with_input, with_kwargs=True)
+        else:
+            raise unknown("layer", layer, modules)
+
+    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Shaped[Tensor, "batch dim"]:
+        """Map normalised images to representations (`Encoder` refuses those that are not real)."""
+        if self.layer is None:
+            return self._pooled(self.network(x))
+        try:
+            self.network(x)
+        except _Found as found:
+            value = found.value
+        else:
+            raise HoldfastError(f"layer {self.layer!r} is never run when the network maps images; choose another layer")
+        return self._pooled(value)
+
+    def _pooled(self, value: Any) -> Tensor:
+        if isinstance(value, (tuple, list)) and len(value) == 1:
+            value = value[0]
+        where = "the network" if self.layer is None else f"layer {self.layer!r}"
+        if not isinstance(value, Tensor):
+            raise HoldfastError(f"{where} gives a {type(value).__name__}, expected one tensor; choose another layer")
+        return _pooled(value, self.pool, where)
+
+
+def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, where: str) -> Tensor:
+    match pool, x.ndim:
+        case ((None | "none"), 2):
+            return x
+        case "avg", 4:
+            return x.mean(dim=(2, 3))
+        case "cls", 3:
+            return x[:, 0]
+        case "mean", 3:
+            return x.mean(dim=1)
+        case "flatten", _:
+            return x.flatten(1)
+    fits = {2: "none", 3: "cls, mean or flatten", 4: "avg or flatten"}.get(x.ndim, "flatten")
+    problem = "not one vector per image" if pool is None else f"which pool={pool} does not take"
+    raise HoldfastError(f"{where} gives {list(x.shape)}, {problem}; choose pool={fits}")

@@ -1,0 +1,97 @@
+"""The small networks of the papers: a table of name -> how to build it and what it takes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+from torch.nn import Conv2d, Flatten, Linear, ReLU, Sequential, ZeroPad2d
+
+from holdfast.sources.encoders.shared.resnet import ResNet
+from holdfast.sources.encoders.shared.vit import SmallViT
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How a zoo network is built.
+
+    Attributes:
+        build: returns the network with fresh random weights; maps [B, *shape] to representations [B, D].
+        shape: (channels, height, width) of its input.
+        about: one line for lists.
+    """
+
+    build: Callable[[], nn.Module]
+    shape: tuple[int, int, int]
+    about: str
+
+
+def _base(channels: int, flat: int) -> nn.Module:
+    return Sequential(
+        Conv2d(channels, 8, 4, stride=2, padding=1), ReLU(),
+        Conv2d(8, 16, 4, stride=2, padding=1), ReLU(),
+        Flatten(), Linear(flat, 100),
+    )  # fmt: skip
+
+
+def _cnn_a(channels: int, flat: int) -> nn.Module:
+    return Sequential(
+        Conv2d(channels, 16, 4, stride=2, padding=1), ReLU(),
+        Conv2d(16, 32, 4, stride=2, padding=1), ReLU(),
+        Flatten(), Linear(flat, 100),
+    )  # fmt: skip
+
+
+def _cnn_b() -> nn.Module:
+    return Sequential(
+        ZeroPad2d((1, 2, 1, 2)), Conv2d(3, 32, 5, stride=2), ReLU(),
+        Conv2d(32, 128, 4, stride=2, padding=1), ReLU(),
+        Flatten(), Linear(8192, 100),
+    )  # fmt: skip
+
+
+def _deep() -> nn.Module:
+    return Sequential(
+        Conv2d(3, 8, 4, stride=2, padding=1), ReLU(),
+        Conv2d(8, 8, 3, stride=1, padding=1), ReLU(),
+        Conv2d(8, 8, 3, stride=1, padding=1), ReLU(),
+        Conv2d(8, 8, 4, stride=2, padding=1), ReLU(),
+        Flatten(), Linear(512, 100),
+    )  # fmt: skip
+
+
+def _digits_cnn() -> nn.Module:
+    return Sequential(
+        Conv2d(1, 16, 3, padding=1), ReLU(),
+        Conv2d(16, 32, 4, stride=2, padding=1), ReLU(),
+        Flatten(), Linear(512, 64),
+    )  # fmt: skip
+
+
+_MNIST, _CIFAR = (1, 28, 28), (3, 32, 32)
+
+NETWORKS: dict[str, Architecture] = {
+    "base_mnist": Architecture(partial(_base, 1, 784), _MNIST, "RVCL Base for MNIST, 100-d"),
+    "cnn_a_mnist": Architecture(partial(_cnn_a, 1, 1568), _MNIST, "RVCL CNN-A for MNIST, 100-d"),
+    "base_cifar": Architecture(partial(_base, 3, 1024), _CIFAR, "RVCL Base for CIFAR, 100-d"),
+    "deep_cifar": Architecture(_deep, _CIFAR, "RVCL Deep for CIFAR, 100-d"),
+    "cnn_a_cifar": Architecture(partial(_cnn_a, 3, 2048), _CIFAR, "RVCL CNN-A for CIFAR, 100-d"),
+    "cnn_b_cifar": Architecture(_cnn_b, _CIFAR, "RVCL CNN-B for CIFAR, 100-d"),
+    "resnet18_32": Architecture(
+        partial(ResNet, widths=(64, 128, 256, 512), depth=2, shortcut="projection"),
+        _CIFAR,
+        "ResNet-18 with a 3x3 stem and no pooling for 32x32 images, 512-d",
+    ),
+    "resnet20_32": Architecture(
+        partial(ResNet, widths=(16, 32, 64), depth=3, shortcut="padding"),
+        _CIFAR,
+        "ResNet-20 of He et al. for CIFAR (option A shortcuts), 64-d",
+    ),
+    "vit_small_32": Architecture(SmallViT, _CIFAR, "small vision transformer for 32x32 images, class token, 512-d"),
+    "digits_cnn": Architecture(_digits_cnn, (1, 8, 8), "two convolutions for 8x8 digits, 64-d"),
+}
+"""Every architecture of the zoo.
+
+RVCL: Wang and Liu, "RVCL: Evaluating the robustness of contrastive learning via verification". The transformer:
+Zhong et al., "Is self-supervised contrastive learning more robust than supervised learning?", Table D.1.
+"""

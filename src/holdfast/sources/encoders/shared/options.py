@@ -1,0 +1,76 @@
+"""The options that every encoder source understands after the `?` of a spec string."""
+
+from dataclasses import dataclass
+
+from holdfast.runtime.checked import number, whole
+from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.encoders.shared.layer import POOLS
+from holdfast.sources.spec_string import Options, finish, one_of, sides, take
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options common to all sources.
+
+    Attributes:
+        name: how the encoder is called: `label=`, or the spec as typed.
+        weights: "default" (the source's own), "random", or the path of a safetensors file.
+        seed: seed of random weights.
+        layer: dotted module whose output (or, with ".input", input) is the representation.
+        pool: how that becomes one vector per image, see `POOLS`.
+        mean: per-channel mean in [0, 1] pixels, overriding the source's; given together with `std`.
+        std: per-channel standard deviation.
+        size: (height, width) of the input, overriding the source's.
+    """
+
+    name: str
+    weights: str = "default"
+    seed: int = 0
+    layer: str | None = None
+    pool: str | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    size: tuple[int, int] | None = None
+
+
+def read(options: Options, pools: tuple[str, ...] = tuple(POOLS)) -> Common:
+    """Take the common options; the source has taken its own before.
+
+    Args:
+        options: what stood behind the `?`.
+        pools: words that `pool=` accepts.
+
+    Raises:
+        HoldfastError: an option that nobody knows ("did you mean"), a value that cannot be read, mean without std.
+    """
+    common = Common(
+        name=take(options, "label", _label, None) or options.spec,
+        weights=take(options, "weights", str, "default"),
+        seed=take(options, "seed", whole, 0),
+        layer=take(options, "layer", str, None),
+        pool=take(options, "pool", one_of(*pools), None),
+        mean=take(options, "mean", _numbers, None),
+        std=take(options, "std", _numbers, None),
+        size=take(options, "size", _size, None),
+    )
+    finish(options)
+    if (common.mean is None) != (common.std is None):
+        raise HoldfastError(f"spec {options.spec!r}: expected mean and std together; mean=0&std=1 for none")
+    return common
+
+
+def _label(text: str) -> str:
+    if len(text) > 80 or not text.isprintable():
+        raise ValueError("expected a label of at most 80 printable characters")
+    return text
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(number(part) for part in text.split(","))
+
+
+def _size(text: str) -> tuple[int, int]:
+    pixels = list(sides(text, "positive pixels, H or HxW"))
+    if len(pixels) > 2:
+        raise ValueError("expected positive pixels, H or HxW")
+    return pixels[0], pixels[-1]

@@ -1,0 +1,78 @@
+"""`timm:` timm's image models, their pooled features."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from holdfast.core.encoder import Encoder, Geometry
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.optional import optional
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
+from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.weights import fetching, fill, misfits, no_pickle, read_safetensors, seeded
+from holdfast.sources.spec_string import Options
+
+
+def open(name: str, options: Options) -> Encoder:
+    """Open `timm:resnet18`, `timm:resnet18.a1_in1k`, `timm:hf-hub:org/name` or `timm:local-dir:path`.
+
+    The representation is what the model gives with `num_classes=0`; mean, std and geometry are timm's data config
+    of the model (`timm.data.resolve_data_config`). `size=` also moves models of a fixed input size to that size.
+
+    Raises:
+        HoldfastError: an unknown model, a folder without config.json, weights that cannot be fetched.
+    """
+    common = read(options)
+    timm = optional("timm", "timm", "timm", options.spec)
+    resolve = optional("timm.data", "timm", "timm", options.spec).resolve_data_config
+    if "/" in name and not name.startswith(("hf-hub:", "local-dir:")):
+        raise HoldfastError(
+            f"{options.spec}: write timm:hf-hub:{name} for the hub or timm:local-dir:{name} for a folder"
+        )
+    if ":" not in name and not timm.is_model(name.partition(".")[0]):
+        raise unknown("timm model", name, timm.list_models())
+    folder = name.removeprefix("local-dir:")
+    if folder != name and not (Path(folder) / "config.json").is_file():
+        raise HoldfastError(f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}")
+    with seeded(common.seed), fetching(options.spec), no_pickle():
+        network = timm.create_model(name, pretrained=common.weights == "default", num_classes=0)
+    if common.weights not in ("default", "random"):
+        _load(network, common)
+    _resize(network, common)
+    origin = {"source": f"timm:{name}", "weights": _weights(network, common), "timm": timm.__version__}
+    return assemble(
+        network, common, _preprocessing(resolve({}, model=network)), origin, output="pooled features (num_classes=0)"
+    )
+
+
+def _resize(network: Any, common: Common) -> None:
+    if common.size is not None and hasattr(network, "set_input_size"):
+        network.set_input_size(img_size=common.size)
+
+
+def _load(network: Any, common: Common) -> None:
+    state, _ = read_safetensors(common.weights)
+    heads = network.pretrained_cfg.get("classifier") or ()  # num_classes=0 has removed it from the network
+    heads = (heads,) if isinstance(heads, str) else heads
+    kept = {key: value for key, value in state.items() if not any(key.startswith(f"{head}.") for head in heads)}
+    if misfits(network, kept):
+        _resize(network, common)  # they were trained at that size, not moved to it
+    fill(network, kept, f"weights file {common.weights!r}")
+
+
+def _weights(network: Any, common: Common) -> str:
+    if common.weights == "default":
+        config = network.pretrained_cfg
+        return f"timm {config.get('architecture')}.{config.get('tag')}".rstrip(".")
+    return f"random, seed {common.seed}" if common.weights == "random" else common.weights
+
+
+def _preprocessing(config: dict[str, Any]) -> Preprocessing:
+    """Return timm's data config as pixels; what `Geometry` cannot say (borders, scaled squashing) as None."""
+    channels, height, width = config["input_size"]
+    said, crop, mode = "timm data config", config["crop_pct"], config["crop_mode"]
+    geometry = None
+    if (mode == "center" and height == width) or (mode == "squash" and crop == 1):
+        resize = None if mode == "squash" else math.floor(height / crop)
+        geometry = Geometry((height, width), channels, resize, interpolation(config["interpolation"]), said)
+    return Preprocessing(config["mean"], config["std"], said, (channels, height, width), geometry)

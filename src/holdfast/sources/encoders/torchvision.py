@@ -1,0 +1,63 @@
+"""`torchvision:` torchvision's image classifiers, without their last linear layer."""
+
+from typing import Any
+
+from torch import nn
+
+from holdfast.core.encoder import Encoder, Geometry
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.optional import optional
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
+from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.weights import fetching, load, no_pickle, seeded
+from holdfast.sources.spec_string import Options
+
+
+def open(name: str, options: Options) -> Encoder:
+    """Open `torchvision:resnet50@IMAGENET1K_V2`; without "@" torchvision's default weights.
+
+    The representation is the input of the last `nn.Linear`; mean, std and geometry are those of the weights' own
+    transforms (torchvision.models.Weights.transforms), also with `?weights=random`.
+
+    Raises:
+        HoldfastError: an unknown model or weights entry, weights that cannot be fetched, no linear layer.
+    """
+    common = read(options)
+    models = optional("torchvision.models", "torchvision", "torchvision", options.spec)
+    model_name, _, entry = name.partition("@")
+    known = models.list_models(module=models)
+    if model_name not in known:
+        raise unknown("torchvision model", model_name, known)
+    choices = models.get_model_weights(model_name)
+    if (entry or "DEFAULT") not in choices.__members__:
+        raise unknown(f"weights of torchvision's {model_name}", entry, choices.__members__)
+    enum = choices[entry or "DEFAULT"]
+    said = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
+    fresh: dict[str, Any] = {"weights": None}
+    if model_name.startswith("vit_"):  # the one family whose size is fixed when it is built
+        fresh["image_size"] = (common.size or enum.transforms().crop_size)[0]
+    with seeded(common.seed), fetching(options.spec), no_pickle():
+        network = models.get_model(model_name, **({"weights": enum} if common.weights == "default" else fresh))
+    weights = str(enum)
+    if common.weights != "default":
+        weights = f"random, seed {common.seed}" if common.weights == "random" else common.weights
+    if common.weights not in ("default", "random"):
+        load(network, common.weights)
+    origin = {"source": f"torchvision:{model_name}", "weights": weights}
+    layer = None if common.layer else _before_classifier(network, options.spec)
+    return assemble(network, common, _preprocessing(enum.transforms(), said), origin, layer=layer)
+
+
+def _before_classifier(network: nn.Module, spec: str) -> str:
+    linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise HoldfastError(f"{spec}: no nn.Linear whose input could be the representation; give ?layer= and ?pool=")
+    return f"{linear[-1]}.input"
+
+
+def _preprocessing(transforms: Any, said: str) -> Preprocessing:
+    """Return what an ImageClassification preset says."""
+    height, width = (*transforms.crop_size, *transforms.crop_size)[:2]
+    (resize,) = transforms.resize_size
+    geometry = Geometry((height, width), 3, resize, interpolation(transforms.interpolation.value), said)
+    return Preprocessing(transforms.mean, transforms.std, said, (3, height, width), geometry)

@@ -1,0 +1,65 @@
+"""`zoo:` the small networks of the papers with random weights, and three trained encoders of 8x8 digits."""
+
+from pathlib import Path
+
+from holdfast.core.encoder import Encoder, Geometry
+from holdfast.runtime.errors import unknown
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
+from holdfast.sources.encoders.shared.networks import NETWORKS, Architecture
+from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.weights import fill, load, read_safetensors, seeded
+from holdfast.sources.spec_string import Options
+
+DIGITS = "digits_cnn"
+SHIPPED = {
+    "digits-supervised": "digits_cnn trained with labels on scikit-learn's digits",
+    "digits-simclr": "digits_cnn trained by SimCLR, without labels",
+    "digits-simclr-adv": "digits_cnn trained by SimCLR on attacked views: the hardened one",
+}
+"""Encoders whose weights are part of the package (`recipes/digits_*.toml` make them) -> one line each."""
+
+_WEIGHTS = Path(__file__).parent / "weights"
+
+
+def open(name: str, options: Options) -> Encoder:
+    """Open `zoo:cnn_a_mnist?seed=0` (random weights), `?weights=file.safetensors`, or `zoo:digits-simclr` (trained).
+
+    Random networks take pixels as they are (mean 0, std 1); weights from a file follow the file's metadata.
+
+    Raises:
+        HoldfastError: an unknown network or option, weights that do not fit or do not say mean and std.
+    """
+    common = read(options)
+    if name not in SHIPPED and name not in NETWORKS:
+        raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
+    metadata = {"mean": "0", "std": "1"}
+    said, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
+    if name in SHIPPED:
+        state, shipped = read_safetensors(_WEIGHTS / f"{name}.safetensors")
+        architecture = NETWORKS[DIGITS]
+    else:
+        state, shipped, architecture = {}, {}, NETWORKS[name]
+    with seeded(common.seed):
+        network = architecture.build()
+    if common.weights not in ("default", "random"):
+        metadata, weights = load(network, common.weights), common.weights
+        said = f"metadata of {common.weights}"
+    elif common.weights == "default" and state:
+        fill(network, state, f"zoo:{name}")
+        metadata, weights, said = shipped, f"shipped: {shipped['trained']}", "metadata of the shipped weights"
+    return assemble(
+        network,
+        common,
+        preprocessing(architecture, metadata, said),
+        {"source": f"zoo:{name}", "weights": weights},
+    )
+
+
+def preprocessing(architecture: Architecture, metadata: dict[str, str], said: str) -> Preprocessing:
+    """Return what a zoo network does to pictures, with mean and std from a weights file's metadata ("0.5,0.5,0.5")."""
+    channels, height, width = architecture.shape
+    mean, std = (
+        [float(part) for part in metadata[key].split(",")] if key in metadata else None for key in ("mean", "std")
+    )
+    geometry = Geometry((height, width), channels, min(height, width), "bicubic", "zoo architecture")
+    return Preprocessing(mean, std, said, architecture.shape, geometry)

@@ -1,0 +1,38 @@
+"""Which specs make this process run code that they name: what to look at in a plan that somebody else wrote."""
+
+from collections.abc import Iterable
+
+from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.spec_string import parse
+
+
+def executes(spec: str) -> str:
+    """Return what code an encoder or data spec runs beside that of installed packages; "" where it runs none.
+
+    Everything else is read as data: safetensors, ONNX, arrays, pictures, tables, JSON. Weights of other formats are
+    read without pickled code.
+    """
+    source, name, options = parse(spec)
+    if source == "py":
+        return "a Python module"
+    if options.get("trust_remote_code", "").lower() in ("true", "yes", "1"):
+        return "code of a repository"
+    if source == "torchvision" and name.upper().startswith("LSUN"):
+        return "a pickled index"
+    return ""
+
+
+def demand_trust(specs: Iterable[str], whose: str) -> None:
+    """Refuse specs of somebody else that run code.
+
+    Args:
+        specs: the specs.
+        whose: where they stand, for the error.
+
+    Raises:
+        HoldfastError: one that runs code.
+    """
+    if running := [f"{spec} ({what})" for spec in dict.fromkeys(specs) if (what := executes(spec))]:
+        raise HoldfastError(
+            f"{whose} names code to be run here: {', '.join(running)}; if you trust whoever wrote it, add --trust"
+        )

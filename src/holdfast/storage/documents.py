@@ -1,0 +1,68 @@
+"""TOML and JSON that people write, read in one place: a file that is damaged, too deep or too long is one line."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from holdfast.runtime.errors import HoldfastError, os_reason
+
+DEPTH = 64
+"""How deep tables and lists may lie in each other; records need 12."""
+
+SIZE = 2**24
+"""How many bytes a TOML file may have."""
+
+
+class TooDeep(ValueError):
+    """Tables or lists in each other beyond `DEPTH`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"tables and lists are nested more than {DEPTH} deep")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return JSON data.
+
+    Raises:
+        ValueError: text that is not JSON, not UTF-8, or nested beyond `DEPTH`.
+    """
+    try:
+        return _shallow(json.loads(text))
+    except RecursionError:
+        raise TooDeep from None
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Return the tables of a TOML file.
+
+    Args:
+        path: the file.
+        what: what it is, for the error: "plan".
+
+    Raises:
+        HoldfastError: a file that cannot be read, is not TOML, or is too long or too deep.
+    """
+    try:
+        if (size := path.stat().st_size) > SIZE:
+            raise ValueError(f"it has {size:,} bytes, more than {SIZE:,}")
+        return _shallow(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise HoldfastError(f"cannot read the {what} {str(path)!r}: {os_reason(error)}; give a TOML file") from error
+    except RecursionError:
+        raise HoldfastError(f"the {what} {str(path)!r} is not usable: {TooDeep()}; write it flatter") from None
+    except TooDeep as error:
+        raise HoldfastError(f"the {what} {str(path)!r} is not usable: {error}; write it flatter") from None
+    except ValueError as error:
+        raise HoldfastError(f"the {what} {str(path)!r} is not TOML: {error}") from error
+
+
+def _shallow(data: Any) -> Any:
+    """Return data as they are, unless they are nested beyond `DEPTH`."""
+    level = [data]
+    for _ in range(DEPTH):
+        inner = [one for one in level if isinstance(one, (dict, list))]
+        level = [value for one in inner for value in (one.values() if isinstance(one, dict) else one)]
+        if not level:
+            return data
+    raise TooDeep

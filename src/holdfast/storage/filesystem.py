@@ -1,0 +1,256 @@
+"""A folder on any file system: local, or what fsspec opens ("s3://bucket/run"). Files appear whole or not at all."""
+
+import contextlib
+import os
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+
+EXTRAS = {"s3": "s3", "s3a": "s3"}
+"""Which extra of Holdfast brings a file system; of others the package is named by fsspec."""
+
+
+STALE = 3600.0
+"""Seconds after which a half file that nobody has written to belongs to nobody."""
+
+_PART = re.compile(r"\.[0-9a-f]{8,16}\.part$")
+
+
+class Folder:
+    """A folder whose files are written beside their place and renamed into it (a local one), or uploaded whole.
+
+    Args:
+        place: a path, or a URL such as "s3://bucket/run" or "memory://run". Credentials and endpoints are those of the
+            environment, as the file system's package reads them (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …).
+
+    Attributes:
+        place: the folder as text.
+        local: its path; None where it is not on a local file system.
+
+    Raises:
+        HoldfastError: a URL that no installed file system opens.
+    """
+
+    def __init__(self, place: str | Path):
+        self.local: Path | None = None
+        text = str(place)
+        if not text.strip() or "\0" in text:
+            raise HoldfastError(f"expected a folder, got {text!r}; give a path or a URL")
+        if "://" not in text or text.startswith("file://"):
+            self.local = Path(text.removeprefix("file://"))
+            self.place = str(self.local)
+        else:
+            self.place = text.rstrip("/")
+            self._system, self._root = _remote(self.place)
+
+    def __str__(self) -> str:
+        return self.place
+
+    def named(self, name: str) -> str:
+        """Return a file of the folder as text."""
+        return str(self.local / name) if self.local is not None else f"{self.place}/{name}"
+
+    def make(self) -> None:
+        """Create the folder where it is missing; object stores know no folders.
+
+        Raises:
+            OSError: no permission, or a file in its place.
+        """
+        if self.local is not None:
+            self.local.mkdir(parents=True, exist_ok=True)
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            FileNotFoundError: no such file.
+            OSError: one that cannot be read.
+        """
+        if self.local is not None:
+            return (self.local / name).read_bytes()
+        with _as_os_error():
+            return self._system.cat_file(self._at(name))
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file.
+
+        Raises:
+            OSError: a file system that does not answer.
+        """
+        if self.local is not None:
+            return (self.local / name).is_file()
+        with _as_os_error():
+            return bool(self._system.isfile(self._at(name)))
+
+    def files(self, under: str = "") -> list[str]:
+        """Return the names of all files below a subfolder, sorted, as the other methods take them.
+
+        Raises:
+            OSError: a file system that does not answer.
+        """
+        if self.local is not None:
+            found = (path for path in (self.local / under).rglob("*") if path.is_file())
+            return sorted(path.relative_to(self.local).as_posix() for path in found)
+        with _as_os_error():
+            inside = self._at(under) if under else self._root
+            found = (str(PurePosixPath(path).relative_to(self._root)) for path in self._system.find(inside))
+            return sorted(found)
+
+    def write(self, name: str, put: Callable[[Path], object]) -> None:
+        """Write a file through `put`, which gets a local path of the same ending; readers never see half of it.
+
+        Raises:
+            OSError: no permission, a full disk, or any other fault of the file system.
+        """
+        if self.local is None:
+            with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
+                part = Path(beside) / PurePosixPath(name).name
+                put(part)
+                with _as_os_error():
+                    self._system.put_file(str(part), self._at(name))
+            return
+        path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # no process number: containers that share a folder may have the same one
+        part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+        # a file of our own: neither one that somebody has put there before, nor what their link leads to
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
+        try:
+            put(part)
+            os.replace(part, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
+
+    def delete(self, name: str) -> None:
+        """Delete a file; nothing where there is none.
+
+        Raises:
+            OSError: no permission.
+        """
+        if self.local is not None:
+            (self.local / name).unlink(missing_ok=True)
+            return
+        with contextlib.suppress(FileNotFoundError), _as_os_error():
+            self._system.rm_file(self._at(name))
+
+    def sweep(self) -> None:
+        """Delete half files that killed processes left behind, once nobody can be writing them any more.
+
+        Raises:
+            OSError: no permission.
+        """
+        if self.local is not None:
+            for path in self.local.rglob("*.part"):
+                with contextlib.suppress(FileNotFoundError):  # another process sweeps as well
+                    if _PART.search(path.name) and time.time() - path.stat().st_mtime > STALE:
+                        path.unlink()
+
+    @contextmanager
+    def fetched(self, name: str) -> Iterator[Path]:
+        """Give a local path of a file: itself, or a copy that lasts as long as the context.
+
+        Raises:
+            FileNotFoundError: no such file (of a local one the reader finds out).
+            OSError: one that cannot be read.
+        """
+        if self.local is not None:
+            yield self.local / name
+            return
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
+            path = Path(beside) / PurePosixPath(name).name
+            with _as_os_error():
+                self._system.get_file(self._at(name), str(path))
+            yield path
+
+    @contextmanager
+    def mirrored(self, *names: str) -> Iterator[Path]:
+        """Give a local folder with these files and all below these subfolders: itself, or a copy for the context.
+
+        What does not exist is left out.
+
+        Raises:
+            OSError: files that cannot be read.
+        """
+        if self.local is not None:
+            yield self.local
+            return
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
+            files = [file for name in names for file in ([name] if self.exists(name) else self.files(name))]
+            for file in files:
+                path = Path(beside) / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self.read(file))
+            yield Path(beside)
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def local_folder(place: str | Path) -> Path:
+    """Return the path of a run folder that cannot be a URL.
+
+    Raises:
+        HoldfastError: a URL, or no folder at all.
+    """
+    if "://" in str(place):
+        raise HoldfastError(
+            f"out: expected a local folder, got {str(place)!r}; only audits write to other file systems"
+        )
+    return Path(Folder(place).place)
+
+
+def write_file(place: str, put: Callable[[Path], object]) -> None:
+    """Write one file, local or remote, so that no half of it is seen; `put` gets a path beside it.
+
+    Raises:
+        HoldfastError: no permission, a full disk, a folder in its place.
+    """
+    above, _, name = place.rpartition("/")
+    if not name:
+        raise HoldfastError(f"expected the name of a file to write, got {place!r}; give one such as table.csv")
+    try:
+        Folder(above or ("/" if place.startswith("/") else ".")).write(name, put)
+    except OSError as error:
+        raise HoldfastError(f"cannot write {place!r}: {os_reason(error)}") from error
+
+
+def _remote(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL and the path in it."""
+    from fsspec.core import url_to_fs
+
+    scheme = url.partition("://")[0]
+    try:
+        if not scheme:
+            raise ValueError("it names none")
+        # listings that are remembered would hide what other processes write
+        system, root = url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        extra = EXTRAS.get(scheme)
+        what = f"pip install 'holdfast[{extra}]'" if extra else first_line(error)
+        raise HoldfastError(f"{url}: the file system {scheme!r} needs another package: {what}") from error
+    except Exception as error:  # file systems inside archives look for them at once, and raise what they like
+        raise HoldfastError(
+            f"{url}: expected a folder, or a URL of a file system that fsspec knows (s3://, gs://, …): "
+            f"{first_line(error)}"
+        ) from error
+    return system, root.rstrip("/")
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Raise what packages of file systems raise as the OSError that readers and writers of files expect."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # botocore has exceptions of its own for credentials and endpoints
+        raise OSError(f"{type(error).__name__}: {first_line(error)}") from error

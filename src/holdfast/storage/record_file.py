@@ -1,0 +1,169 @@
+"""Reading `record.json`: the one way in which a record is opened, so that all code behind it can rely on its shape.
+
+A record carries a seal, the digest of everything in it, and the digests of its tables and pictures: what has changed
+since the audit wrote it is refused, never believed.
+"""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from holdfast.runtime.errors import UnreadableRecord, os_reason
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_shape import RECORD_SHAPE
+
+RECORD = "record.json"
+
+SCHEMA = 2
+"""Version of the record's layout."""
+
+SEAL = "seal"
+"""The entry of a JSON file that says what else is in it."""
+
+
+def sealed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON data with a seal: the SHA-256 of all other entries, however they are laid out in a file."""
+    return {**data, SEAL: _seal(data)}
+
+
+def unbroken(data: Any) -> bool:
+    """Whether JSON data is an object that is as it was sealed; one without a seal cannot have been."""
+    return isinstance(data, dict) and data.get(SEAL) == _seal(data)
+
+
+def _seal(data: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in data.items() if key != SEAL}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def read_record(folder: Folder, called: str = "") -> dict[str, Any]:
+    """Return the record of a run folder.
+
+    Args:
+        folder: the run folder.
+        called: how it is called in what is said; as it is where nothing else is given.
+
+    Raises:
+        UnreadableRecord: no record, one that is damaged or was changed, or something else than a record of an audit.
+    """
+    place = called or folder.place
+    try:
+        data = folder.read(RECORD)
+    except OSError as error:
+        raise UnreadableRecord(
+            f"expected a run folder with a readable {RECORD}, got {place!r} ({os_reason(error)}); give the folder "
+            "that `holdfast audit` wrote"
+        ) from error
+    return parse_record(data, place)
+
+
+def parse_record(data: bytes, place: str) -> dict[str, Any]:
+    """Return the record in the bytes of a file.
+
+    Raises:
+        UnreadableRecord: see `read_record`.
+    """
+    try:
+        record = json.loads(data, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:  # bytes that are no text are a ValueError too
+        raise UnreadableRecord(
+            f"expected JSON in {RECORD} of {place!r}, got something else; run the audit again"
+        ) from error
+    schema = record.get("schema") if isinstance(record, dict) else None
+    if type(schema) is not int or schema != SCHEMA:
+        said = schema if isinstance(schema, (int, str)) and len(str(schema)) < 20 else "something else"
+        raise UnreadableRecord(
+            f"expected a record of schema {SCHEMA} in {place!r}, got schema {said!r}; use the version of Holdfast that "
+            "wrote the record, or audit again with this one"
+        )
+    if SEAL in record and not unbroken(record):
+        raise UnreadableRecord(
+            f"the {RECORD} of {place!r} has been damaged or changed since the audit wrote it; run the audit again"
+        )
+    if wrong := next(RECORD_SHAPE.wrong(record), None):
+        raise UnreadableRecord(f"expected the record of an audit in {place!r}, got one where {wrong}; audit again")
+    return record
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def files_of(record: Any) -> Iterator[str]:
+    """Yield the names of the files that a record speaks of: tables, pictures, noises."""
+    if isinstance(record, Mapping):
+        for value in record.values():
+            yield from files_of(value)
+    elif isinstance(record, list):
+        for value in record:
+            yield from files_of(value)
+    elif isinstance(record, str) and record.startswith(("tables/", "pictures/", "noises/")):
+        yield record
+
+
+_MARKS = {RECORD: (b'"holdfast"', b'"encoders"'), "plan.json": (b'"plan"', b'"data"')}
+"""Files by which a folder is known to hold a run, and what is in them however damaged they may be."""
+
+OWN = frozenset({"cache", "tables", "pictures", "noises"})
+"""Subfolders of a run folder that hold what the audit wrote."""
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether a folder holds a run of Holdfast, finished or not."""
+    for name, words in _MARKS.items():
+        with contextlib.suppress(OSError):
+            if (folder / name).is_file() and all(word in (folder / name).read_bytes() for word in words):
+                return True
+    return False
+
+
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run folder, read only as the record knows them.
+
+    Attributes:
+        folder: the run folder.
+        digests: of its files by their names, as the record has them; others are read as they are.
+    """
+
+    folder: Folder
+    digests: Mapping[str, str]
+
+    def read(self, name: str, kind: str = "a file") -> bytes:
+        """Return the bytes of a file, which is of a kind that errors speak of.
+
+        Raises:
+            UnreadableRecord: a file that is missing, outside the folder, or not as the audit wrote it.
+        """
+        path = PurePosixPath(name)
+        local = self.folder.local
+        linked = local is not None and not (local / name).resolve().is_relative_to(local.resolve())
+        if path.is_absolute() or ".." in path.parts or linked:
+            raise UnreadableRecord(
+                f"expected a path inside the run folder, got {name!r}; the record was changed by hand"
+            )
+        try:
+            data = self.folder.read(name)
+        except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+            raise UnreadableRecord(
+                f"expected {kind} at {name}, it cannot be read ({os_reason(error)}); run the audit again"
+            ) from error
+        if name in self.digests and digest_of(data) != self.digests[name]:
+            raise UnreadableRecord(
+                f"expected {kind} at {name}, it has been damaged or changed since it was written; run the audit again"
+            )
+        return data
+
+
+def run_files(folder: Folder, record: Mapping[str, Any]) -> RunFiles:
+    """Return the files of a run folder, as its record knows them."""
+    return RunFiles(folder, record.get("files") or {})

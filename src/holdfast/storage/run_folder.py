@@ -1,0 +1,210 @@
+"""The run folder: files appear whole or not at all, so a kill leaves no half file."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import safetensors.torch
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Table
+from holdfast.runtime.errors import Status, os_reason
+from holdfast.runtime.privacy import public
+from holdfast.storage.documents import parse_json
+from holdfast.storage.filesystem import Folder
+
+SEAL = "seal"
+"""The fact of a file of tensors that says what else is in it."""
+
+
+SHARD = ".safetensors"
+"""Ends the names of files of tensors."""
+
+
+class StoreError(HoldfastError):
+    """The run folder cannot be written or read; ends an audit, keeping what is already stored."""
+
+    status = Status.NOTHING
+
+
+class OtherEncoder(StoreError):
+    """The run folder holds the record of an encoder of this name that had other weights, or other code."""
+
+    status = Status.USAGE
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"{name}: the folder holds the record of an encoder of this name with other weights or other code; choose "
+            "another --out, or add --overwrite (overwrite=True), which replaces the old record"
+        )
+
+
+def digest(value: Any) -> str:
+    """Return the first 16 hex digits of the SHA-256 of JSON data."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def files_read(spec: Any) -> list[str]:
+    """Return the fingerprints of the files that a part is read from: heads, mixtures, folders of textures."""
+    if isinstance(spec, Mapping):
+        named = [spec.get(key) for key in ("path", "textures")]
+        own = [Path(path) for path in named if isinstance(path, str) and path]
+        files = [file for path in own for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        mine = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+        return mine + [found for inner in spec.values() for found in files_read(inner)]
+    return [found for inner in spec for found in files_read(inner)] if isinstance(spec, list) else []
+
+
+class Store:
+    """A run folder.
+
+    Args:
+        place: a path or a URL, see `Folder`; a local folder is created where it is missing.
+
+    Attributes:
+        files: the folder.
+
+    Raises:
+        StoreError: a folder that cannot be created or written.
+    """
+
+    def __init__(self, place: str | Path):
+        self.files = Folder(place)
+        try:
+            self.files.make()
+        except OSError as error:
+            raise StoreError(f"cannot create the folder {str(self.files)!r}: {os_reason(error)}") from error
+        probe = f"plan.{os.getpid()}.probe"
+        self.write(probe, lambda path: path.write_text("."))
+        self.delete(probe)
+
+    @property
+    def folder(self) -> Path:
+        """The path of a local folder.
+
+        Raises:
+            StoreError: one that is not on a local file system.
+        """
+        if self.files.local is None:
+            raise StoreError(f"{self.files}: expected a local folder here; only audits write to other file systems")
+        return self.files.local
+
+    def write(self, name: str, put: Callable[[Path], object]) -> None:
+        """Write a file through `put`, which gets a path beside the final one.
+
+        Raises:
+            StoreError: no permission, a full disk, or any other fault of the file system.
+        """
+        try:
+            self.files.write(name, put)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise StoreError(
+                f"cannot write {self.files.named(name)!r}: {os_reason(error)}; what is already stored is kept"
+            ) from error
+
+    def delete(self, name: str) -> None:
+        """Delete a file; nothing where there is none.
+
+        Raises:
+            StoreError: no permission.
+        """
+        try:
+            self.files.delete(name)
+        except OSError as error:
+            raise StoreError(f"cannot delete {self.files.named(name)!r}: {os_reason(error)}") from error
+
+    def sweep(self) -> None:
+        """Delete what killed processes left half written, see `Folder.sweep`.
+
+        Raises:
+            StoreError: no permission.
+        """
+        try:
+            self.files.sweep()
+        except OSError as error:
+            raise StoreError(f"cannot clean the folder {str(self.files)!r}: {os_reason(error)}") from error
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file.
+
+        Raises:
+            StoreError: a file system that does not answer.
+        """
+        try:
+            return self.files.exists(name)
+        except OSError as error:
+            raise StoreError(f"cannot look for {self.files.named(name)!r}: {os_reason(error)}") from error
+
+    def names(self, under: str) -> list[str]:
+        """Return the names of all files below a subfolder.
+
+        Raises:
+            StoreError: a file system that does not answer.
+        """
+        try:
+            return self.files.files(under)
+        except OSError as error:
+            raise StoreError(f"cannot list {self.files.named(under)!r}: {os_reason(error)}") from error
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write JSON, without credentials and places, see `public`; not-a-number is refused."""
+        text = json.dumps(public(value), indent=1, allow_nan=False, ensure_ascii=False)
+        self.write(name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def read_json(self, name: str) -> Any:
+        """Return JSON; None where the file is missing or damaged."""
+        try:
+            return parse_json(self.files.read(name))
+        except (OSError, ValueError):
+            return None
+
+    def write_table(self, name: str, ids: list[str], table: Table) -> None:
+        """Write a table as Parquet, with the image ids as its first column."""
+        columns: dict[str, Any] = {"id": ids}
+        columns |= {key: pa.array(value.cpu().numpy()) for key, value in table.items()}
+        self.write(name, lambda path: pq.write_table(pa.table(columns), path.absolute()))  # "a:b" is no URL
+
+    def write_tensors(self, name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
+        """Write tensors with facts about them, sealed: the file says which one it is and what is in it."""
+        ready = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        sealed = {**facts, SEAL: _seal(name, ready, facts)}
+        self.write(name, lambda path: safetensors.torch.save_file(ready, path, sealed))
+
+    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+        """Return tensors and facts; None where the file is missing, damaged or another one (it is then made again)."""
+        try:
+            with self.files.fetched(name) as path, safe_open(path, "pt") as file:
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+                facts = dict(file.metadata() or {})
+        except (OSError, safetensors.SafetensorError, ValueError, RuntimeError, TypeError, AttributeError, KeyError):
+            return None  # a header of which a byte is wrong may name a type or a shape that nobody knows
+        seal = facts.pop(SEAL, None)
+        return (tensors, facts) if seal == _seal(name, tensors, facts) else None
+
+    def forget_damaged(self, under: str) -> int:
+        """Delete the tensors below a subfolder that are not as they were written, and return how many there were.
+
+        Raises:
+            StoreError: a folder that cannot be read or written.
+        """
+        names = [name for name in self.names(under) if name.endswith(SHARD)]
+        damaged = [name for name in names if self.read_tensors(name) is None and self.exists(name)]
+        for name in damaged:
+            self.delete(name)
+        return len(damaged)
+
+
+def _seal(name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
+    """Return the SHA-256 of everything in a file of tensors, and of its name: one in another's place has another."""
+    shapes = {key: [str(value.dtype), list(value.shape)] for key, value in tensors.items()}
+    taken = hashlib.sha256(json.dumps([name, dict(facts), shapes], sort_keys=True).encode())
+    for _, value in sorted(tensors.items()):
+        taken.update(value.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().data)
+    return taken.hexdigest()

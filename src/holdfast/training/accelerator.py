@@ -1,0 +1,140 @@
+"""What a training runs on: Accelerate, experiment trackers, Ctrl-C, seeded dropout and a running mean of weights."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.core import HoldfastError
+from holdfast.runtime.errors import first_line, missing, unknown
+from holdfast.runtime.optional import optional
+from holdfast.training.recipe import Recipe
+
+TRACKERS = ("tensorboard", "mlflow", "trackio")
+"""Each is the name of its package and of the extra that installs it."""
+
+PROJECT = "holdfast"
+
+
+def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
+    """Return the Accelerator: one process, or several that `torchrun` has started.
+
+    Args:
+        recipe: of the training.
+        track: names of trackers.
+        folder: of the training; TensorBoard's files go below it.
+
+    Raises:
+        HoldfastError: a device that is not there, a tracker that nobody knows or whose package is not installed.
+    """
+    for name in track:
+        if name not in TRACKERS:
+            raise unknown("tracker", name, TRACKERS)
+        if find_spec(name) is None:  # Accelerate would leave it out and say nothing
+            raise missing(name, name, f"track = [{name!r}]")
+    try:
+        wanted = torch.device(recipe.device)
+    except RuntimeError as error:
+        raise HoldfastError(f"device {recipe.device!r}: expected cpu, cuda or mps") from error
+    accelerate = optional("accelerate", "accelerate", "train", "training")
+    try:
+        made = accelerate.Accelerator(
+            cpu=wanted.type == "cpu",
+            mixed_precision=recipe.precision,
+            log_with=list(track) or None,
+            project_dir=str(folder),
+            step_scheduler_with_optimizer=False,
+        )
+    except ValueError as error:  # Accelerate decides once for a process
+        raise HoldfastError(
+            f"precision {recipe.precision!r} on {recipe.device!r} cannot be used here ({first_line(error)}); trainings "
+            "of different precision need a process each"
+        ) from error
+    if recipe.precision != "no" and not made.native_amp:  # Accelerate would train in full precision and say nothing
+        raise HoldfastError(
+            f"precision {recipe.precision!r} cannot be used on {recipe.device!r}; fp16 needs a GPU: choose bf16 or no"
+        )
+    if made.device.type != wanted.type:
+        raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {made.device.type}")
+    if wanted.index and wanted.index != (made.device.index or 0):  # Accelerate takes the first one there is
+        raise HoldfastError(
+            f"device {recipe.device!r}: trainings take the first GPU they see; set CUDA_VISIBLE_DEVICES={wanted.index} "
+            "and device=cuda"
+        )
+    return made
+
+
+def begin(accelerator: Any, asked: Mapping[str, Any], folder: Path) -> None:
+    """Begin a run of every tracker of an Accelerator, on the main process.
+
+    Args:
+        accelerator: what `engine` returned.
+        asked: the recipe, as plain data.
+        folder: the training's folder, which names the run.
+    """
+    if accelerator.log_with:
+        run = {"mlflow": {"run_name": folder.name}, "trackio": {"name": folder.name}}
+        accelerator.init_trackers(PROJECT, config=_flat(asked), init_kwargs=run)
+
+
+def tell(accelerator: Any, row: Mapping[str, Any]) -> None:
+    """Tell all trackers about a step: the numbers of its row in the log."""
+    accelerator.log({name: value for name, value in row.items() if name != "step"}, step=row["step"])
+
+
+def end(accelerator: Any) -> None:
+    """Close all trackers. Accelerate's own `end_training` would also part the processes, which still have work."""
+    if accelerator.is_main_process:
+        for tracker in accelerator.trackers:
+            tracker.finish()
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested data as dotted keys with numbers and words as values."""
+    if isinstance(data, Mapping):
+        inner = (_flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in data.items())
+        return {key: value for part in inner for key, value in part.items()}
+    return {prefix: data if isinstance(data, (bool, int, float, str)) else str(data)}
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Let Ctrl-C wait for the end of a step: the list that is yielded is then no longer empty; twice stops at once."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        if heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+        yield heard
+        return
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield heard
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Run a step whose dropout depends on the seed alone, so that it is the same after a restart."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def running_mean(module: nn.Module, decay: float | None) -> Any:
+    """Return a network whose weights are a running mean of another one's; None where none is asked for."""
+    if decay is None:
+        return None
+    averaging = torch.optim.swa_utils
+    return averaging.AveragedModel(module, multi_avg_fn=averaging.get_ema_multi_avg_fn(decay), use_buffers=True)

@@ -1,0 +1,105 @@
+"""A training that was interrupted: everything the next step reads, in one file that replaces the one before."""
+
+import hashlib
+import pickle
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.core import HoldfastError
+from holdfast.storage.run_folder import Store
+
+NAME = "checkpoint.pt"
+FORMAT = 2
+SEAL = hashlib.sha256().digest_size
+"""Bytes at the end of the file: the digest of those before."""
+
+
+def tensors_of(network: nn.Module) -> dict[str, Tensor]:
+    """Return all parameters and buffers, those too that a state dict leaves out (lightly's queues)."""
+    return {**dict(network.named_parameters()), **dict(network.named_buffers())}
+
+
+def write(store: Store, network: nn.Module, facts: dict[str, Any]) -> None:
+    """Write a checkpoint.
+
+    Args:
+        store: the run folder.
+        network: everything that is trained or remembered.
+        facts: anything else that torch can read back without running code.
+    """
+    held = {"format": FORMAT, "tensors": {name: value.detach() for name, value in tensors_of(network).items()}, **facts}
+
+    def put(path: Path) -> None:
+        with path.open("wb+") as file:
+            try:
+                torch.save(held, file)
+                file.write(_digest(file, file.tell()))
+            except RuntimeError as error:  # torch's, of a disk that is full
+                raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
+
+    store.write(NAME, put)
+
+
+def _digest(file: BinaryIO, size: int) -> bytes:
+    """Return the SHA-256 of the first bytes of a file, which is then at their end."""
+    file.flush()
+    file.seek(0)
+    taken = hashlib.sha256()
+    while size > 0 and (chunk := file.read(min(size, 2**20))):
+        taken.update(chunk)
+        size -= len(chunk)
+    return taken.digest()
+
+
+def _unbroken(path: Path) -> bool:
+    """Whether a checkpoint is as it was written."""
+    with path.open("rb") as file:
+        size = path.stat().st_size - SEAL
+        return size > 0 and _digest(file, size) == file.read()
+
+
+def read(folder: Path, asked: str) -> dict[str, Any] | None:
+    """Return the checkpoint of a folder; None where there is none.
+
+    Args:
+        folder: the run folder.
+        asked: digest of the recipe, which must be the one that was trained.
+
+    Raises:
+        HoldfastError: a file that cannot be read.
+    """
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        if not _unbroken(path):
+            raise ValueError("its digest is another")
+        held = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError) as error:
+        raise HoldfastError(
+            f"cannot read the checkpoint {str(path)!r}, it is damaged or of another version; delete it to begin anew, "
+            "or choose another --out"
+        ) from error
+    if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("recipe") != asked:
+        raise HoldfastError(
+            f"the checkpoint {str(path)!r} is of another recipe or version; delete it "
+            "to begin anew, or choose another --out"
+        )
+    return held
+
+
+def restore(network: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Fill parameters and buffers with those of a checkpoint.
+
+    Raises:
+        HoldfastError: tensors of another network.
+    """
+    own = tensors_of(network)
+    if own.keys() != tensors.keys() or any(own[name].shape != tensors[name].shape for name in own):
+        raise HoldfastError("the checkpoint does not fit the network: it was made by another version; begin anew")
+    with torch.no_grad():
+        for name, value in own.items():
+            value.copy_(tensors[name])

@@ -1,0 +1,114 @@
+"""Whether an encoder, images and a recipe fit together: asked before the first step, not after the last one."""
+
+import copy
+import os
+
+import torch
+
+from holdfast.core import Encoder, HoldfastError, Images, Reps, registry
+from holdfast.parts.methods.shared.gather import processes, rank
+from holdfast.runtime.errors import first_line
+from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders.shared.copies import copied, save, with_weights
+from holdfast.sources.encoders.shared.weights import read_safetensors, seeded
+from holdfast.storage.run_folder import Store
+from holdfast.training.images import TrainingImages
+from holdfast.training.pace import Pace
+from holdfast.training.recipe import Recipe
+
+
+def check(recipe: Recipe, images: TrainingImages, pace: Pace) -> None:
+    """Refuse images, or processes, that a recipe cannot be followed with.
+
+    Raises:
+        HoldfastError: fewer images than a batch, a batch that the processes cannot share, no labels where the method
+            reads them, or a clock of each process's own.
+    """
+    together = recipe.batch_size // recipe.accumulate
+    if len(images) < recipe.batch_size:
+        raise HoldfastError(
+            f"expected at least a batch of {recipe.batch_size} images, got {len(images)} in {recipe.data}; "
+            "give more, or a smaller batch_size"
+        )
+    if together % processes():
+        raise HoldfastError(
+            f"expected a batch that {processes()} processes can share, got {together} images; change batch_size"
+        )
+    if recipe.method.needs_labels and images.labels is None:
+        raise HoldfastError(
+            f"{registry.part_name(recipe.method)}: expected images with labels, got some or all without in "
+            f"{recipe.data}; give labelled images, or choose a method that needs none"
+        )
+    if pace.budget is not None and processes() > 1:
+        raise HoldfastError(f"budget: expected one process, whose clock decides, got {processes()}; give steps instead")
+
+
+def width(encoder: Encoder, images: TrainingImages) -> int:
+    """Return the size of the representations of a trainable encoder.
+
+    Raises:
+        HoldfastError: images that it does not take, no gradient that reaches its weights, or half or double precision.
+    """
+    encoder.module.eval()
+    reps = _represented(encoder, images.batch(torch.arange(2)).cpu())
+    encoder.module.train()
+    if not reps.requires_grad or reps.dtype != torch.float32:
+        found = reps.dtype if reps.requires_grad else "no gradient to any weight"
+        raise HoldfastError(
+            f"encoder {encoder.name!r}: expected float32 representations with gradients to train it, got {found}; open "
+            "the original network, in float32"
+        )
+    return reps.shape[1]
+
+
+def _represented(encoder: Encoder, x: Images) -> Reps:
+    try:
+        with seeded(0):  # whoever draws, draws the same
+            return encoder(x.to(encoder.get_buffer("_mean").device))
+    except (HoldfastError, MemoryError):
+        raise
+    except Exception as error:  # whatever a user's network raises about images of another shape
+        raise HoldfastError(
+            f"encoder {encoder.name!r} fails on images {list(x.shape[1:])}: {first_line(error)}; give "
+            "images that it takes: ?size= and ?channels= of the data spec change theirs"
+        ) from error
+
+
+def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images, store: Store) -> None:
+    """Refuse an encoder whose weights, once written, would not give the same encoder again.
+
+    Its weights are written as they will be after the training, loaded strictly into a copy of its network, and opened
+    by its spec. All of them must give the same representations, to the bit.
+
+    Args:
+        start: the encoder, as it was opened.
+        student: what is trained of it, frozen and released, before the first step.
+        opens: the spec that opened it; None: it lives in memory alone.
+        x: two images, [2, C, H, W].
+        store: where to write, for a moment.
+
+    Raises:
+        HoldfastError: weights that do not fit, or that are not all there is to the encoder.
+    """
+    name = f"reopened.{rank()}.{os.getpid()}.safetensors"  # a name of its own: several processes may ask at once
+    path, network = store.folder / name, copy.deepcopy(start.module)
+    store.write(name, lambda beside: save(student, beside, {}))
+    try:
+        network.get_submodule(start.root).load_state_dict(read_safetensors(path)[0], strict=True)
+        again = copied(start, network) if opens is None else open_encoder(with_weights(opens, path))
+    except (HoldfastError, RuntimeError) as error:
+        raise HoldfastError(
+            f"encoder {start.name!r}: its weights cannot be read again once they are written ({first_line(error)}), so "
+            "that training it would be in vain; give a network whose state dict holds all its weights"
+        ) from error
+    finally:
+        store.delete(name)
+    with torch.no_grad():
+        here = _represented(start, x)
+        for other in (student, again):
+            if not torch.equal(here.cpu(), _represented(other, x).cpu()):
+                raise HoldfastError(
+                    f"encoder {start.name!r}: expected the same representations once its weights are written and read "
+                    "again, got others, so that training it would be in vain; keep all that it draws or learns in "
+                    "parameters or persistent buffers"
+                )

@@ -1,0 +1,1 @@
+"""Work around audits: hardening, studies, monitored trainings, reproductions of papers."""

@@ -1,0 +1,176 @@
+"""What is hardened, against what, and for how long; and the training that this asks for."""
+
+import re
+import shlex
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from holdfast.core import Ball, HoldfastError, registry
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.methods.self_distillation import SelfDistillation
+from holdfast.parts.methods.shared.student import Method
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import first_line, unknown
+from holdfast.storage.documents import parse_json
+from holdfast.training.adversary import Adversary
+from holdfast.training.optimiser import Optimiser
+from holdfast.training.pace import Pace
+from holdfast.training.recipe import Recipe
+from holdfast.training.views import Views
+
+ATTACKS = {"untargeted": Untargeted(), "targeted": Targeted(), "loss": None}
+"""What an adversary may maximise; None: the training loss itself."""
+
+VIEWS = {
+    "none": Views(crop=(1.0, 1.0), flip=0.0, colour=0.0, colour_share=0.0, grey=0.0),
+    "light": Views(crop=(0.7, 1.0), colour=0.0, colour_share=0.0, grey=0.0),
+    "full": Views(),
+}
+"""How images are augmented: not at all; by large crops and mirror images; as contrastive methods need it."""
+
+
+RECORD = "harden.json"
+"""What came of a hardening, in its run folder."""
+
+
+@dataclass(frozen=True)
+class Hardening(metaclass=Checked):
+    """What is hardened, against what, and for how long.
+
+    Attributes:
+        encoder: encoder spec, see `holdfast.sources.encoders`.
+        data: data spec of the images to learn from, see `holdfast.sources.data`; labels are not needed.
+        objective: "auto", the encoder's own clean representations (`self_distillation`), or the name of a method.
+        attack: what the adversary maximises: "untargeted", "targeted" or "loss".
+        norm: the ball in which images are attacked, in training and in the audits.
+        eps: its radius ε in pixels of a [0, 1] image; None: the papers' 0.05 of linf.
+        steps: steps of the optimiser; None: the clock decides, see `budget`.
+        budget: seconds that the training takes, by the clock; the audits come on top.
+        pace: of a hardening that followed the clock, to do it again in as many steps, see `Pace`.
+        views: augmentation, "none", "light" or "full"; None: light, full for other objectives than "auto".
+        rate: learning rate of Adam, which falls to 0 along a cosine of the steps or of the time.
+        batch_size: images per step.
+        batchnorm: whose statistics attacked images share, "shared", "split" or "frozen", see `Recipe`.
+        test: data spec of the images of the audits; None: some of `data`, held out.
+        train: data spec of labelled images for the kNN accuracy; None: `data`, where it is labelled.
+        profile: what the audits ask.
+        seed: the one seed.
+        device: where it runs, as torch names it.
+    """
+
+    encoder: str
+    data: str
+    objective: str = "auto"
+    attack: str = "untargeted"
+    norm: str = "linf"
+    eps: float | None = None
+    steps: int | None = None
+    budget: float = 1800.0
+    pace: tuple[int, ...] = ()
+    views: str | None = None
+    rate: float = 3e-3
+    batch_size: int = 64
+    batchnorm: str = "shared"
+    test: str | None = None
+    train: str | None = None
+    profile: str = "hardening"
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("attack of a hardening", self.attack, ATTACKS),
+            ("views of a hardening", self.views or "light", VIEWS),
+            ("objective", self.objective, {"auto", *registry.names("methods")}),
+        ):
+            if value not in known:
+                raise unknown(what, value, known)
+        if not self.budget > 0:
+            raise HoldfastError(f"budget: expected a time above 0, got {self.budget:g} s; for example 30m")
+        self.recipe()  # raises now what it refuses
+        if self.pace or self.steps is not None:
+            Pace(self.steps, marks=self.pace)
+
+    def ball(self) -> Ball:
+        """Return the ball.
+
+        Raises:
+            HoldfastError: a norm that is no ball, or a radius that it cannot have.
+        """
+        kind = registry.find("threats", self.norm)
+        if not issubclass(kind, Ball):
+            raise HoldfastError(f"norm: expected a ball such as linf or l2, got {self.norm!r}")
+        if self.eps is None and kind is not Linf:
+            raise HoldfastError(f"norm {self.norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
+        return Linf(0.05) if self.eps is None else registry.configure(kind, {"radius": self.eps})
+
+    def method(self) -> Method:
+        """Return what the encoder learns."""
+        return SelfDistillation() if self.objective == "auto" else registry.find("methods", self.objective)()
+
+    def recipe(self) -> Recipe:
+        """Return the recipe of the training; without steps, its pace says how long it is.
+
+        The attack is PGD of 3 steps from a random point; its step lets every start reach every edge of the ball.
+        """
+        views = self.views or ("light" if self.objective == "auto" else "full")
+        adversary = Adversary(self.ball(), Pgd(3, keep="last"), ATTACKS[self.attack])
+        return Recipe(
+            self.encoder,
+            self.data,
+            self.method(),
+            seed=self.seed,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            views=VIEWS[views],
+            optimiser=Optimiser("adam", self.rate, weight_decay=0.0),
+            adversary=adversary,
+            batchnorm=self.batchnorm,
+            device=self.device,
+        )
+
+    def command(self, folder: Path, clocked: bool = False) -> str:
+        """Return the command that does exactly this again: in as many steps, at the pace that the folder's record has.
+
+        Args:
+            folder: the run folder.
+            clocked: whether the clock decided how many steps there were.
+        """
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        given = {
+            k: v for k, v in given.items() if k not in ("encoder", "budget", "pace", *(["steps"] if clocked else []))
+        }
+        given |= {"pace": folder / RECORD} if clocked else {}
+        words = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+        return shlex.join(["holdfast", "harden", self.encoder, *words, "--out", str(folder)])
+
+
+def read_pace(path: Path) -> tuple[int, tuple[int, ...]]:
+    """Return the steps of a hardening and its pace, from its record.
+
+    Raises:
+        HoldfastError: a file that is not the record of a hardening.
+    """
+    try:
+        record = parse_json(path.read_bytes())
+        return int(record["steps"]), tuple(int(mark) for mark in record["pace"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HoldfastError(
+            f"pace: expected the {RECORD} of a hardening, got {str(path)!r} ({first_line(error)})"
+        ) from error
+
+
+def seconds(text: str) -> float:
+    """Read a time: 90s, 30m, 2h, 1h30m.
+
+    Raises:
+        HoldfastError: anything else.
+    """
+    units = {"h": 3600, "m": 60, "s": 1}
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        raise HoldfastError(f"budget: expected a time such as 90s, 30m or 1h30m, got {text!r}")
+    return sum(float(number) * units[unit] for number, unit in parts)

@@ -1,0 +1,95 @@
+"""A Lightning callback that logs measures of a part of the module that is trained."""
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from torch import nn
+
+from holdfast.config.overrides import Change
+from holdfast.core import HoldfastError
+from holdfast.runtime.optional import optional
+from holdfast.workflows.monitor.snapshot import Pictures, look, measures_of, opened
+
+PACKAGES = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
+"""Package -> where its Trainer is; both are Lightning."""
+
+
+class HoldfastCallback:
+    """Logs measures of an encoder every so many training steps, as `holdfast/NAME`, on the first process.
+
+    It is a `Callback` of whichever Lightning package is in use, `lightning` or `pytorch_lightning`. A measure that
+    fails becomes a warning, and the training goes on.
+
+    Args:
+        encoder: name of the attribute of the LightningModule that makes representations ("backbone", dotted names
+            too), or a function of the module that returns it.
+        images: to ask about.
+        measures: what to ask.
+        every: steps of the optimiser between looks.
+        prefix: what the logged names begin with.
+        how: mean, std, train, size, attacked, seed, device, batch_size; see `look`.
+
+    Raises:
+        HoldfastError: no Lightning, images or measures that nobody knows.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "HoldfastCallback":
+        """Make an object that is a callback of the Lightning packages in use as well."""
+        return object.__new__(type(cls.__name__, (cls, *_callbacks()), {"__module__": cls.__module__}))
+
+    def __init__(
+        self,
+        encoder: str | Callable[[Any], nn.Module],
+        images: Pictures,
+        measures: Sequence[Change],
+        *,
+        every: int,
+        prefix: str = "holdfast/",
+        **how: Any,
+    ):
+        super().__init__()
+        if every < 1:
+            raise HoldfastError(f"every: expected at least 1 step between looks, got {every}")
+        seed = how.get("seed", 0)
+        self._images, self._measures = opened(images, how.pop("size", None), seed), measures_of(measures)
+        if how.get("train") is not None:
+            how["train"] = opened(how["train"], None, seed)
+        self._encoder, self._every, self._prefix, self._how, self._last = encoder, every, prefix, how, 0
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
+        """Look, where the time has come: once per step, also where gradients are accumulated over batches."""
+        step = trainer.global_step
+        if step == self._last or step % self._every:
+            return
+        self._last = step
+        if not trainer.is_global_zero:
+            return
+        seen = look(self._part(pl_module), self._images, self._measures, **self._how)
+        values = {f"{self._prefix}{name}": value for name, value in seen.values.items()}
+        pl_module.log_dict(values, rank_zero_only=True)
+        for failure in seen.failures:
+            warnings.warn(f"step {step}: {failure}", stacklevel=2)
+
+    def _part(self, module: Any) -> nn.Module:
+        """Return the part of a LightningModule that makes representations."""
+        if callable(self._encoder):
+            return self._encoder(module)
+        try:
+            return module.get_submodule(self._encoder)
+        except AttributeError as error:
+            known = ", ".join(name for name, _ in module.named_children()) or "none"
+            raise HoldfastError(
+                f"{type(module).__name__}: expected a part called {self._encoder!r} that makes representations; "
+                f"it has: {known}"
+            ) from error
+
+
+def _callbacks() -> tuple[type, ...]:
+    """Return the Callback classes of the Lightning packages that are imported, else of the first that is installed."""
+    used = [module for module in PACKAGES.values() if module in sys.modules]
+    found = used or [module for package, module in PACKAGES.items() if find_spec(package)][:1]
+    modules = found or [PACKAGES["lightning"]]
+    return tuple(optional(name, name.partition(".")[0], "lightning", "HoldfastCallback").Callback for name in modules)

@@ -1,0 +1,212 @@
+"""One look at an encoder that is being trained, through the audit's own machinery; the network is left as it was."""
+
+import copy
+import math
+import random
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from holdfast.auditing.audit_encoder import EncoderAudit
+from holdfast.auditing.images import AuditImages
+from holdfast.auditing.panel import DEFAULT_BALL
+from holdfast.auditing.plan import Plan
+from holdfast.config.overrides import Change, changed
+from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
+from holdfast.parts.measures.shared.shape import ShapeMeasure
+from holdfast.runtime.errors import first_line
+from holdfast.runtime.listener import Silent
+from holdfast.sources.data import ImageSet, open_images
+from holdfast.sources.encoders.shared.copies import copied
+from holdfast.storage.run_folder import Store
+
+Pictures = str | Path | ImageSource | np.ndarray | Tensor | ImageSet
+"""Images: a data spec, a path, a source, an array [N, ...], or a set that is open already."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen of an encoder.
+
+    Attributes:
+        values: every score by a name that a log can take: `overlap_risk` with `overlap_risk.low` and `.high`, the ends
+            of its interval; further scores of a measure as `probe_accuracy/class_3`. NaN: undefined.
+        failures: a sentence for every measure that failed or found nothing to certify.
+        tables: of the measures that succeeded, by name; one row per image.
+    """
+
+    values: dict[str, float]
+    failures: tuple[str, ...]
+    tables: dict[str, Table]
+
+
+def monitor(encoder: nn.Module, images: Pictures, measures: Sequence[Change], **how: Any) -> dict[str, float]:
+    """Return chosen measures of a network: values and the ends of their intervals; see `look` for its arguments.
+
+    Raises:
+        HoldfastError: a measure that fails, all of them in one line; see `look` for what is left then.
+    """
+    seen = look(encoder, images, measures, **how)
+    if seen.failures:
+        raise HoldfastError("; ".join(seen.failures))
+    return seen.values
+
+
+def look(
+    encoder: nn.Module,
+    images: Pictures,
+    measures: Sequence[Change],
+    *,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    train: Pictures | None = None,
+    size: int | None = None,
+    attacked: int | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    batch_size: int | None = None,
+) -> Look:
+    """Ask measures of a copy of a network; the network itself, its gradients and all random numbers stay as they are.
+
+    Args:
+        encoder: an `Encoder`, or any network that maps normalised images [B, C, H, W] to representations [B, D].
+        images: to ask about.
+        measures: what to ask, see `holdfast list measures`.
+        mean: per-channel mean that the network's preprocessing subtracts, of [0, 1] pixels; not for an `Encoder`.
+        std: per-channel standard deviation that it divides by.
+        train: labelled images that probes learn from; None: those of `images` that are not attacked.
+        size: how many of `images`; None: all.
+        attacked: how many of these are attacked or tested; None: all, or half of them where probes need the others.
+        seed: the one seed of what is drawn.
+        device: where to look; None: where the network is.
+        batch_size: images per pass; None: by the image's size.
+
+    Raises:
+        HoldfastError: images that cannot be read, a network that cannot be copied, mean and std absent or superfluous.
+    """
+    asked = measures_of(measures)
+    with undisturbed():
+        network = frozen_copy(encoder, mean, std)
+        where = device or str(network.get_buffer("_mean").device)
+        population = opened(images, size, seed)
+        bank = None if train is None else opened(train, None, seed)
+        if bank is not None:
+            if bank.leave_out(population) and len(bank) < 2:
+                raise HoldfastError("train: expected other images than those that are looked at, got the same")
+            population.number_classes_as(bank)
+        learns = any(measure.needs_labels and not isinstance(measure, ShapeMeasure) for measure in asked)
+        plan = Plan(
+            ("encoder",),
+            str(population),
+            asked,
+            images=len(population),
+            attacked=attacked,
+            seed=seed,
+            batch_size=batch_size,
+            device=where,
+            train=None if bank is None else str(bank),
+            spare=learns and bank is None and attacked is None,
+        )
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+            audit = EncoderAudit(plan, network.name, "encoder", Store(Path(folder)), Silent())
+            entry = audit.run(network, AuditImages(population, bank))
+    failures = list(audit.failures)
+    failures += [f"{name}: {m['not_certified']}" for name, m in entry["measures"].items() if m["not_certified"]]
+    tables = {name: table for name, (table, _) in audit.scored.items()}
+    return Look(_named(entry["measures"]), tuple(failures), tables)
+
+
+def measures_of(asked: Sequence[Change]) -> tuple[Measure, ...]:
+    """Return measures from their names, or tables of a name and fields; the rest is as their classes have it.
+
+    Raises:
+        HoldfastError: none, or what nobody knows.
+    """
+    if not asked:
+        raise HoldfastError("measures: expected at least one, got none; see holdfast list measures")
+    return changed((), asked, DEFAULT_BALL)
+
+
+def opened(images: Pictures, size: int | None, seed: int) -> ImageSet:
+    """Return the images of a set, a source, an array or a spec."""
+    return images if isinstance(images, ImageSet) else open_images(images, size=size, seed=seed)
+
+
+def frozen_copy(
+    network: nn.Module, mean: float | Sequence[float] | None = None, std: float | Sequence[float] | None = None
+) -> Encoder:
+    """Return a frozen encoder with a copy of a network.
+
+    Raises:
+        HoldfastError: a network that cannot be copied, mean and std absent or superfluous.
+    """
+    own = isinstance(network, Encoder)
+    if own != (mean is None) or own != (std is None):
+        raise HoldfastError(
+            "expected mean and std for a bare network (0 and 1 for none), and none for an Encoder, which has its own; "
+            f"got mean={mean}, std={std} for {type(network).__name__}"
+        )
+    try:
+        copy_of = copy.deepcopy(network.module if isinstance(network, Encoder) else network)
+    except Exception as error:  # whatever a user's module holds
+        raise HoldfastError(
+            f"{type(network).__name__} cannot be copied ({first_line(error)}); give the part that makes representations"
+        ) from error
+    for value in copy_of.parameters():
+        value.grad = None
+    if not isinstance(network, Encoder):
+        assert mean is not None
+        assert std is not None
+        made = Encoder(copy_of, mean=mean, std=std, name=type(network).__name__)
+        return made.to(next((value.device for value in copy_of.parameters()), torch.device("cpu")))
+    return copied(network, copy_of)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Look inside as if nobody trained: with gradients, in full precision; all random numbers go on as before."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = list(range(torch.cuda.device_count()))
+    try:
+        with (
+            torch.random.fork_rng(devices=devices),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.autocast("cpu", enabled=False),
+            torch.autocast("cuda", enabled=False),
+        ):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _named(measures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return all scores by names that logs can take, headlines with the ends of their intervals."""
+    values: dict[str, float] = {}
+    for name, entry in measures.items():
+        for title, score in entry["scores"].items():
+            if title != entry["headline"]:
+                values[_plain(f"{name}/{title}")] = _number(score["value"])
+                continue
+            values[_plain(name)] = _number(score["value"])
+            ends = {end: score[end] for end in ("low", "high") if score[end] is not None}
+            values |= {f"{_plain(name)}.{end}": _number(value) for end, value in ends.items()}
+    return values
+
+
+def _plain(name: str) -> str:
+    """Return a name of letters, digits and `_ . / -` only."""
+    return re.sub(r"[^\w./-]+", "_", name).strip("_")
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,149 @@
+"""A monitor of Holdfast's own training loop: looks every so many steps, and says what happened on the way."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from holdfast.auditing.series import fluctuation
+from holdfast.core import Encoder, HoldfastError, Measure, registry
+from holdfast.runtime.errors import unknown
+from holdfast.sources.data import ImageSet, open_images
+from holdfast.storage.run_folder import Store
+from holdfast.training.recipe import Recipe
+from holdfast.workflows.monitor.snapshot import look, measures_of
+
+KEYS = ("every", "epochs", "data", "images", "attacked", "train", "train_images", "measures", "seed")
+
+
+class AuditMonitor:
+    """Looks at an encoder along its training; see `holdfast.training.loop.Monitor`.
+
+    Every look is a file in the run folder, so a training that resumes goes on with what was seen before.
+    `monitor.json` holds all looks: values by step, failures, and the semantic fluctuation of measures that say which
+    images are right: TV_c = 1/(T-1) Σ_t |Acc_c(t+1) - Acc_c(t)| over the T looks.
+
+    Args:
+        store: the run folder.
+        name: of the file, and of the folder with the looks.
+        every: steps between looks.
+        images: to ask about.
+        measures: what to ask.
+        train: labelled images that probes learn from; None: those of `images` that are not attacked.
+        attacked: how many images are attacked or tested; see `look`.
+        seed: the one seed of what is drawn.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        every: int,
+        images: ImageSet,
+        measures: tuple[Measure, ...],
+        *,
+        name: str = "monitor",
+        train: ImageSet | None = None,
+        attacked: int | None = None,
+        seed: int = 0,
+    ):
+        if every < 1:
+            raise HoldfastError(f"monitor: every: expected at least 1 step, got {every}")
+        self.every = every
+        self._store, self._name, self._images, self._measures = store, name, images, measures
+        self._train, self._attacked, self._seed = train, attacked, seed
+
+    def __call__(self, encoder: Encoder, step: int) -> dict[str, float]:
+        """Return the values of a look, and keep it; a measure that fails is said in `monitor.json`.
+
+        Where the monitor is not called "monitor", their names begin with its own: several may ask the same.
+        """
+        folder = self._store.folder / self._name
+        for file in folder.glob("*.safetensors"):  # of a training that was begun anew, or went on from before
+            if int(file.stem) >= step:
+                file.unlink()
+        seen = look(encoder, self._images, self._measures, train=self._train, attacked=self._attacked, seed=self._seed)
+        judged = {name: table for name, table in seen.tables.items() if {"right", "label"} <= set(table)}
+        rows = {f"{key}@{name}": table[key] for name, table in judged.items() for key in ("right", "label")}
+        facts = {"values": json.dumps(seen.values), "failures": json.dumps(seen.failures)}
+        rows["step"] = torch.tensor(step)
+        self._store.write_tensors(f"{self._name}/{step:08d}.safetensors", rows, facts)
+        self._store.write_json(f"{self._name}.json", self.summary())
+        return {name if self._name == "monitor" else f"{self._name}/{name}": v for name, v in seen.values.items()}
+
+    def summary(self) -> dict[str, Any]:
+        """Return all looks so far as plain data; what is undefined is None."""
+        looks, tables = [], {}
+        for file in sorted((self._store.folder / self._name).glob("*.safetensors")):
+            with safe_open(file, "pt") as held:
+                facts = held.metadata()
+                values = {k: v if math.isfinite(v) else None for k, v in json.loads(facts["values"]).items()}
+                looks.append({"step": int(file.stem), "values": values, "failures": json.loads(facts["failures"])})
+                for key in held.keys():  # noqa: SIM118
+                    column, _, name = key.partition("@")
+                    if name:
+                        tables.setdefault(name, {}).setdefault(file.stem, {})[column] = held.get_tensor(key)
+        steps = [f"{one['step']:08d}" for one in looks]
+        return {
+            "measures": [registry.spec(measure) for measure in self._measures],
+            "images": len(self._images),
+            "looks": looks,
+            "fluctuation": {name: fluctuation(steps, found) for name, found in tables.items() if len(steps) > 1},
+        }
+
+
+def monitors_of(asked: Any, recipe: Recipe, store: Store) -> tuple[AuditMonitor, ...]:
+    """Return the monitors that a recipe file asks for in `[monitor]`, or in several `[[monitor]]`.
+
+    Keys: `every` (steps) or `epochs` between looks; `data` and `images`, what is asked about; `attacked`; `train` and
+    `train_images`, what probes learn from; `measures`, names or tables; `seed`.
+
+    Args:
+        asked: one table or a list of them, as plain data.
+        recipe: of the training.
+        store: its folder.
+
+    Raises:
+        HoldfastError: a key that nobody knows, a measure or data that are missing.
+    """
+    several = asked if isinstance(asked, list) else [asked]
+    return tuple(
+        _monitor(table, recipe, store, "monitor" if number == 1 else f"monitor-{number}")
+        for number, table in enumerate(several, 1)
+    )
+
+
+def _monitor(table: Any, recipe: Recipe, store: Store, name: str) -> AuditMonitor:
+    if not isinstance(table, Mapping):
+        raise HoldfastError(f"monitor: expected a table, got {table!r}")
+    for key in table:
+        if key not in KEYS:
+            raise unknown("key of [monitor]", key, KEYS)
+    for key in ("every", "epochs", "images", "attacked", "train_images", "seed"):
+        if key in table and (not isinstance(table[key], int) or isinstance(table[key], bool)):
+            raise HoldfastError(f"monitor: {key}: expected a whole number, got {table[key]!r}")
+    for key in ("data", "train"):
+        if key in table and not isinstance(table[key], str):
+            raise HoldfastError(f"monitor: {key}: expected a data spec, got {table[key]!r}")
+    if "data" not in table or ("every" in table) == ("epochs" in table):
+        raise HoldfastError("monitor: expected data, and every (steps) or epochs between looks, one of the two")
+    if not isinstance(measures := table.get("measures", []), list):
+        raise HoldfastError(f"monitor: measures: expected a list of names or tables, got {measures!r}")
+    every = table.get("every")
+    if every is None:
+        learned = len(open_images(recipe.data, size=recipe.images, seed=recipe.seed))
+        every = table["epochs"] * max(1, learned // recipe.batch_size)
+    seed = table.get("seed", recipe.seed)
+    train = table.get("train")
+    return AuditMonitor(
+        store,
+        every,
+        open_images(table["data"], size=table.get("images"), seed=seed),
+        measures_of(measures),
+        name=name,
+        train=None if train is None else open_images(train, size=table.get("train_images"), seed=seed),
+        attacked=table.get("attacked"),
+        seed=seed,
+    )

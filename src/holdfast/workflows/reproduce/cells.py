@@ -1,0 +1,229 @@
+"""Numbers of a table that are no score of one measure: correlations, quantiles over images, times, learned noises."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from scipy import stats
+from torch import Tensor
+
+from holdfast.comparison.records import Run, score_of
+from holdfast.core import HoldfastError, Measure, Score, registry
+from holdfast.numerics.statistics import clopper_pearson
+from holdfast.numerics.statistics import ratio as ratios
+from holdfast.numerics.statistics.correlation import pearson
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
+from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.threats.shared.learned import entropy_ratio
+from holdfast.runtime.errors import unknown
+
+COSTS = ("seconds", "forward", "backward", "bounds")
+"""What an observation costs, each per image."""
+
+LEARNED = ("chance", "entropy", "evenness", "largest", "smallest", "spread")
+"""What is known of a learned noise: the share of its training draws that held and the mean entropy ratio of each
+image's weights, both `along` the training; of the mean weights over tested images, their entropy ratio, the largest,
+the smallest and their standard deviation."""
+
+OTHERS = ("less", "over", "drop")
+"""Keys of cells that compare their own number with that of another column."""
+
+APART = frozenset({"against", "quantile", "cost", "noise", "fluctuation", "mean", *OTHERS})
+"""Keys of cells that are not the score of a measure itself."""
+
+
+def correlated(entries: Mapping[str, Mapping[str, Any]], at: Mapping[str, Any]) -> Score:
+    """Return Pearson's correlation of two measures' scores over all encoders of an audit.
+
+    Args:
+        entries: of the record, by encoder.
+        at: `measure` and `score`, and the other one as `against` and `against_score`.
+
+    Raises:
+        HoldfastError: measures that are not known, or fewer than three encoders with both.
+    """
+    pairs: list[tuple[float, float]] = []
+    for entry in entries.values():
+        found = [_value(entry, at, prefix) for prefix in ("", "against_")]
+        if None not in found:
+            pairs.append((float(found[0] or 0), float(found[1] or 0)))
+    if len(pairs) < 3:
+        raise HoldfastError(f"a correlation over {len(pairs)} encoders says nothing; expected 3 or more")
+    x, y = (torch.tensor(values, dtype=torch.float64) for values in zip(*pairs, strict=True))
+    return pearson(x, y)
+
+
+def _value(entry: Mapping[str, Any], at: Mapping[str, Any], prefix: str) -> float | None:
+    """Return the value of one score of an encoder; None where it has none."""
+    name = at["against" if prefix else "measure"]
+    measures = entry.get("measures", {})
+    if name not in measures:
+        raise unknown("measure", name, measures)
+    scores = measures[name]["scores"]
+    score = at.get(f"{prefix}score") or measures[name]["headline"]
+    if scores and score not in scores:
+        raise unknown("score", score, scores)
+    return scores[score]["value"] if scores else None
+
+
+def quantile(run: Run, measure: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+    """Return a quantile over images of a column of a measure's table, with an interval of order statistics.
+
+    Args:
+        run: the audit.
+        measure: the measure's entry in the record.
+        at: `quantile`, between 0 and 1; `values`, the column, that of the headline where it is not given.
+
+    Raises:
+        HoldfastError: a column that is not known, or a quantile that is none.
+    """
+    try:
+        share = float(at["quantile"])
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 < share < 1:
+        raise HoldfastError(f"quantile: expected a share between 0 and 1 as text, got {at['quantile']!r}")
+    _, table = run.table(measure["table"])
+    name = at.get("values") or measure["column"]
+    if name not in table:
+        raise unknown("column", name, table)
+    return _quantile(table[name].double(), share)
+
+
+def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
+    """Return a quantile; the ranks of its interval are binomial."""
+    ordered = values[~values.isnan()].sort().values
+    n, kind = len(ordered), f"order statistics of the {share:g} quantile over images"
+    if not n:
+        return Score(None, None, None, 0, kind)
+    lower, upper = (int(stats.binom.ppf(tail, n, share)) for tail in (0.025, 0.975))
+    value = float(ordered.quantile(share))
+    if lower < 1 or upper >= n:
+        return Score(value, None, None, n, kind, note=f"{n} images are too few for an interval")
+    return Score(value, float(ordered[lower - 1]), float(ordered[upper]), n, kind)
+
+
+def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+    """Return what one kind of observation of a measure cost for each image: seconds of the clock, or passes.
+
+    Args:
+        run: the audit.
+        entry: the encoder's, in the record.
+        at: `cost`, see `COSTS`; `observation`, which kind; `measure`, which reads it.
+
+    Raises:
+        HoldfastError: a cost or an observation that is not known.
+    """
+    if at["cost"] not in COSTS:
+        raise unknown("cost", at["cost"], COSTS)
+    read = [one for one in entry["observations"] if at.get("measure") in one["serves"]]
+    kinds = [one["part"]["name"] for one in read]
+    if at.get("observation") not in kinds:
+        raise unknown(f"observation of {at.get('measure')}", str(at.get("observation")), kinds)
+    chosen = [one for one in read if one["part"]["name"] == at["observation"]]
+    spent = sum(one["seconds"] if at["cost"] == "seconds" else one["passes"][at["cost"]] for one in chosen)
+    images = run.record["data"]["attacked"]
+    return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
+
+
+def headed(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
+    """Return a measure with a score as its headline: its own, a read-out or member of its attacks; None for others.
+
+    Args:
+        entry: the measure's, in the record.
+        score: the name of the score, or several of which the measure has one.
+    """
+    score = next((name for name in ([score] if isinstance(score, str) else score) if name in entry["scores"]), "")
+    measure = registry.build(entry["part"])
+    if score == entry["headline"]:
+        return measure
+    if isinstance(measure, RobustAccuracy):
+        return measure.until(score)
+    if not isinstance(measure, (AttackMeasure, ImpersonationRate)) or isinstance(measure.attack, Ensemble):
+        return None
+    steps = {measure.attack.label(step): step for step in measure.steps}
+    return replace(measure, readouts=(steps[score],)) if score in steps else None
+
+
+def ratio(upper: Score, lower: Score) -> Score:
+    """Return one number over another; with an interval, as of unpaired ones, where both have one and are not negative.
+
+    Where the lower one cannot be told from 0 the ratio has no value.
+    """
+    ends = (upper.value, upper.low, upper.high, lower.value, lower.low, lower.high)
+    if all(end is not None and end >= 0 for end in ends):
+        return ratios.ratio(upper, lower, correlation=0.0)
+    value = upper.value / lower.value if upper.value is not None and lower.value else None
+    note = "" if value is not None else "a ratio to 0 or to nothing"
+    return Score(value, None, None, min(upper.n, lower.n), "none: a ratio of two numbers", note=note)
+
+
+def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+    """Return what is known of the noise that a measure learned.
+
+    Args:
+        entry: the encoder's, in the record.
+        at: `measure`; `noise`, see `LEARNED`; `along`, which share of the training has passed (1, all of it).
+
+    Raises:
+        HoldfastError: a measure that learned no noise, or what is not known of one.
+    """
+    known, wanted, along = entry.get("noises", []), at["noise"], at.get("along", 1)
+    found = [one for one in known if at.get("measure") in one["measures"]]
+    if not found:
+        readers = [name for one in known for name in one["measures"]]
+        raise unknown("measure of a learned noise", str(at.get("measure")), readers)
+    if wanted not in LEARNED:
+        raise unknown("noise", wanted, LEARNED)
+    if not isinstance(along, (int, float)) or not 0 <= along <= 1:
+        raise HoldfastError(f"along: expected a share of the training between 0 and 1, got {along!r}")
+    if wanted in ("chance", "entropy"):
+        course = found[0]["training"][wanted]
+        value = course[round(along * (len(course) - 1))]
+        images = found[0]["learned_on"]
+        if wanted == "chance":
+            kind = "binomial, as if each training image had one draw"
+            return Score(value, *clopper_pearson(value * images, images), images, kind)
+        return Score(value, None, None, images, "none: one training", note="" if value is not None else "one component")
+    if found[0].get("problem"):
+        raise HoldfastError(found[0]["problem"])
+    weights = torch.tensor(found[0]["weights"]["mean"], dtype=torch.float64)
+    if wanted == "evenness":
+        value = float(entropy_ratio(weights))
+    else:
+        value = float({"largest": weights.max, "smallest": weights.min, "spread": weights.std}[wanted]())
+    one = len(weights) == 1 and wanted in ("evenness", "spread")
+    note = "one component" if one else ""
+    return Score(None if one else value, None, None, found[0]["images"], "none: one training", note=note)
+
+
+def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
+    """Return how much the accuracies of a measure wander along the checkpoints of a training.
+
+    Args:
+        run: the audit.
+        at: `encoder`, the input that has the checkpoints; `measure`; `fluctuation`: "mean" over classes, "noise", the
+            part of it that chance alone would show, or a class, "class 3".
+
+    Raises:
+        HoldfastError: no such checkpoints, measure or class.
+    """
+    series = {one["name"]: one["fluctuation"] for one in run.record.get("series") or ()}
+    if at.get("encoder") not in series:
+        raise unknown("series of checkpoints", str(at.get("encoder")), series)
+    measures = series[at["encoder"]]
+    if at.get("measure") not in measures:
+        raise unknown("measure that says which images are right", str(at.get("measure")), measures)
+    found, wanted = measures[at["measure"]], at["fluctuation"]
+    if "problem" in found:
+        raise HoldfastError(found["problem"])
+    if wanted == "mean":
+        return score_of(found["mean"])
+    known = {"noise": found["noise"], **found["classes"]}
+    if wanted not in known:
+        raise unknown("fluctuation", wanted, ["mean", *known])
+    return Score(known[wanted], None, None, found["mean"]["n"], "none: of one training")

@@ -1,0 +1,249 @@
+"""Find a table's numbers in the records of what it asked for."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.comparison.records import Run, score_of
+from holdfast.core import HoldfastError, Score
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics.ratio import relative_drop
+from holdfast.runtime.errors import unknown
+from holdfast.workflows.reproduce.cells import (
+    APART,
+    OTHERS,
+    correlated,
+    cost,
+    fluctuation,
+    headed,
+    noise,
+    quantile,
+    ratio,
+)
+from holdfast.workflows.reproduce.claims import Cell
+from holdfast.workflows.reproduce.derived import mean
+from holdfast.workflows.reproduce.recipe import Line, Reproduction
+from holdfast.workflows.study.plan import ORIGINAL
+
+
+def table_of(
+    asked: Reproduction,
+    runs: Mapping[str, Run | str],
+    studies: Mapping[str, Mapping[str, Any] | str],
+    problems: Mapping[str, str],
+) -> dict[tuple[str, str], Cell]:
+    """Return every cell by (row, column): its number, or why there is none.
+
+    Args:
+        asked: the table.
+        runs: records of audits by name, or why there is none.
+        studies: records of studies by name, or why there is none.
+        problems: why inputs are missing, by name.
+    """
+    cells = {
+        (row.name, column.name): _cell(row, column, place, runs, studies, problems)
+        for row in asked.rows
+        for place, column in enumerate(asked.columns)
+    }
+    cells |= _differences(asked, cells, runs)
+    return cells | _means(asked, cells, runs)
+
+
+def _cell(
+    row: Line,
+    column: Line,
+    place: int,
+    runs: Mapping[str, Run | str],
+    studies: Mapping[str, Mapping[str, Any] | str],
+    problems: Mapping[str, str],
+) -> Cell:
+    """Return one number of the table, or why there is none."""
+    at = at_of(row, column)
+    published = row.published[place] if row.published else None
+    cell = Cell(row.name, column.name, None, published, row.scale * column.scale)
+    if at.get("encoder") in problems:
+        return replace(cell, why=problems[at["encoder"]])
+    try:
+        found = _study_score(at, studies) if "study" in at else _score(at, runs)
+    except HoldfastError as error:
+        return replace(cell, why=str(error))
+    why = found.note if found.value is None else ""
+    return replace(cell, score=found, why=why, of=_of(at, runs))
+
+
+def _of(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> str:
+    """Return what a number is of: the network by its weights, not by its name, and all that was asked of it."""
+    run = runs.get(at.get("audit", ""))
+    if not isinstance(run, Run) or "encoder" not in at or "against" in at:
+        return ""
+    prints = {entry["name"]: entry.get("fingerprint") for entry in run.record["encoders"]}
+    asked = {key: value for key, value in at.items() if key != "encoder"}
+    mine = prints.get(at["encoder"])
+    return json.dumps([mine, asked], sort_keys=True, default=str) if mine else ""
+
+
+def alike(cells: Mapping[tuple[str, str], Cell]) -> list[list[str]]:
+    """Return the rows that one network stands for: those whose every number is one and the same."""
+    rows: dict[str, list[str]] = {}
+    for (row, _), cell in cells.items():
+        rows.setdefault(row, []).append(cell.of)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for row, numbers in rows.items():
+        if any(numbers):
+            groups.setdefault(tuple(numbers), []).append(row)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def at_of(row: Line, column: Line) -> dict[str, Any]:
+    """Return where a number is found: what the column says, the row over it, and the cell over both."""
+    return {**column.at, **row.at, **row.cells.get(column.name, {})}
+
+
+def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
+    """Return the number of a cell from a record: a score of a measure, or something of `cells`."""
+    if not at.keys() & APART.difference(OTHERS):
+        return score_of(_entry(at, runs)[1])
+    run = _named("audit", at, runs)
+    if isinstance(run, str):
+        raise HoldfastError(run)
+    if "fluctuation" in at:
+        return fluctuation(run, at)
+    entries = {entry["name"]: entry for entry in run.record["encoders"] if not entry.get("error")}
+    if "against" in at:
+        return correlated(entries, at)
+    if "noise" in at:
+        return noise(_named("encoder", at, entries), at)
+    return cost(run, _named("encoder", at, entries), at) if "cost" in at else quantile(run, _entry(at, runs)[0], at)
+
+
+def _differences(
+    asked: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
+) -> dict[tuple[str, str], Cell]:
+    """Return the cells that are their own number less that of another column, over it, or the share of it that is lost.
+
+    The other column's number is that of the same row, or of the row that they are `from`.
+    """
+    found = {}
+    for row in asked.rows:
+        for column in asked.columns:
+            at = at_of(row, column)
+            if (other := next((at[key] for key in OTHERS if key in at), None)) is None:
+                continue
+            upper, lower = cells[row.name, column.name], cells[at.get("from", row.name), other]
+            if at.get("from") == row.name:
+                found[row.name, column.name] = replace(upper, score=None, why="the others are compared with it")
+                continue
+            if upper.score is None or lower.score is None or None in (upper.score.value, lower.score.value):
+                found[row.name, column.name] = replace(upper, score=None, why=upper.why or lower.why)
+                continue
+            if "over" in at:
+                share = ratio(upper.score, lower.score)
+                why = share.note if share.value is None else ""
+                found[row.name, column.name] = replace(upper, score=share, scale=1.0, why=why)
+                continue
+            if upper.scale != lower.scale:
+                raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
+            together = correlation(asked, upper, lower, runs, between=frozenset(OTHERS))
+            combined = relative_drop if "drop" in at else statistics.difference
+            gap = combined(upper.score, lower.score, together)
+            found[row.name, column.name] = replace(upper, score=gap, why="")
+    return found
+
+
+def _means(
+    asked: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
+) -> dict[tuple[str, str], Cell]:
+    """Return the cells that are the mean of other columns in the same row."""
+    columns, found = {one.name: one for one in asked.columns}, {}
+    for row in asked.rows:
+        for column in asked.columns:
+            at, cell = at_of(row, column), cells[row.name, column.name]
+            if "mean" not in at:
+                continue
+            others = [cells[row.name, name] for name in at["mean"]]
+            if lost := next((one for one in others if one.score is None or one.score.value is None), None):
+                found[row.name, column.name] = replace(cell, score=None, why=lost.why)
+                continue
+            if {one.scale for one in others} != {cell.scale}:
+                raise HoldfastError(f"{row.name}: {column.name}: expected the scale of those that it is the mean of")
+            read = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in at["mean"]]
+            data = {run.record["data"]["spec"] for run in read if isinstance(run, Run)}
+            score = mean([one.score for one in others if one.score], apart=len(data) == len(others))
+            found[row.name, column.name] = replace(cell, score=score, why="")
+    return found
+
+
+def _entry(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the entry of a measure in a record, and that of its score."""
+    run = _named("audit", at, runs)
+    if isinstance(run, str):
+        raise HoldfastError(run)
+    entries = {entry["name"]: entry for entry in run.record["encoders"]}
+    encoder = _named("encoder", at, entries)
+    if encoder.get("error"):
+        raise HoldfastError(encoder["error"])
+    measure = _named("measure", at, encoder["measures"])
+    if problem := measure["error"] or measure["not_certified"]:
+        raise HoldfastError(problem)
+    score = at.get("score") or measure["headline"]
+    if isinstance(score, list):
+        score = next((name for name in score if name in measure["scores"]), score[0])
+    return measure, _named("score", {"score": score}, measure["scores"])
+
+
+def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] | str]) -> Score:
+    """Return a score of a study."""
+    study = _named("study", at, studies)
+    if isinstance(study, str):
+        raise HoldfastError(study)
+    rows = {(row["method"], row["probe"], row["setting"]): row for row in study["rows"]}
+    key = at.get("method", ""), at.get("probe", next(iter(rows))[1]), at.get("setting", "same")
+    if key not in rows:
+        raise unknown("row of the study", " / ".join(key), [" / ".join(k) for k in rows])
+    row, of = rows[key], at.get("of", "accuracy")
+    if of == "average":
+        found = row["average"]
+    else:
+        if of not in ("accuracy", "drop"):
+            raise unknown("of", of, ("accuracy", "drop", "average"))
+        version = at.get("version", ORIGINAL.title)
+        if problem := row["problems"].get(version):
+            raise HoldfastError(problem)
+        found = _named("version", {"version": version}, row[of])
+    if found is None:
+        raise HoldfastError("a training behind it failed")
+    return score_of(found)
+
+
+def _named(kind: str, at: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    if kind not in at:
+        raise HoldfastError(f"the recipe does not say which {kind}")
+    if at[kind] not in known:
+        raise unknown(kind, at[kind], known)
+    return known[at[kind]]
+
+
+def correlation(
+    asked: Reproduction, a: Cell, b: Cell, runs: Mapping[str, Run | str], between: frozenset[str] = frozenset()
+) -> float:
+    """Return the correlation of two cells' scores by their tables; 0 where they are of different images.
+
+    Scores that `headed` finds no measure for have none, nor have cells that are no scores, but for those whose keys are
+    named in `between`.
+    """
+    columns, rows = {one.name: one for one in asked.columns}, {one.name: one for one in asked.rows}
+    where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]
+    if any("study" in at or at.keys() & (APART - between) for at in where) or where[0]["audit"] != where[1]["audit"]:
+        return 0.0
+    influences = []
+    for at in where:
+        entry, _ = _entry(at, runs)
+        if (measure := headed(entry, at.get("score", entry["headline"]))) is None:
+            return 0.0
+        run = runs[at["audit"]]
+        assert isinstance(run, Run)  # its cells have numbers
+        ids, table = run.table(entry["table"])
+        influences.append((ids, measure.influence(table)))
+    (ids_a, first), (ids_b, second) = influences
+    return statistics.correlation(first, second) if ids_a == ids_b and len(first) == len(second) else 0.0

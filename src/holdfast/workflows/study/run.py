@@ -1,0 +1,173 @@
+"""Run a study: train every method on every version of the data, test all encoders, and say what is lost."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+
+from holdfast.auditing.plan import Plan, named
+from holdfast.auditing.record import slugs
+from holdfast.auditing.run import run_audit
+from holdfast.core import HoldfastError, registry
+from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
+from holdfast.runtime.listener import Listener, Silent
+from holdfast.sources.data import open_images
+from holdfast.sources.encoders import open_encoder
+from holdfast.storage.run_folder import Store, StoreError, digest
+from holdfast.training.loop import train
+from holdfast.training.recipe import Recipe, entry
+from holdfast.workflows.study.plan import ORIGINAL, UNTRAINED, Column, Study
+from holdfast.workflows.study.scores import Answers, scored
+
+SETTINGS = {
+    "same": "the probe learns from, and is tested on, images corrupted as those of the training (Table 2)",
+    "clean": "the probe learns from clean images, and is tested on clean ones (Table D.7)",
+    "moved": "the probe learns from clean images, and is tested on corrupted ones",
+}
+"""How encoders are tested."""
+
+
+def run_study(study: Study, folder: Path, *, listener: Listener | None = None, command: str = "") -> dict[str, Any]:
+    """Train every method on every version of the data, test them, and return the record.
+
+    It is written to `folder/study.json`; every training and its audits have a folder of their own. Interrupted, the
+    same call goes on. A training that fails is recorded, and the others go on.
+
+    Args:
+        study: what is compared.
+        folder: the run folder.
+        listener: told about progress.
+        command: how to do it again, for the record.
+
+    Raises:
+        HoldfastError: an encoder or images that cannot be opened, images without labels, a folder that cannot be
+            written, or one in which a method of the same name was trained by another recipe.
+    """
+    _checked(study, folder / "study.json")
+    store, listener = Store(folder), listener or Silent()
+    columns, rows = (ORIGINAL, *study.columns), {UNTRAINED: None, **study.recipes}
+    places = slugs([column.title for column in columns])
+    record: dict[str, Any] = {"command": command, "study": _described(study), "rows": []}
+    for (row, recipe), slug in zip(rows.items(), slugs(list(rows)), strict=True):
+        found: dict[str, Answers | str] = {}
+        for column, place in zip(columns, places, strict=True):
+            try:
+                found[column.title] = _trained(study, recipe, column, folder / slug / place, listener)
+            except StoreError:
+                raise
+            except HoldfastError as error:
+                found[column.title] = str(error)
+        settings = SETTINGS if recipe else {"same": ""}
+        record["rows"] += [
+            {"method": row, "probe": probe, "setting": setting, **scored(study, found, probe, setting)}
+            for probe in named(study.probes)
+            for setting in settings
+        ]
+        store.write_json("study.json", record)
+    return record
+
+
+def _checked(study: Study, before: Path) -> None:
+    """Refuse before the first training what no row could be made of."""
+    first = next(iter(study.recipes.values()))
+    geometry = open_encoder(first.encoder).geometry
+    for data, size in ((first.data, first.images), (study.test, study.test_images)):
+        if open_images(data, size=size, seed=study.test_seed, geometry=geometry).labels is None:
+            raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
+    held = json.loads(before.read_text(encoding="utf-8"))["study"]["methods"] if before.exists() else {}
+    for title, recipe in study.recipes.items():
+        if title in held and held[title] != entry(recipe):
+            raise HoldfastError(
+                f"{str(before)!r} tells of {title!r} by another recipe; choose another --out, or call it otherwise"
+            )
+
+
+def _trained(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
+    """Train one method on one version of the data with every seed (the untrained encoder: not at all), and test it.
+
+    Raises:
+        HoldfastError: a training or a test that fails.
+    """
+    if recipe is None or not study.seeds:
+        return _cell(study, recipe, column, folder, listener)
+    cells = []
+    for seed in study.seeds:
+        try:
+            cells.append(_cell(study, replace(recipe, seed=seed), column, folder / f"seed-{seed}", listener))
+        except StoreError:
+            raise
+        except HoldfastError as error:
+            raise HoldfastError(f"seed {seed}: {error}") from error
+    return {key: torch.cat([cell[key] for cell in cells]) for key in cells[0]}
+
+
+def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, listener: Listener) -> Answers:
+    """Train one method on one version of the data once, and test it.
+
+    Raises:
+        HoldfastError: a training or a test that fails.
+    """
+    original = next(iter(study.recipes.values()))
+    if recipe is None:
+        encoder = open_encoder(original.encoder)
+    else:
+        encoder = train(column.recipe(recipe), folder, listener=listener).encoder
+    found: Answers = {}
+    for data, asked in _questions(study, column, original.data).items():
+        measures = tuple(dict.fromkeys(asked.values()))
+        plan = Plan(
+            ("encoder",),
+            study.test,
+            measures,
+            images=study.test_images,
+            seed=study.test_seed,
+            device=original.device,
+            train=data,
+            train_images=original.images,
+        )
+        place = folder / f"audit-{digest(data)}"
+        audited = run_audit(plan, place, encoders={"encoder": encoder}, listener=listener)["encoders"][0]
+        titles = {measure: title for title, measure in named(measures).items()}
+        for key, measure in asked.items():
+            told = audited["measures"].get(titles[measure], {})
+            if problem := audited["error"] or told["error"]:
+                raise HoldfastError(problem)
+            found[key] = torch.from_numpy(pq.read_table(place / told["table"])["right"].to_numpy().copy())[None]
+    return found
+
+
+def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[str, str], ProbeAccuracy]]:
+    """Return what is asked of an encoder, as (probe, setting) -> measure, by the data that the probe learns from."""
+    asked: dict[str, dict[tuple[str, str], ProbeAccuracy]] = {data: {}}
+    for name, probe in named(study.probes).items():
+        asked[data][name, "clean"] = ProbeAccuracy(probe)
+        if column.corruption is None:
+            asked.setdefault(column.data or data, {})[name, "same"] = ProbeAccuracy(probe)
+        else:
+            asked[data][name, "same"] = ProbeAccuracy(probe, consistent=True, threat=column.corruption)
+            asked[data][name, "moved"] = ProbeAccuracy(probe, threat=column.corruption)
+    return asked
+
+
+def _described(study: Study) -> dict[str, Any]:
+    return {
+        "methods": {title: entry(recipe) for title, recipe in study.recipes.items()},
+        "columns": [
+            {
+                "title": c.title,
+                "corruption": registry.spec(c.corruption) if c.corruption else None,
+                "data": c.data,
+                "averaged": c.averaged,
+            }
+            for c in (ORIGINAL, *study.columns)
+        ],
+        "test": study.test,
+        "test_images": study.test_images,
+        "test_seed": study.test_seed,
+        "seeds": list(study.seeds) or [next(iter(study.recipes.values())).seed],
+        "probes": [registry.spec(probe) for probe in study.probes],
+        "settings": SETTINGS,
+    }
