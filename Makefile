@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test slow check format bench docs clean
+.PHONY: demo test slow mutants check format bench docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/holdfast demo
@@ -13,6 +13,9 @@ test: check
 
 slow: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest -m slow --timeout=1800
+
+mutants: $(VENV)/installed-test
+	$(VENV)/bin/python -m benchmarks.mutants
 
 check: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .

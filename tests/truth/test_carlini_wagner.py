@@ -100,3 +100,11 @@ def test_longer_searches_begin_like_shorter_ones(tiny: Encoder, edges: Tensor) -
 def test_impossible_parameters_are_refused(parameter: str, value: float, expected: str) -> None:
     with pytest.raises(HoldfastError, match=f"^carlini_wagner.{parameter}: expected {expected}, got {value}$"):
         CarliniWagner(**{parameter: value})
+
+
+def test_the_first_step_is_as_long_as_the_rate() -> None:
+    """Adam's averages are those of what was seen, not of the zeros that they begin with."""
+    x, ball = torch.full((8, 1, 8, 8), 0.5), Linf(0.2)
+    found = CarliniWagner(1, rate=0.3)(linear(WAY), x, ball, Rng(0, ids=IDS), (0, 1))
+    before, after = (torch.atanh((found.images[step] - x) / ball.radius) for step in (0, 1))
+    torch.testing.assert_close(after - before, 0.3 * WAY.sign().expand_as(x), rtol=0, atol=1e-3)

@@ -8,9 +8,10 @@ import torch
 from scipy import special, stats
 from torch import Tensor
 
-from holdfast.core import Noise, Rng
+from holdfast.core import Ball, Noise, Rng
 from holdfast.parts.threats.brightness import Brightness
 from holdfast.parts.threats.contrast import Contrast
+from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.hue import Hue
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.laplace import Laplace
@@ -53,6 +54,22 @@ def test_pixels_follow_the_law(noise: Noise, law, pixel: int) -> None:
     values = drawn(noise).flatten(1)[:, pixel].numpy()
     assert stats.kstest(values, law).pvalue > SURE
     assert stats.kstest(values * 1.05, law).pvalue < SURE  # the test would see 5 %
+
+
+@pytest.mark.parametrize(("ball", "pixels"), [(Linf(0.1), 1), (L2(0.1), 4)], ids=str)
+def test_points_of_a_ball_are_uniform(ball: Ball, pixels: int) -> None:
+    """Of d pixels, the share (length / radius)^d of the ℓ2 ball lies nearer; each pixel of the ℓ∞ ball has d = 1."""
+    x = torch.full((2000, 1, 2, 2), 0.5)
+    moved = ball.sample(x, Rng(0, ids=tuple(map(str, range(2000))))) - x
+    length = moved[:, 0, 0, 0].abs() if pixels == 1 else ball.size(moved)
+    assert stats.kstest((length / ball.radius) ** pixels, "uniform").pvalue > SURE
+
+
+def test_gaussian_noise_has_the_deviation_that_it_is_given() -> None:
+    x = torch.full((1000, 1, 2, 2), 0.5)
+    ids = tuple(map(str, range(1000)))
+    noise = (Gaussian(0.2, clamped=False).sample(x, Rng(0, ids=ids)) - x).flatten().numpy()
+    assert stats.kstest(noise, stats.norm(scale=0.2).cdf).pvalue > SURE
 
 
 def length_law(noise: Noise, d: int):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Attack, Ball, Encoder, Objective, Rng, Trajectory
+from holdfast.core import Attack, Ball, Encoder, HoldfastError, Objective, Rng, Trajectory
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.bim import Bim
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -178,3 +178,24 @@ def test_readouts_of_the_last_iterate_may_fall(weight, x) -> None:
     assert (values["best"].diff(dim=0) >= 0).all()
     assert (values["last"].diff(dim=0) < 0).any()
     assert (values["best"][-1] >= values["last"][-1]).all()
+
+
+def test_apgd_goes_back_to_its_best_point_at_the_published_checkpoints() -> None:
+    """Every look at this goal is worse than the one before, so that each checkpoint finds the search stalled."""
+    looks: list[Tensor] = []
+
+    def falling(at: Tensor) -> tuple[Tensor, Tensor]:
+        looks.append(at.detach().clone())
+        return at.flatten(1).sum(1) - 100 * len(looks), at.flatten(1)
+
+    Apgd(100)(falling, torch.full((1, *SHAPE), 0.5), Linf(0.1), Rng(0, ids=IDS[:1]))
+    back = [step for step in range(100) if (looks[step + 1] < looks[step] - 1e-6).any()]
+    assert back == [22, 41, 57, 70, 80, 87, 93, 99]
+
+
+def test_a_gradient_that_is_not_finite_is_an_error(x) -> None:
+    def root(at: Tensor) -> tuple[Tensor, Tensor]:
+        return (at - at.detach()).flatten(1).sum(1).abs().sqrt(), at.flatten(1)
+
+    with pytest.raises(HoldfastError, match="not finite for 6 of 6 images"):
+        Pgd(2)(root, x, Linf(0.1), Rng(0, ids=IDS))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, Goal, HoldfastError, Rng, Trajectory
 from holdfast.parts.attacks.minimum_norm import MinimumNorm, within
+from holdfast.parts.attacks.shared.minimal import minimal_radius
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 
@@ -59,6 +60,17 @@ def test_finds_a_way_where_the_image_itself_has_no_gradient(
         return ((at - x) * WAY).flatten(1).sum(1).abs() - MARGIN, at.flatten(1)
 
     assert (run(drift, x, norm(1.05 * MARGIN / dual)).values[-1] > 0).all()
+
+
+def test_a_broken_image_is_walked_back_where_nothing_has_a_gradient() -> None:
+    """Grey images brighter than 0.3 break; white ones are known to."""
+    black = torch.zeros(2, 1, 8, 8)
+    radius, image, _ = minimal_radius(
+        lambda at: (0 * at.flatten(1).sum(1) - 1, at.flatten(1)), lambda reps: reps.mean(1) > 0.3,
+        black, Linf(0.1), steps=1, broken=black + 1,
+    )  # fmt: skip
+    assert ((radius > 0.3) & (radius < 0.3 + 1e-3)).all()
+    torch.testing.assert_close(image.amax((1, 2, 3)), radius)
 
 
 def test_within_tells_the_ball_and_the_box(x: Tensor) -> None:
