@@ -46,7 +46,7 @@ class Room:
             HoldfastError: a single image that does not fit, images that can only be observed together and do not, or a
                 device that lacks what the observation computes in.
         """
-        if observation.whole:  # of no image too: it says what it lacks
+        if observation.scope.at_once:  # of no image too: it says what it lacks
             seen = self._tried(observation, start, stop, run)
             assert seen is not None  # what does not fit is refused
             return seen
@@ -76,7 +76,7 @@ class Room:
         except (RuntimeError, MemoryError, HoldfastError) as error:
             if not short_of_memory(error):
                 raise
-            if stop - start < 2 or observation.whole:
+            if stop - start < 2 or observation.scope.at_once:
                 raise self._refused(observation, error) from error
         undone = self._encoder.passes - before
         self._encoder.passes = before
@@ -85,7 +85,7 @@ class Room:
         return None  # outside of `except`, which would keep the tensors of the failed pass alive
 
     def _refused(self, observation: Observation, error: Exception) -> HoldfastError:
-        what = "all its images together do" if observation.whole else "a single image does"
+        what = "all its images together do" if observation.scope.at_once else "a single image does"
         name = part_name(observation)
         return HoldfastError(
             f"{name}: expected room in the device's memory, but {what} not fit ({first_line(_causes(error)[-1])}); "

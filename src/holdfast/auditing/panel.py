@@ -119,7 +119,7 @@ def _unexamined(measures: tuple[Measure, ...]) -> tuple[UnexaminedSearch, ...]:
         registry.part_name(measure)
         for measure in measures
         for seen in measure.observations()
-        if seen.passes.backward and not (seen.searches or seen.whole or seen.of_training)
+        if seen.passes.backward and not (seen.searches or seen.scope.at_once or seen.scope.training)
     )
     return (UnexaminedSearch(tuple(dict.fromkeys(silent))),) if silent else ()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from holdfast.auditing.series import Series
-from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, registry
+from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Scope, registry
 from holdfast.core.precision import check_precision
 from holdfast.parts.measures.shared.probe import heads
 from holdfast.parts.observations.robust_head import RobustHead
@@ -101,7 +101,7 @@ class Plan(metaclass=Checked):
         wanted += [(f"check {name}", observations_of(c)) for name, c in named(self.checks).items()]
         merged = merge(wanted)
         first = {read.key() for one in merged if isinstance(one, RobustHead) for read in one.reads}
-        turn = {one: (one.key() not in first, not one.of_training) for one in merged}
+        turn = {one: (one.key() not in first, not one.scope.training) for one in merged}
         return dict(sorted(merged.items(), key=lambda item: turn[item[0]]))  # stable
 
     @property
@@ -148,7 +148,7 @@ def extent(observation: Observation, population: int, attacked: int, train: int 
         attacked: how many of them are attacked.
         train: how many training images there are; None where probes learn from images that are not attacked.
     """
-    if not observation.of_training:
+    if not observation.scope.training:
         return observation.images(population, attacked)
     if train is None and observation == Training():
         return 0  # they are among the clean representations
@@ -169,7 +169,7 @@ def total_passes(
 
 def unread(measures: Iterable[Measure]) -> bool:
     """Whether some measures read none of an audit's images, but synthetic ones alone."""
-    return all(seen.synthetic for measure in measures for seen in observations_of(measure))
+    return all(seen.scope is Scope.SYNTHETIC for measure in measures for seen in observations_of(measure))
 
 
 def observations_of(part: Measure | Check) -> tuple[Observation, ...]:

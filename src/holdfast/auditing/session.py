@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.auditing.memory import Room
 from holdfast.auditing.plan import extent
-from holdfast.auditing.shards import Columns, Cost, Unit, columns_of, fits, in_files, unlike
+from holdfast.auditing.shards import Columns, Cost, Unit, columns_of, fits, spans, unlike
 from holdfast.auditing.stretch import Stretch, memory_format, on_device
 from holdfast.core import (
     Ball,
@@ -28,6 +28,7 @@ from holdfast.core import (
     Probe,
     Reps,
     Rng,
+    Scope,
     Shard,
     Threat,
     registry,
@@ -42,9 +43,6 @@ from holdfast.storage.run_folder import Store, digest, files_read
 
 LAYOUT = 3
 """Version of what shard files hold; part of their key."""
-
-TOGETHER = 64
-"""Batches of training images in one file: there may be a million of them."""
 
 Progress = Callable[[int], None]
 """Told how much work, in encoder passes, has been done (or was found stored)."""
@@ -146,9 +144,9 @@ class AuditSubject:
             total = extent(observation, self.population, self.attacked, self.train_size)
             spec = registry.spec(observation)
             folder = f"cache/{digest([self._identity, spec, *self._labels_read(observation), *files_read(spec)])}"
-            spans = self._spans(observation, total)
             self._units[observation] = [
-                Unit(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors") for start, stop in spans
+                Unit(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors")
+                for start, stop in spans(observation.scope, total, self.population, self.batch_size)
             ]
         return self._units[observation]
 
@@ -188,6 +186,7 @@ class AuditSubject:
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
         shards: list[dict[str, Tensor]] = []
+        in_files = observation.scope is Scope.TRAINING  # which may be too many for memory
         passes, seconds, stored, remade = Passes(), 0.0, 0, 0
         columns: Columns | None = None
         for unit in self.units(observation):
@@ -203,14 +202,16 @@ class AuditSubject:
                     raise unlike(observation, unit)
             tensors, facts = held
             columns = columns or columns_of(tensors)
-            shards += [] if in_files(observation) else [tensors]
+            shards += [] if in_files else [tensors]
             passes += Passes(*(int(facts[name]) for name in ("forward", "backward", "bounds")))
             seconds += float(facts["seconds"])
-        if in_files(observation):
+        if in_files:
             self._files[observation.key()] = [unit.file for unit in self.units(observation)]
         else:
-            rows = {} if observation.whole else {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
-            self._seen[observation.key()] = rows or shards[0]
+            first, at_once = shards[0], observation.scope.at_once
+            self._seen[observation.key()] = (
+                first if at_once else {key: torch.cat([shard[key] for shard in shards]) for key in first}
+            )
         total = extent(observation, self.population, self.attacked, self.train_size)
         predicted = observation.passes_in(self.encoder.precision) * total
         self.costs[observation] = Cost(passes, predicted, seconds, stored, remade)
@@ -219,7 +220,7 @@ class AuditSubject:
         """Return the fingerprints of what else an observation depends on: training images, labels of both."""
         train: list[str | None] = [] if self.train is None else [self.train.fingerprint, str(self.train.asked)]
         if not observation.needs_labels:
-            return train if observation.of_training else []
+            return train if observation.scope.training else []
         theirs = [] if self.train is None else [self.train.labels_fingerprint]
         return [self.images.labels_fingerprint, *train, *theirs]
 
@@ -253,21 +254,12 @@ class AuditSubject:
             self._learned[probe, threat] = classifier_of(self, probe, threat)
         return self._learned[probe, threat]
 
-    def _spans(self, observation: Observation, total: int) -> list[tuple[int, int]]:
-        """Return the first and the last (exclusive) image of every shard."""
-        if observation.whole:
-            return [(0, total) if observation.of_training else (self.population - total, self.population)]
-        if observation.synthetic:
-            return [(row, row + 1) for row in range(total)]
-        size = self.batch_size * (TOGETHER if observation.of_training else 1)
-        return [(start, min(start + size, total)) for start in range(0, total, size)]
-
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what an observation saw, all shards together; only its own number of images."""
         seen = self._seen.get(observation.key())
         if seen is None:
             raise _not_observed(observation)
-        if observation.whole:
+        if observation.scope.at_once:
             return seen
         rows = observation.images(len(self.images), self.attacked)
         return {key: value if key.startswith("gallery.") else value[:rows] for key, value in seen.items()}
@@ -329,25 +321,32 @@ class AuditSubject:
             with untouched("an attack, or another part that runs here,", shard.x, shard.clean):
                 return observation.run(shard)
 
-        if not in_files(observation):
+        if observation.scope is not Scope.TRAINING:
             return self._room.run(observation, start, stop, run)
         starts = range(start, stop, self.batch_size)
         parts = [self._room.run(observation, at, min(at + self.batch_size, stop), run) for at in starts]
         return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
     def _shard(self, observation: Observation, start: int, stop: int) -> Shard:
-        if observation.of_training and observation.whole:
-            return self._whole_training(stop)
-        if observation.synthetic:
-            x, rows, others = self.batch(0, 1), torch.arange(start, stop), self._images_at
-            return Shard(self.encoder, x, rows, Rng(self.seed), None, others, read=self.read)
-        images = self._training if observation.of_training else self._all
-        x, rng = self._moved(images.batch(start, stop)), Rng(self.seed, ids=tuple(images.ids[start:stop]))
-        clean, positions = self._seen.get(Clean(), {}).get("reps"), torch.arange(start, stop)
-        if observation.of_training:  # what there is to know about images is known of the population's only
-            return Shard(self.encoder, x, positions, rng, None)
-        head = None if self.labels is None else partial(head_of, self)
-        return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
+        """Return what an observation is given of its images `start` to `stop` (exclusive)."""
+        match observation.scope:
+            case Scope.ALL_TRAINING:
+                return self._whole_training(stop)
+            case Scope.SYNTHETIC:
+                x, rows = self.batch(0, 1), torch.arange(start, stop)
+                return Shard(self.encoder, x, rows, Rng(self.seed), None, self._images_at, read=self.read)
+            case Scope.TRAINING:  # what there is to know about images is known of the population's only
+                return Shard(self.encoder, *self._between(self._training, start, stop), None)
+            case Scope.FIRST | Scope.LAST:
+                clean = self._seen.get(Clean(), {}).get("reps")
+                head = None if self.labels is None else partial(head_of, self)
+                x, positions, rng = self._between(self._all, start, stop)
+                return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
+
+    def _between(self, images: Stretch, start: int, stop: int) -> tuple[Images, Positions, Rng]:
+        """Return images `start` to `stop` (exclusive), where they stand, and random numbers bound to their ids."""
+        rng = Rng(self.seed, ids=tuple(images.ids[start:stop]))
+        return self._moved(images.batch(start, stop)), torch.arange(start, stop), rng
 
     def _whole_training(self, count: int) -> Shard:
         """Return a shard of the training images: the first one, for all may be too many, and the way to all of them."""

@@ -7,7 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Passes, registry
+from holdfast.core import HoldfastError, Observation, Passes, Scope, registry
+
+TOGETHER = 64
+"""Batches of training images in one file: there may be a million of them."""
 
 
 class Unit(NamedTuple):
@@ -49,13 +52,31 @@ def columns_of(tensors: Mapping[str, Tensor]) -> Columns:
 def fits(tensors: Mapping[str, Tensor], observation: Observation, unit: Unit, columns: Columns | None) -> bool:
     """Whether a shard holds a row for each of its images, and what the shards before it hold."""
     rows = [len(value) for key, value in tensors.items() if value.ndim and not key.startswith("gallery.")]
-    whole = observation.whole or all(count == unit.stop - unit.start for count in rows)
-    return whole and (columns is None or columns == columns_of(tensors))
+    complete = observation.scope.at_once or all(count == unit.stop - unit.start for count in rows)
+    return complete and (columns is None or columns == columns_of(tensors))
 
 
-def in_files(observation: Observation) -> bool:
-    """Whether what was seen stays in files, from which it is read when asked for: rows of training images."""
-    return observation.of_training and not observation.whole
+def spans(scope: Scope, images: int, population: int, batch_size: int) -> list[tuple[int, int]]:
+    """Return the first and the last (exclusive) image of every shard of an observation.
+
+    Args:
+        scope: which images it sees.
+        images: how many of them.
+        population: images of the audit.
+        batch_size: images per encoder pass.
+    """
+    match scope:
+        case Scope.LAST:
+            return [(population - images, population)]
+        case Scope.ALL_TRAINING:
+            return [(0, images)]
+        case Scope.FIRST:
+            size = batch_size
+        case Scope.TRAINING:
+            size = batch_size * TOGETHER
+        case Scope.SYNTHETIC:
+            size = 1
+    return [(start, min(start + size, images)) for start in range(0, images, size)]
 
 
 def unlike(observation: Observation, unit: Unit) -> HoldfastError:

@@ -14,7 +14,7 @@ from holdfast.auditing.audit_encoder import EncoderAudit
 from holdfast.auditing.images import AuditImages, open_known
 from holdfast.auditing.plan import Plan, reads
 from holdfast.auditing.session import AuditSubject
-from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Score, Table
+from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Scope, Score, Table
 from holdfast.parts.observations.clean import Clean
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.data import Known
@@ -211,10 +211,10 @@ def dependencies(order: Iterable[Observation]) -> list[set[int]]:
     needed: list[set[int]] = []
     for i, one in enumerate(order):
         own = {number[other.key()] for other in reads(one) if other.key() in number}
-        if not isinstance(one, Clean) and not (one.of_training and not one.whole):
+        if not isinstance(one, Clean) and one.scope is not Scope.TRAINING:
             own |= {j for j, other in enumerate(order) if isinstance(other, Clean)}
-        if one.needs_labels and not one.of_training:
-            own |= {j for j, other in enumerate(order) if other.of_training}
+        if one.needs_labels and not one.scope.training:
+            own |= {j for j, other in enumerate(order) if other.scope.training}
         needed.append(own - {i})
     for i in range(len(order)):  # what these need in turn
         while more := set().union(*(needed[j] for j in needed[i])) - needed[i] - {i}:

@@ -13,7 +13,7 @@ from holdfast.core.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.core.image_source import ImageSource
 from holdfast.core.measure import Measure, Score, Table
 from holdfast.core.objective import Goal, Objective
-from holdfast.core.observation import Event, Failure, Observation, Positions, Search, Shard
+from holdfast.core.observation import Event, Failure, Observation, Positions, Scope, Search, Shard
 from holdfast.core.rng import Rng
 from holdfast.core.subject import Subject
 from holdfast.core.threat import Ball, Corruption, Draws, Noise, PerImage, Threat
@@ -22,6 +22,6 @@ from holdfast.runtime.errors import HoldfastError
 __all__ = [
     "Attack", "Ball", "Bank", "Bound", "Certifier", "Check", "Classifier", "Corruption", "Draws", "Encoder", "Event",
     "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images", "LinearProbe", "Margin", "Measure",
-    "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows", "Score",
-    "Search", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
+    "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows", "Scope",
+    "Score", "Search", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
 ]  # fmt: skip

@@ -4,6 +4,8 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -19,13 +21,33 @@ from holdfast.runtime.checked import Checked
 Positions = Int[Tensor, "batch"]
 
 
+class Scope(Enum):
+    """Which images an observation sees, and for what it returns rows."""
+
+    FIRST = "the first images of the population, shard by shard; a row for each"
+    LAST = "the last images of the population, all at once, to learn from; no row for each"
+    TRAINING = "the images that probes learn from, shard by shard; a row for each, and too many for memory"
+    ALL_TRAINING = "the images that probes learn from, all at once, to learn from; no row for each"
+    SYNTHETIC = "images of its own, of the shape of the population's; a row for each set of them that it makes"
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all images are seen at once, to learn from: what is returned has no row for each."""
+        return self in (Scope.LAST, Scope.ALL_TRAINING)
+
+    @property
+    def training(self) -> bool:
+        """Whether the images are those that probes learn from, instead of the population."""
+        return self in (Scope.TRAINING, Scope.ALL_TRAINING)
+
+
 @dataclass(frozen=True)
 class Shard:
-    """Some images of an audit, as an observation sees them.
+    """Some images of an audit, as an observation sees them; which ones depends on its `Scope`.
 
-    Observations `of_training` are given training images, without what is known of the population; those that are
-    `whole` as well the first image alone, the ids and the labels of all, and the way to the others. Those that are
-    `synthetic` are given the first image of the population and, as positions, which of their rows to make.
+    TRAINING: training images, without what is known of the population. ALL_TRAINING: the first training image alone,
+    the ids and the labels of all, and the way to the others. SYNTHETIC: the first image of the population and, as
+    positions, which rows to make.
 
     Attributes:
         encoder: the encoder under audit.
@@ -104,15 +126,11 @@ class Observation(metaclass=Checked):
     Attributes:
         title: what it observes, in a few words.
         needs_labels: whether it reads labels.
-        whole: whether it sees all its images at once, to learn from, and returns no row per image.
-        of_training: whether it sees the images that probes learn from, instead of the population.
-        synthetic: whether it makes images of its own, of the shape of the population's; its rows are then no images.
+        scope: which images it sees.
     """
 
     needs_labels: bool = False
-    whole: bool = False
-    of_training: bool = False
-    synthetic: bool = False
+    scope: ClassVar[Scope] = Scope.FIRST
 
     @property
     def title(self) -> str:
@@ -129,10 +147,11 @@ class Observation(metaclass=Checked):
 
     @abstractmethod
     def images(self, population: int, attacked: int) -> int:
-        """Return how many images it covers: the first ones of the population, or (`whole`) the last ones.
+        """Return how many images of its scope it covers; where these are synthetic, how many rows it makes.
 
-        An observation `of_training` is given the number of training images, twice. One that is `synthetic` returns how
-        many rows it makes.
+        Args:
+            population: images of the audit; of training images, how many there are.
+            attacked: how many of them are attacked; of training images, all.
         """
 
     @property

@@ -15,9 +15,9 @@ from holdfast.auditing.estimate.rehearsal import Clock, Pace, at_most
 from holdfast.auditing.estimate.stand_in import StandIn
 from holdfast.auditing.plan import Plan, batch_size_for, extent, named
 from holdfast.auditing.run import label
-from holdfast.auditing.session import TOGETHER, AuditSubject, memory_format
-from holdfast.auditing.shards import in_files
-from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
+from holdfast.auditing.session import AuditSubject, memory_format
+from holdfast.auditing.shards import spans
+from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes, Scope
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.shared.some import SomeMargins
 from holdfast.runtime.errors import first_line, no_labels
@@ -183,9 +183,7 @@ class _Job:
 
 def _files(observation: Observation, images: int, batch_size: int) -> int:
     """Return how many files an observation takes."""
-    if observation.whole:
-        return 1
-    return math.ceil(images / (1 if observation.synthetic else batch_size * (TOGETHER if in_files(observation) else 1)))
+    return len(spans(observation.scope, images, images, batch_size))
 
 
 def _images(plan: Plan, source: ImageSource | None) -> tuple[ImageSet, ImageSet | None]:
@@ -215,7 +213,7 @@ def _cost(observation: Observation, images: int, pace: Pace, readers: tuple[str,
 
 def _row_bytes(observation: Observation, pace: Pace, dim: int) -> float:
     """Return what is kept in memory of each image, in bytes; of training images nothing is."""
-    if observation.of_training:
+    if observation.scope.training:
         return 0.0
     if pace.row_bytes is not None:
         return pace.row_bytes
@@ -241,7 +239,7 @@ def _reading(
     again = kept * units.reading_again + (1 - kept) * units.reading
     seconds, total, fresh = units.reading * images, images, 0
     for cost, (one, count) in zip(costs, extents.items(), strict=True):
-        if one.synthetic or not count:
+        if one.scope is Scope.SYNTHETIC or not count:
             continue
         new, total = max(0, count - fresh), total + count
         took, fresh = units.reading * new + again * (count - new), fresh + new

@@ -12,7 +12,7 @@ from types import FrameType
 from torch import Tensor
 
 from holdfast.auditing.estimate.stand_in import StandIn
-from holdfast.core import Observation, Passes
+from holdfast.core import Observation, Passes, Scope
 from holdfast.numerics.bounds.effort import listening
 from holdfast.parts.estimators.counting import Counting
 from holdfast.parts.observations.logit_radii import LogitRadii
@@ -113,10 +113,10 @@ def rehearse(
         Exception: whatever the observation raises.
     """
     piecewise = isinstance(observation, ONE_BY_ONE) or bool(observation.passes.bounds)
-    most = min(extent, batch_size * 2 if observation.of_training and observation.whole else batch_size)
-    most = 1 if observation.synthetic else extent if observation.whole and not observation.of_training else most
+    most = min(extent, batch_size * 2 if observation.scope is Scope.ALL_TRAINING else batch_size)
+    most = 1 if observation.scope is Scope.SYNTHETIC else extent if observation.scope is Scope.LAST else most
     stand_in.prepare(observation)
-    began, count, start, best = clock(), 1 if piecewise and not observation.whole else most, 0, None
+    began, count, start, best = clock(), 1 if piecewise and not observation.scope.at_once else most, 0, None
     paces: list[float] = []
     while True:
         left = seconds - (clock() - began)
@@ -179,7 +179,7 @@ def _finished(course: _Course, observation: Observation, extent: int, paces: lis
         slow, fast = _spread(course)
         low, high = took * scale * fast, took * scale * slow
     kept = sum(t.numel() * t.element_size() for t in (course.seen or {}).values()) / course.images
-    what = "row" if observation.synthetic else "image"
+    what = "row" if observation.scope is Scope.SYNTHETIC else "image"
     how = f"{course.images:,} {what}{'s' if course.images > 1 else ''} to the end"
     return Pace(took * scale, min(low, took * scale), max(high, took * scale), kept, how)
 
@@ -198,7 +198,8 @@ def _interrupted(course: _Course, observation: Observation, each: Passes, extent
     share = (each * course.images).work
     before = course.moments[1][0] if course.moments[1][1] == 0 else 0.0
     slow, fast = _spread(course)
-    shards = 1 if observation.whole or observation.synthetic else math.ceil(extent / batch_size)
+    one = observation.scope.at_once or observation.scope is Scope.SYNTHETIC
+    shards = 1 if one else math.ceil(extent / batch_size)
     pace = (took - before) / done * whole
     how = f"{done / share:.1%} of a batch of {course.images:,}"
     return Pace(before * shards + pace, before * shards + pace * fast, before * shards + pace * slow, None, how)

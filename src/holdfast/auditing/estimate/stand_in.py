@@ -25,6 +25,7 @@ from holdfast.core import (
     Probe,
     Reps,
     Rng,
+    Scope,
     Shard,
     Threat,
 )
@@ -108,12 +109,12 @@ class StandIn:
             stop: end of them.
             extent: how many images it sees in the audit.
         """
-        if observation.synthetic:
+        if observation.scope is Scope.SYNTHETIC:
             x, rows = self.batch(0, 1), torch.arange(start, stop)
             return Shard(self.encoder, x, rows, Rng(self.seed), None, self._others, read=self.read)
-        if observation.of_training:
+        if observation.scope.training:
             return self._of_training(observation, start, stop)
-        first = len(self.images) - extent if observation.whole else 0
+        first = len(self.images) - extent if observation.scope is Scope.LAST else 0
         places = range(first + start, min(first + stop, self.population))
         x = self._at(self.images, places)
         rng = Rng(self.seed, ids=tuple(self.images.ids[place] for place in places))
@@ -143,7 +144,7 @@ class StandIn:
         first = self.attacked if self.train is None else 0
         places = range(first + start, first + stop)
         ids, labels = tuple(images.ids[place] for place in places), images.labels
-        if not observation.whole:
+        if observation.scope is Scope.TRAINING:
             return Shard(
                 self.encoder, self._at(images, places), torch.arange(start, stop), Rng(self.seed, ids=ids), None
             )

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Passes, Shard, Threat
+from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Passes, Scope, Shard, Threat
 from holdfast.core.registry import part_name
 from holdfast.parts.observations.shared.noisy import title_of
 from holdfast.parts.observations.shared.taught import OfTraining
@@ -60,7 +60,7 @@ class FineTuned(OfTraining):
     weight_decay: float = 1e-4
 
     needs_labels = True
-    whole = True
+    scope = Scope.ALL_TRAINING
 
     def __post_init__(self) -> None:
         if self.optimiser not in RATES:

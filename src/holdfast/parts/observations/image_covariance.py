@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Passes, Shard
+from holdfast.core import HoldfastError, Observation, Passes, Scope, Shard
 from holdfast.core.registry import part_name
 from holdfast.numerics.gaussian_classes.covariance import Covariance, of_images
 
@@ -24,7 +24,7 @@ class ImageCovariance(Observation):
 
     count: int = 512
 
-    whole = True
+    scope = Scope.LAST
 
     def __post_init__(self) -> None:
         if self.count < 2:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Images, Observation, Passes, Reps, Rng, Shard
+from holdfast.core import HoldfastError, Images, Observation, Passes, Reps, Rng, Scope, Shard
 from holdfast.numerics.gaussian_classes.covariance import isotropic
 from holdfast.numerics.gaussian_classes.robust_bayes import SHRINKAGES, fit
 from holdfast.parts.observations.image_covariance import ImageCovariance
@@ -65,7 +65,7 @@ class Mixtures(Observation):
     scale: Positive = 1.0
     estimated_from: int = 512
 
-    synthetic = True
+    scope = Scope.SYNTHETIC
 
     def __post_init__(self) -> None:
         for name, value, known in (

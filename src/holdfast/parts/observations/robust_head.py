@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Images, Observation, Passes, Positions, Score, Shard, Threat
+from holdfast.core import Head, HoldfastError, Images, Observation, Passes, Positions, Scope, Score, Shard, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.parts.observations.mixtures import Mixtures
@@ -42,7 +42,7 @@ class RobustHead(OfTraining):
     threat: Threat | None = None
 
     needs_labels = True
-    whole = True
+    scope = Scope.ALL_TRAINING
 
     def __post_init__(self) -> None:
         if not isinstance(self.probe.chosen_by, Mixtures | None):

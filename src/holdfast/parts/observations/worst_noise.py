@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Failure, HoldfastError, Noise, Observation, Passes, Shard
+from holdfast.core import Ball, Failure, HoldfastError, Noise, Observation, Passes, Scope, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.learners.worst_mixture import WorstMixture
@@ -32,7 +32,7 @@ class WorstNoise(Observation):
     ball: Ball = Linf()
     failure: Failure = Nearest()
 
-    whole = True
+    scope = Scope.LAST
 
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

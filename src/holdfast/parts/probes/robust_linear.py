@@ -92,7 +92,7 @@ class RobustLinear(LinearProbe):
                 f"robust_linear: {part_name(self.objective)} couples the images of a batch; take cross_entropy, dlr or "
                 "class_margin"
             )
-        if self.chosen_by is not None and not self.chosen_by.synthetic:
+        if self.chosen_by is not None and self.chosen_by.scope is not Scope.SYNTHETIC:
             raise HoldfastError(
                 f"robust_linear: chosen_by: expected an observation of mixtures, got {part_name(self.chosen_by)}"
             )

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Observation
+from holdfast.core import Observation, Scope
 
 
 @dataclass(frozen=True)
 class OfTraining(Observation):
     """An observation of all training images, of which every parameter decides what is seen."""
 
-    of_training = True
+    scope = Scope.TRAINING
 
     def key(self) -> Observation:
         """It shares a run with its equals only."""
