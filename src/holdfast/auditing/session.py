@@ -297,13 +297,17 @@ class AuditSubject:
         rng = Rng(self.seed, ids=tuple(self.ids[:count]))
         return replace(shard, x=shard.x.cpu().expand(count, -1, -1, -1), positions=torch.arange(count), rng=rng)
 
-    def _run(self, observation: Observation, start: int, stop: int, name: str) -> None:
-        began, before = time.perf_counter(), self.encoder.passes
+    def run(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
+        """Observe some images, and store nothing."""
         self.encoder.watch = self._progress
         try:
-            seen = self._batched(observation, start, stop)
+            return self._batched(observation, start, stop)
         finally:
             self.encoder.watch = None
+
+    def _run(self, observation: Observation, start: int, stop: int, name: str) -> None:
+        began, before = time.perf_counter(), self.encoder.passes
+        seen = self.run(observation, start, stop)
         self.encoder.check_unchanged()
         passes = self.encoder.passes - before
         predicted = observation.passes_in(self.encoder.precision) * (stop - start)

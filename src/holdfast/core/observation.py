@@ -164,6 +164,11 @@ class Observation(metaclass=Checked):
         """How often one image that a search found is represented again in float32, where searches run in less."""
         return 0
 
+    @property
+    def adaptive(self) -> bool:
+        """Whether it may end before it has made all its `passes`, which are then the most or an estimate."""
+        return False
+
     def passes_in(self, precision: str) -> Passes:
         """Return the encoder passes that one image costs where searches run in a precision, see `Encoder.prepare`."""
         return self.passes if precision == "float32" else self.passes + Passes(forward=self.remade)

@@ -23,6 +23,11 @@ class Counting(Draws):
     most: int = 100
 
     @property
+    def adaptive(self) -> bool:
+        """Every image gets all draws."""
+        return False
+
+    @property
     def common(self) -> int:
         """All of them."""
         return self.most

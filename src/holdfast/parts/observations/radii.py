@@ -47,6 +47,11 @@ class Radii(SomeMargins):
         return replace(self, first=None, ball=type(self.ball)())
 
     @property
+    def adaptive(self) -> bool:
+        """The search decides how many radii it probes."""
+        return True
+
+    @property
     def passes(self) -> Passes:
         """No encoder pass; an estimate of the bound propagations."""
         return Passes(bounds=PROBES * (self.compared or 10))

@@ -48,6 +48,11 @@ class RareFailures(OfNoise):
         return (self.failure,)
 
     @property
+    def adaptive(self) -> bool:
+        """Images that fail often need few levels."""
+        return True
+
+    @property
     def passes(self) -> Passes:
         """The most that an image may need, for the smallest probability that is pursued."""
         e = self.estimator

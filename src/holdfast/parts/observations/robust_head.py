@@ -65,6 +65,11 @@ class RobustHead(OfTraining):
         return f"robust probing, {how}" + ("" if self.threat is None else f": {title_of(self.threat)}")
 
     @property
+    def adaptive(self) -> bool:
+        """Its last epoch is the one after which no head would lose much less, see `RobustLinear`."""
+        return True
+
+    @property
     def passes(self) -> Passes:
         """One forward pass, and an attack in each epoch: the most that an image can cost, see `RobustLinear`."""
         return Passes(forward=1) + self.probe.attack.passes * self.probe.epochs

@@ -59,6 +59,11 @@ class Sampled(OfNoise):
         return (results[f"{failure}.failed"] == 1).any(1)
 
     @property
+    def adaptive(self) -> bool:
+        """Whether a question stops when it knows its answer."""
+        return any(rule.adaptive for _, rule in self.asks)
+
+    @property
     def passes(self) -> Passes:
         """The most that the greediest question may need; those that stop early cost less."""
         return Passes(forward=max((rule.most for _, rule in self.asks), default=0))

@@ -80,6 +80,11 @@ class Smoothed(Observation):
         return f"Gaussian noise, σ {self.sigma:g}, at most {self.passes.forward:,} draws: {readers}"
 
     @property
+    def adaptive(self) -> bool:
+        """Certificates end when they know their answer."""
+        return True
+
+    @property
     def passes(self) -> Passes:
         """The most that the greediest certificate may need; certificates that stop early cost less."""
         return Passes(forward=max((certificate.budget for certificate in self.certificates), default=0))

@@ -36,6 +36,11 @@ class Draws(metaclass=Checked):
             )
 
     @property
+    def adaptive(self) -> bool:
+        """Whether an image may get fewer than `most`."""
+        return True
+
+    @property
     def common(self) -> int:
         """How many draws every image gets, whatever they show: their mean over images has no bias from stopping."""
         return min(FIRST, self.most)

@@ -165,6 +165,13 @@ class ImageSet:
         other._ends, other._first, other._last = set(self._ends), 0, 0
         return other
 
+    def unread(self, size: int) -> "ImageSet":
+        """Return the first images with no fingerprint, for which all would be read: what they give is not to be kept."""
+        other = self.with_geometry(self.geometry)
+        other._choice = copy.copy(self._choice)
+        other._choice.recall(Known(self.available, self._choice.rows[:size], "", []))
+        return other
+
     def batch(self, start: int, stop: int) -> Images:
         """Return images start to stop (excluded), [B, C, H, W] in [0, 1]; the next batch is read meanwhile.
 
