@@ -166,7 +166,7 @@ class ImageSet:
         return other
 
     def unread(self, size: int) -> "ImageSet":
-        """Return the first images with no fingerprint, for which all would be read: what they give is not to be kept."""
+        """Return the first images without a fingerprint, for which all would be read; nothing they give may be kept."""
         other = self.with_geometry(self.geometry)
         other._choice = copy.copy(self._choice)
         other._choice.recall(Known(self.available, self._choice.rows[:size], "", []))
