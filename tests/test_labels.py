@@ -11,7 +11,7 @@ from torch import nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
-from holdfast.auditing.session import AuditSubject
+from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Subject, Table, registry
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.parts.observations.clean import Clean
@@ -63,7 +63,7 @@ def audit(folder: Path, source: ImageSource, *measures) -> dict:
 
 def test_a_subject_has_the_labels_in_the_order_of_the_audit(tmp_path: Path) -> None:
     images = ImageSet(Arrays(PIXELS, LABELS), size=7, seed=3)
-    subject = AuditSubject(encoder(), images, attacked=4, seed=3, batch_size=4, device="cpu", store=Store(tmp_path))
+    subject = Session(encoder(), images, attacked=4, seed=3, batch_size=4, device="cpu", store=Store(tmp_path))
     assert isinstance(subject, Subject)
     assert subject.labels is not None
     assert subject.labels.dtype == torch.int64

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.auditing.memory import Room, short_of_memory
+from holdfast.auditing.memory import MemoryLimits, short_of_memory
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Observation, Passes, Rng, Shard
@@ -72,7 +72,7 @@ def test_what_fits_is_remembered(error: Exception, tmp_path: Path) -> None:
 
 
 class Counting:
-    """Observes by an encoder that has room for so many images."""
+    """Observes by an encoder that has limits for so many images."""
 
     def __init__(self, most: int, error: Exception = ERRORS["cpu"]):
         self.encoder = Encoder(nn.Flatten(), mean=0, std=1)
@@ -92,9 +92,9 @@ class Counting:
 
 def test_parts_come_in_order_and_only_success_is_counted() -> None:
     run = Counting(3)
-    room = Room(run.encoder)
+    limits = MemoryLimits(run.encoder)
     for start, stop in ((0, 10), (10, 17)):
-        assert torch.equal(room.run(Clean(), start, stop, run)["place"], torch.arange(start, stop))
+        assert torch.equal(limits.run(Clean(), start, stop, run)["place"], torch.arange(start, stop))
     assert run.spans == [
         (0, 10),
         (0, 5),
@@ -110,24 +110,24 @@ def test_parts_come_in_order_and_only_success_is_counted() -> None:
     ]
     assert run.encoder.passes == Passes(forward=9)
     assert sum(run.told) == 9  # bars went back by what failed
-    assert room.most(Clean()) == 2
-    assert room.most(Attacked()) is None
+    assert limits.limit(Clean()) == 2
+    assert limits.limit(Attacked()) is None
 
 
 def test_memory_that_is_gone_later_is_met_as_well() -> None:
     run = Counting(8)
-    room = Room(run.encoder)
-    assert len(room.run(Clean(), 0, 8, run)["place"]) == 8
+    limits = MemoryLimits(run.encoder)
+    assert len(limits.run(Clean(), 0, 8, run)["place"]) == 8
     run.most = 2
-    assert torch.equal(room.run(Clean(), 8, 15, run)["place"], torch.arange(8, 15))
-    assert room.most(Clean()) == 1
+    assert torch.equal(limits.run(Clean(), 8, 15, run)["place"], torch.arange(8, 15))
+    assert limits.limit(Clean()) == 1
 
 
 @pytest.mark.parametrize("error", [ERRORS["cuda"], ERRORS["mps"], ERRORS["python"]])
 def test_a_single_image_that_does_not_fit(error: Exception) -> None:
     run = Counting(0, error)
     with pytest.raises(HoldfastError, match=r"clean: .*a single image does not fit.*--device") as caught:
-        Room(run.encoder).run(Clean(), 0, 8, run)
+        MemoryLimits(run.encoder).run(Clean(), 0, 8, run)
     assert "\n" not in str(caught.value)
 
 
@@ -135,7 +135,7 @@ def test_what_needs_all_images_at_once_is_not_cut() -> None:
     run = Counting(3)
     observation: Observation = WorstNoise()
     with pytest.raises(HoldfastError, match=r"worst_noise: .*all its images together do not fit"):
-        Room(run.encoder).run(observation, 0, 8, run)
+        MemoryLimits(run.encoder).run(observation, 0, 8, run)
     assert run.spans == [(0, 8)]
 
 
@@ -146,10 +146,10 @@ def test_a_device_without_float64_is_named() -> None:
     )
     run = Counting(0, TypeError(said))
     with pytest.raises(HoldfastError, match=r"clean: expected a device with float64.*--device cpu"):
-        Room(run.encoder).run(Clean(), 0, 8, run)
+        MemoryLimits(run.encoder).run(Clean(), 0, 8, run)
     run.error = TypeError("forward() takes 2 positional arguments")
     with pytest.raises(TypeError, match="positional"):
-        Room(run.encoder).run(Clean(), 0, 8, run)
+        MemoryLimits(run.encoder).run(Clean(), 0, 8, run)
 
 
 def test_other_errors_are_not_taken_for_it() -> None:
@@ -157,7 +157,7 @@ def test_other_errors_are_not_taken_for_it() -> None:
         assert not short_of_memory(error)
         run = Counting(0, error)
         with pytest.raises(type(error)):
-            Room(run.encoder).run(Clean(), 0, 8, run)
+            MemoryLimits(run.encoder).run(Clean(), 0, 8, run)
         assert run.spans == [(0, 8)]
 
 

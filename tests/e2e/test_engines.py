@@ -24,7 +24,7 @@ from holdfast.auditing.partition import make_part, part_of
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import prepare, run_audit
 from holdfast.auditing.series import Series
-from holdfast.auditing.session import AuditSubject
+from holdfast.auditing.session import Session
 from holdfast.auditing.units import Worker
 from holdfast.core import Encoder, HoldfastError, Observation
 from holdfast.parts.attacks.pgd import Pgd
@@ -115,7 +115,7 @@ def test_processes_make_the_same_record(tmp_path: Path) -> None:
 
 def test_no_shard_is_made_while_scoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, made, heard = Inline(3), Counter(), Heard()
-    run = AuditSubject._run
+    run = Session._run
 
     def counted(self, observation: Observation, start: int, stop: int, name: str) -> None:
         assert engine.doing[-1].lost is None, f"{name} is made while scoring"
@@ -123,7 +123,7 @@ def test_no_shard_is_made_while_scoring(tmp_path: Path, monkeypatch: pytest.Monk
         run(self, observation, start, stop, name)
 
     run_audit(plan(WATCHED, "zoo:digits-simclr"), tmp_path / "one")
-    monkeypatch.setattr(AuditSubject, "_run", counted)
+    monkeypatch.setattr(Session, "_run", counted)
     record = run_audit(plan(WATCHED, "zoo:digits-simclr"), tmp_path / "two", engine=engine, listener=heard)
     assert set(made.values()) == {1}
     assert len(made) == len(files(tmp_path / "two"))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
-from holdfast.auditing.session import AuditSubject
+from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, Measure, Passes, Rng, Shard
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.measures.corruptions.fine_tuned_accuracy import FineTunedAccuracy
@@ -69,10 +69,10 @@ def few(seed: int = 0) -> tuple[Tensor, Tensor]:
     return torch.rand(30, 1, 8, 8, generator=random), torch.randint(3, (30,), generator=random) + 4
 
 
-def subject_of(folder: Path, encoder: Encoder, batch_size: int = 8) -> AuditSubject:
+def subject_of(folder: Path, encoder: Encoder, batch_size: int = 8) -> Session:
     """Thirty images, of which the first six are attacked."""
     images = ImageSet(Arrays(*few()), seed=3)
-    return AuditSubject(encoder, images, attacked=6, seed=3, batch_size=batch_size, device="cpu", store=Store(folder))
+    return Session(encoder, images, attacked=6, seed=3, batch_size=batch_size, device="cpu", store=Store(folder))
 
 
 def observed(folder: Path, encoder: Encoder, tuning: FineTuned, batch_size: int = 8) -> dict[str, Tensor]:
@@ -302,7 +302,7 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
         observed(tmp_path, network(), FineTuned(rate=1e20))
     x, _ = few()
     for labels, match in ((None, "images with labels"), (torch.zeros(30, dtype=torch.long), "at least 2 classes")):
-        subject = AuditSubject(
+        subject = Session(
             pixels(), ImageSet(Arrays(x, labels)), attacked=6, seed=0, batch_size=8, device="cpu", store=Store(tmp_path)
         )
         subject.observe(Clean())

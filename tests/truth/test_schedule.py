@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.auditing.plan import dependencies
 from holdfast.auditing.schedule import ATTEMPTS, Schedule
-from holdfast.auditing.units import ENCODER, Audited, Layout, Task, dependencies
+from holdfast.auditing.units import ENCODER, Audited, Layout, Task
 from holdfast.core import HoldfastError
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean

@@ -78,7 +78,7 @@ def test_the_head_learns_from_the_noise_that_certificates_draw(tmp_path: Path) -
         np.savez(tmp_path / f"{name}.npz", images=images, labels=labels)
     encoder = Encoder(Watching(), mean=0, std=1)
     plan = Plan(("it",), str(tmp_path / "test.npz"), (SmoothedProbeAccuracy(0.5),), train=str(tmp_path / "train.npz"))
-    assert Training(Gaussian(0.5, clamped=False)) in plan.observations()
+    assert Training(Gaussian(0.5, clamped=False)) in plan.observations
     x = torch.zeros(1, 1, 2, 2)
     assert float(Gaussian(0.5, clamped=False).sample(x, Rng(0, ids=("a",))).min()) < 0
     assert float(Gaussian(0.5).sample(x, Rng(0, ids=("a",))).min()) == 0

@@ -15,8 +15,8 @@ from holdfast.auditing.artifacts.noises import write_noises
 from holdfast.auditing.artifacts.pictures import write_extremes, write_gallery, write_impersonations
 from holdfast.auditing.copied import readable_by
 from holdfast.auditing.images import AuditImages
-from holdfast.auditing.plan import Plan, batch_size_for, merge, named, observations_of, reads, total_passes
-from holdfast.auditing.session import AuditSubject
+from holdfast.auditing.plan import Plan, batch_size_for, merge, observations_of, reads, total_passes
+from holdfast.auditing.session import Session
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table, registry
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
@@ -92,11 +92,11 @@ class EncoderAudit:
         self._observe(subject, lost or {})
         entry["observations"] = [self._observation(subject, o, readers) for o, readers in self._readers(subject)]
         entry["passes"] = self._passes(subject)
-        measures = named(self._plan.measures)
+        measures = self._plan.named_measures
         for (name, measure), file in zip(measures.items(), entries.slugs(list(measures)), strict=True):
             entry["measures"][name] = self._measure(name, measure, subject, f"tables/{self._slug}/{file}.parquet")
         subject.rely_on(self._shared(subject))
-        for name, check in named(self._plan.checks).items():
+        for name, check in self._plan.named_checks.items():
             entry["checks"][name] = self._check(name, check, subject)
         entry = settle(entry, self._plan.allow)
         self.scored = {name: (table, self._settled(entry, name)) for name, (table, _) in self.scored.items()}
@@ -114,7 +114,7 @@ class EncoderAudit:
         self.remade += sum(cost.remade for cost in subject.costs.values())
         return entry
 
-    def _pictures(self, subject: AuditSubject, entry: dict[str, Any]) -> None:
+    def _pictures(self, subject: Session, entry: dict[str, Any]) -> None:
         entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
         entry["gallery"] = write_gallery(self._store, subject, self._slug)
         entry["extremes"] = self._extremes(subject)
@@ -130,7 +130,7 @@ class EncoderAudit:
         except Exception as error:
             self._fail(f"{self._name}, {what}", error)
 
-    def open(self, encoder: Encoder | str, images: AuditImages) -> AuditSubject:
+    def open(self, encoder: Encoder | str, images: AuditImages) -> Session:
         """Return an encoder, or that of a spec, ready to be observed on these images.
 
         Raises:
@@ -141,7 +141,7 @@ class EncoderAudit:
         encoder = (open_encoder(encoder) if isinstance(encoder, str) else encoder).to(self._plan.device)
         encoder.prepare(precision=self._plan.precision, compiled=self._plan.compiled)
         tested, train = images.tested.with_geometry(encoder.geometry), images.train
-        subject = AuditSubject(
+        subject = Session(
             encoder,
             tested,
             attacked=self._plan.attacked_of(len(tested)),
@@ -156,7 +156,7 @@ class EncoderAudit:
             raise OtherEncoder(self._name)
         return subject
 
-    def forget_stale(self, subject: AuditSubject) -> int:
+    def forget_stale(self, subject: Session) -> int:
         """Delete what other code of the encoder has stored, and return how many shards that were.
 
         Raises:
@@ -166,10 +166,10 @@ class EncoderAudit:
             return 0
         if self._recorded is not None:
             raise OtherEncoder(self._name)
-        return subject.forget(self._plan.observations())
+        return subject.forget(self._plan.observations)
 
-    def _observe(self, subject: AuditSubject, lost: Mapping[Observation | None, str]) -> None:
-        for observation in self._plan.observations():
+    def _observe(self, subject: Session, lost: Mapping[Observation | None, str]) -> None:
+        for observation in self._plan.observations:
             if isinstance(observation, Clean):
                 continue
             self._listener.stage(observation.title)
@@ -195,10 +195,10 @@ class EncoderAudit:
         reasons = (self._reasons.get(other.key()) for other in reads(observation))
         return next(filter(None, reasons), None)
 
-    def _readers(self, subject: AuditSubject) -> list[tuple[Observation, tuple[str, ...]]]:
-        return [(o, readers) for o, readers in self._plan.observations().items() if o in subject.costs]
+    def _readers(self, subject: Session) -> list[tuple[Observation, tuple[str, ...]]]:
+        return [(o, readers) for o, readers in self._plan.observations.items() if o in subject.costs]
 
-    def _observation(self, subject: AuditSubject, observation: Observation, readers: tuple[str, ...]) -> dict[str, Any]:
+    def _observation(self, subject: Session, observation: Observation, readers: tuple[str, ...]) -> dict[str, Any]:
         cost = subject.costs[observation]
         return {
             "part": registry.spec(observation),
@@ -209,10 +209,10 @@ class EncoderAudit:
             "seconds": round(cost.seconds, 3),
         }
 
-    def _passes(self, subject: AuditSubject) -> dict[str, Any]:
+    def _passes(self, subject: Session) -> dict[str, Any]:
         """Return what the measures' observations cost, what they would have cost alone, and what the checks add."""
         run = list(subject.costs.values())
-        measures = set(named(self._plan.measures))
+        measures = set(self._plan.named_measures)
         shared = [subject.costs[o] for o, readers in self._readers(subject) if measures & set(readers)]
         spent = sum((cost.passes for cost in run), Passes())
         useful = sum((cost.passes for cost in shared), Passes())
@@ -225,7 +225,7 @@ class EncoderAudit:
             "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
         }
 
-    def _measure(self, name: str, measure: Measure, subject: AuditSubject, path: str) -> dict[str, Any]:
+    def _measure(self, name: str, measure: Measure, subject: Session, path: str) -> dict[str, Any]:
         self._listener.stage(f"scoring {name}")
         entry: dict[str, Any] = {
             "part": registry.spec(measure),
@@ -267,17 +267,17 @@ class EncoderAudit:
         entry |= {"scores": {key: asdict(score) | told[key] for key, score in scores.items()}, "headline": headline}
         return entry | {"column": measure.column, "table": path, "seconds": round(time.perf_counter() - began, 3)}
 
-    def _shared(self, subject: AuditSubject) -> list[Observation]:
+    def _shared(self, subject: Session) -> list[Observation]:
         """Return the observations of all measures: what they met counts for each. Checks look at few images."""
         if not self._plan.shared_searches:
             return []
-        measures = set(named(self._plan.measures))
+        measures = set(self._plan.named_measures)
         return [observation for observation, readers in self._readers(subject) if measures & set(readers)]
 
     def _checked(self, measure: Measure, name: str, score: Score) -> Score:
         """Return a score with the checks that it depends on."""
         searches = measure.relies_on(name)
-        checks = (key for key, check in named(self._plan.checks).items() if check.concerns(searches))
+        checks = (key for key, check in self._plan.named_checks.items() if check.concerns(searches))
         return replace(score, checks=tuple(checks))
 
     def _settled(self, entry: Mapping[str, Any], name: str) -> Score:
@@ -286,15 +286,15 @@ class EncoderAudit:
         settled = m["scores"][m["headline"]]
         return replace(self.scored[name][1], standing=settled["standing"], because=tuple(settled["because"]))
 
-    def _extremes(self, subject: AuditSubject) -> dict[str, Any]:
+    def _extremes(self, subject: Session) -> dict[str, Any]:
         """Return the least and the most robust images by their certified radius, where it was measured."""
-        for name, measure in named(self._plan.measures).items():
+        for name, measure in self._plan.named_measures.items():
             if isinstance(measure, CertifiedRadius) and name in self.scored:
                 found = write_extremes(self._store, subject, self._slug, self.scored[name][0])
                 return {"measure": name, **found}
         return {}
 
-    def _check(self, name: str, check: Check, subject: AuditSubject) -> dict[str, Any]:
+    def _check(self, name: str, check: Check, subject: Session) -> dict[str, Any]:
         self._listener.stage(f"checking {name}")
         for observation in observations_of(check):
             if reason := self._reasons.get(observation.key()):
@@ -328,7 +328,7 @@ def _skipped(reason: str) -> dict[str, Any]:
     }
 
 
-def _alone(measure: Measure, subject: AuditSubject) -> Passes:
+def _alone(measure: Measure, subject: Session) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
     return total_passes(
         merge([("", observations_of(measure))]),
@@ -339,7 +339,7 @@ def _alone(measure: Measure, subject: AuditSubject) -> Passes:
     )
 
 
-def _curve(subject: AuditSubject, observation: Attacked) -> dict[str, Any]:
+def _curve(subject: Session, observation: Attacked) -> dict[str, Any]:
     """Return the objective along the attack, in units of the median objective between an image and its partner."""
     clean, positions = subject.read(Clean())["reps"], torch.arange(subject.attacked)
     own, other = clean[positions], clean[partners(positions)]

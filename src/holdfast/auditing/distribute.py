@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from holdfast.auditing.schedule import Schedule
-from holdfast.auditing.units import Audited, Job, Task, dependencies
+from holdfast.auditing.units import Audited, Job, Task
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.listener import Listener
 
@@ -17,7 +17,7 @@ def distribute(job: Job, engine: Engine, listener: Listener) -> tuple[list[Audit
     """
     tested, train = job.known
     work = job.plan.predict(len(tested.rows), None if train is None else len(train.rows)).work
-    schedule = Schedule(len(job.plan.encoders), dependencies(job.plan.observations()), work)
+    schedule = Schedule(len(job.plan.encoders), job.plan.dependencies, work)
     name = job.names[0] if len(job.names) == 1 else f"{len(job.names)} encoders"
     listener.begin(name, work * len(job.names))
     listener.stage(f"starting {engine.title}")

@@ -21,7 +21,7 @@ Run = Callable[[int, int], dict[str, Tensor]]
 """Observes the images from the first one to the last (exclusive) together."""
 
 
-class Room:
+class MemoryLimits:
     """How many images of one encoder each kind of observation can take at a time.
 
     Where memory is short, images are observed in two halves, those in two again, and so on; what fitted is where the
@@ -33,11 +33,11 @@ class Room:
 
     def __init__(self, encoder: Encoder):
         self._encoder = encoder
-        self._most: dict[type[Observation], int] = {}
+        self._limits: dict[type[Observation], int] = {}
 
-    def most(self, observation: Observation) -> int | None:
+    def limit(self, observation: Observation) -> int | None:
         """Return how many images fit for observations of this kind; None while nothing has been too much."""
-        return self._most.get(type(observation))
+        return self._limits.get(type(observation))
 
     def run(self, observation: Observation, start: int, stop: int, run: Run) -> dict[str, Tensor]:
         """Observe some images, together or in parts that fit.
@@ -50,11 +50,11 @@ class Room:
             seen = self._tried(observation, start, stop, run)
             assert seen is not None  # what does not fit is refused
             return seen
-        size = min(stop - start, self.most(observation) or stop - start)
+        size = min(stop - start, self.limit(observation) or stop - start)
         parts: list[dict[str, Tensor]] = []
         while start < stop:
             if (part := self._tried(observation, start, min(start + size, stop), run)) is None:
-                size = self._most[type(observation)] = min(size, stop - start) // 2
+                size = self._limits[type(observation)] = min(size, stop - start) // 2
                 continue
             parts.append(part)
             start += size

@@ -8,8 +8,8 @@ from holdfast.auditing.partition import mark_of
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import PLACES, Ready, prepare, run_ready
 from holdfast.auditing.series import Series
-from holdfast.auditing.shards import Unit
-from holdfast.auditing.units import CACHE, PLAN, Task, Worker, dependencies
+from holdfast.auditing.shards import ShardFile
+from holdfast.auditing.units import CACHE, PLAN, Task, Worker
 from holdfast.core import HoldfastError, registry
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
@@ -140,8 +140,8 @@ def listed(items: Sequence[str], most: int = 3) -> str:
 def _missing(ready: Ready) -> list[str]:
     """Return what no part has made nor failed to make, a few words for each observation."""
     worker, found = Worker(ready.job, ready.images, ready.store), []
-    order, there = tuple(ready.job.plan.observations()), set(ready.store.names(CACHE))
-    needed = dependencies(order)
+    order, there = tuple(ready.job.plan.observations), set(ready.store.names(CACHE))
+    needed = ready.job.plan.dependencies
     for number, name in enumerate(ready.job.names):
         try:
             layout, subject = worker(Task(number)), worker.subject(number)
@@ -149,7 +149,7 @@ def _missing(ready: Ready) -> list[str]:
             raise
         except Exception:
             continue  # an encoder that cannot be opened has no shards, and scoring says why
-        failed = {i for i, one in enumerate(order) if _tried(subject.units(one), there)}
+        failed = {i for i, one in enumerate(order) if _tried(subject.shard_files(one), there)}
         for i, stored in enumerate(layout.stored):
             if not all(stored) and i not in failed and not needed[i] & failed:
                 lacking = len(stored) - sum(stored)
@@ -157,6 +157,6 @@ def _missing(ready: Ready) -> list[str]:
     return found
 
 
-def _tried(units: Iterable[Unit], there: Collection[str]) -> bool:
+def _tried(shards: Iterable[ShardFile], there: Collection[str]) -> bool:
     """Whether a part has tried one of these shards, and could not make it."""
-    return any(mark_of(unit.file) in there and unit.file not in there for unit in units)
+    return any(mark_of(shard.file) in there and shard.file not in there for shard in shards)

@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass
 
-from holdfast.auditing.units import Job, Layout, Task, Worker, dependencies
+from holdfast.auditing.units import Job, Layout, Task, Worker
 from holdfast.core import HoldfastError
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.listener import Listener
@@ -104,9 +104,9 @@ class _Encoder:
     layout: Layout
 
     def __post_init__(self) -> None:
-        self.order = tuple(self.job.plan.observations())
-        self.needed = dependencies(self.order)
-        self.files = [[unit.file for unit in self.worker.subject(self.number).units(one)] for one in self.order]
+        self.order = tuple(self.job.plan.observations)
+        self.needed = self.job.plan.dependencies
+        self.files = [[unit.file for unit in self.worker.subject(self.number).shard_files(one)] for one in self.order]
         self.broken: set[int] = set()
 
     def run(self) -> None:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 from holdfast.auditing.series import Series
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Scope, registry
 from holdfast.core.precision import check_precision
 from holdfast.parts.measures.shared.probe import heads
+from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.robust_head import RobustHead
 from holdfast.parts.observations.training import Training
 from holdfast.runtime.checked import Checked
@@ -90,19 +92,35 @@ class Plan(metaclass=Checked):
         if not self.measures:
             raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
 
+    @cached_property
+    def named_measures(self) -> dict[str, Measure]:
+        """The measures by name, see `named`."""
+        return named(self.measures)
+
+    @cached_property
+    def named_checks(self) -> dict[str, Check]:
+        """The checks by name."""
+        return named(self.checks)
+
+    @cached_property
     def observations(self) -> dict[Observation, tuple[str, ...]]:
-        """Return what must be observed, each trajectory once, and the names of the measures and checks it serves.
+        """What must be observed, each trajectory once, and the names of the measures and checks it serves.
 
         Training images come first, and before them what a probe that learns from them reads: what reads labels may need
         what a probe learned.
         """
-        wanted = [(name, observations_of(m)) for name, m in named(self.measures).items()]
+        wanted = [(name, observations_of(m)) for name, m in self.named_measures.items()]
         wanted += [(name, (Training(),)) for name in self.labelled() if self.train is not None]
-        wanted += [(f"check {name}", observations_of(c)) for name, c in named(self.checks).items()]
+        wanted += [(f"check {name}", observations_of(c)) for name, c in self.named_checks.items()]
         merged = merge(wanted)
         first = {read.key() for one in merged if isinstance(one, RobustHead) for read in one.reads}
         turn = {one: (one.key() not in first, not one.scope.training) for one in merged}
         return dict(sorted(merged.items(), key=lambda item: turn[item[0]]))  # stable
+
+    @cached_property
+    def dependencies(self) -> list[set[int]]:
+        """For each observation, the numbers of those that come before it, see `dependencies`."""
+        return dependencies(self.observations)
 
     @property
     def synthetic(self) -> bool:
@@ -111,7 +129,7 @@ class Plan(metaclass=Checked):
 
     def labelled(self) -> tuple[str, ...]:
         """Return the names of the measures that read labels."""
-        return tuple(name for name, measure in named(self.measures).items() if measure.needs_labels)
+        return tuple(name for name, measure in self.named_measures.items() if measure.needs_labels)
 
     def attacked_of(self, population: int) -> int:
         """Return how many of so many images are attacked: an even number, so that each has a partner."""
@@ -120,7 +138,7 @@ class Plan(metaclass=Checked):
 
     def predict(self, population: int, train: int | None = None) -> Passes:
         """Return the encoder passes of all observations, for one encoder."""
-        return total_passes(self.observations(), population, self.attacked_of(population), train, self.precision)
+        return total_passes(self.observations, population, self.attacked_of(population), train, self.precision)
 
 
 def batch_size_for(shape: tuple[int, int, int], device: str) -> int:
@@ -182,6 +200,29 @@ def reads(observation: Observation) -> tuple[Observation, ...]:
     """Return what an observation says that it reads, and the observations among its parameters."""
     among = (getattr(observation, one.name) for one in fields(observation))  # pyright: ignore[reportArgumentType]
     return (*observation.reads, *(other for other in among if isinstance(other, Observation)))
+
+
+def dependencies(order: Iterable[Observation]) -> list[set[int]]:
+    """Return for each observation the numbers of those that must be complete before one of its shards is made.
+
+    All but the clean representations themselves and rows of training images need the former; what reads labels may
+    need what a probe learned from training images; and an observation may name others that it reads, or hold them as
+    parameters.
+    """
+    order = list(order)
+    number = {one.key(): i for i, one in enumerate(order)}
+    needed: list[set[int]] = []
+    for i, one in enumerate(order):
+        own = {number[other.key()] for other in reads(one) if other.key() in number}
+        if not isinstance(one, Clean) and one.scope is not Scope.TRAINING:
+            own |= {j for j, other in enumerate(order) if isinstance(other, Clean)}
+        if one.needs_labels and not one.scope.training:
+            own |= {j for j, other in enumerate(order) if other.scope.training}
+        needed.append(own - {i})
+    for i in range(len(order)):  # what these need in turn
+        while more := set().union(*(needed[j] for j in needed[i])) - needed[i] - {i}:
+            needed[i] |= more
+    return needed
 
 
 def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from holdfast.auditing import record as entries
 from holdfast.auditing.differences import compare
 from holdfast.auditing.distribute import distribute
 from holdfast.auditing.images import AuditImages, open_all
-from holdfast.auditing.plan import Plan, named
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
 from holdfast.auditing.units import CACHE, PLAN, Job, audited
@@ -98,7 +98,7 @@ def run_ready(ready: "Ready", engine: Engine | None, heard: Listener, command: s
     rows = [result.row for result in results]
     if all(row["error"] for row in rows):
         raise _nothing(ready, failures)
-    measures, unfit = named(plan.measures), {row["name"] for row in rows if void_checks(row, plan.allow)}
+    measures, unfit = plan.named_measures, {row["name"] for row in rows if void_checks(row, plan.allow)}
     called = dict(zip(plan.encoders, job.names, strict=True))
 
     def apart(what: str, make: Callable[[], Any], nothing: Any) -> Any:
@@ -290,7 +290,7 @@ def _labels(plan: Plan, images: AuditImages) -> str | None:
     """Return the fingerprint of the labels where a measure reads them; None where none does."""
     if not (readers := plan.labelled()):
         return None
-    others = [name for name in named(plan.measures) if name not in readers]
+    others = [name for name in plan.named_measures if name not in readers]
     for source in filter(None, [images.tested, images.train]):
         if source.labels is None:
             raise no_labels(", ".join(readers), str(source), others)

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.auditing.memory import Room
+from holdfast.auditing.memory import MemoryLimits
 from holdfast.auditing.plan import extent
-from holdfast.auditing.shards import Columns, Cost, Unit, columns_of, fits, spans, unlike
+from holdfast.auditing.shards import Columns, Cost, ShardFile, columns_of, fits, spans, unlike
 from holdfast.auditing.stretch import Stretch, memory_format, on_device
 from holdfast.core import (
     Ball,
@@ -48,7 +48,7 @@ Progress = Callable[[int], None]
 """Told how much work, in encoder passes, has been done (or was found stored)."""
 
 
-class AuditSubject:
+class Session:
     """One encoder with the images of an audit; see `holdfast.core.Subject`.
 
     Args:
@@ -89,8 +89,8 @@ class AuditSubject:
         self._relied_on: tuple[Observation, ...] = ()
         self.costs: dict[Observation, Cost] = {}
         self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
-        self._units: dict[Observation, list[Unit]] = {}
-        self._room = Room(encoder)
+        self._shard_files: dict[Observation, list[ShardFile]] = {}
+        self._memory = MemoryLimits(encoder)
         self._identity = [
             LAYOUT,
             version("holdfast"),
@@ -138,17 +138,17 @@ class AuditSubject:
     def _moved(self, x: Images) -> Images:
         return on_device(x, self._device).contiguous(memory_format=self._format)
 
-    def units(self, observation: Observation) -> list[Unit]:
+    def shard_files(self, observation: Observation) -> list[ShardFile]:
         """Return the shards of an observation; the name of a file says everything that decides what is in it."""
-        if observation not in self._units:
+        if observation not in self._shard_files:
             total = extent(observation, self.population, self.attacked, self.train_size)
             spec = registry.spec(observation)
             folder = f"cache/{digest([self._identity, spec, *self._labels_read(observation), *files_read(spec)])}"
-            self._units[observation] = [
-                Unit(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors")
+            self._shard_files[observation] = [
+                ShardFile(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors")
                 for start, stop in spans(observation.scope, total, self.population, self.batch_size)
             ]
-        return self._units[observation]
+        return self._shard_files[observation]
 
     @property
     def identity(self) -> str:
@@ -157,14 +157,14 @@ class AuditSubject:
 
     def stale(self) -> bool:
         """Whether the encoder no longer gives the stored representations: its code has changed."""
-        for unit in self.units(Clean()):
-            if (held := self._store.read_tensors(unit.file)) is not None:
-                return not self._still_answers(held[0]["reps"], unit.start)
+        for shard in self.shard_files(Clean()):
+            if (held := self._store.read_tensors(shard.file)) is not None:
+                return not self._still_answers(held[0]["reps"], shard.start)
         return False
 
     def forget(self, observations: Iterable[Observation]) -> int:
         """Delete what is stored of some observations, and return how many shards that were."""
-        files = {unit.file for one in (Clean(), *observations) for unit in self.units(one)}
+        files = {shard.file for one in (Clean(), *observations) for shard in self.shard_files(one)}
         stored = [file for file in files if self._store.exists(file)]
         for file in stored:
             self._store.delete(file)
@@ -178,10 +178,10 @@ class AuditSubject:
         self.encoder.passes = before  # two passes that only a resumed audit makes
         return torch.allclose(now, reps[: len(now)], rtol=1e-3, atol=1e-3 * float(reps.abs().max()))
 
-    def make(self, observation: Observation, unit: Unit) -> None:
+    def make(self, observation: Observation, shard: ShardFile) -> None:
         """Run one shard unless it is stored; what the observation reads must have been observed."""
-        if not self._store.exists(unit.file):
-            self._run(observation, unit.start, unit.stop, unit.file)
+        if not self._store.exists(shard.file):
+            self._run(observation, shard.start, shard.stop, shard.file)
 
     def observe(self, observation: Observation) -> None:
         """Run an observation on all its images, or read what an earlier run stored."""
@@ -189,24 +189,24 @@ class AuditSubject:
         in_files = observation.scope is Scope.TRAINING  # which may be too many for memory
         passes, seconds, stored, remade = Passes(), 0.0, 0, 0
         columns: Columns | None = None
-        for unit in self.units(observation):
-            held = self._store.read_tensors(unit.file)
-            if held is not None and fits(held[0], observation, unit, columns):
+        for shard in self.shard_files(observation):
+            held = self._store.read_tensors(shard.file)
+            if held is not None and fits(held[0], observation, shard, columns):
                 stored += 1
-                self._progress((observation.passes_in(self.encoder.precision) * (unit.stop - unit.start)).work)
+                self._progress((observation.passes_in(self.encoder.precision) * (shard.stop - shard.start)).work)
             else:
-                remade += self._store.exists(unit.file)
-                self._run(observation, unit.start, unit.stop, unit.file)
-                held = self._store.read_tensors(unit.file)
-                if held is None or not fits(held[0], observation, unit, columns):
-                    raise unlike(observation, unit)
+                remade += self._store.exists(shard.file)
+                self._run(observation, shard.start, shard.stop, shard.file)
+                held = self._store.read_tensors(shard.file)
+                if held is None or not fits(held[0], observation, shard, columns):
+                    raise unlike(observation, shard)
             tensors, facts = held
             columns = columns or columns_of(tensors)
             shards += [] if in_files else [tensors]
             passes += Passes(*(int(facts[name]) for name in ("forward", "backward", "bounds")))
             seconds += float(facts["seconds"])
         if in_files:
-            self._files[observation.key()] = [unit.file for unit in self.units(observation)]
+            self._files[observation.key()] = [shard.file for shard in self.shard_files(observation)]
         else:
             first, at_once = shards[0], observation.scope.at_once
             self._seen[observation.key()] = (
@@ -326,9 +326,9 @@ class AuditSubject:
                 return observation.run(shard)
 
         if observation.scope is not Scope.TRAINING:
-            return self._room.run(observation, start, stop, run)
+            return self._memory.run(observation, start, stop, run)
         starts = range(start, stop, self.batch_size)
-        parts = [self._room.run(observation, at, min(at + self.batch_size, stop), run) for at in starts]
+        parts = [self._memory.run(observation, at, min(at + self.batch_size, stop), run) for at in starts]
         return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
     def _shard(self, observation: Observation, start: int, stop: int) -> Shard:

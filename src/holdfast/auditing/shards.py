@@ -13,7 +13,7 @@ TOGETHER = 64
 """Batches of training images in one file: there may be a million of them."""
 
 
-class Unit(NamedTuple):
+class ShardFile(NamedTuple):
     """One shard of an observation: its first image and its last (exclusive), and the file that holds what was seen."""
 
     start: int
@@ -49,10 +49,10 @@ def columns_of(tensors: Mapping[str, Tensor]) -> Columns:
     return {key: (value.dtype, value.shape[1:]) for key, value in tensors.items()}
 
 
-def fits(tensors: Mapping[str, Tensor], observation: Observation, unit: Unit, columns: Columns | None) -> bool:
+def fits(tensors: Mapping[str, Tensor], observation: Observation, shard: ShardFile, columns: Columns | None) -> bool:
     """Whether a shard holds a row for each of its images, and what the shards before it hold."""
     rows = [len(value) for key, value in tensors.items() if value.ndim and not key.startswith("gallery.")]
-    complete = observation.scope.at_once or all(count == unit.stop - unit.start for count in rows)
+    complete = observation.scope.at_once or all(count == shard.stop - shard.start for count in rows)
     return complete and (columns is None or columns == columns_of(tensors))
 
 
@@ -79,10 +79,10 @@ def spans(scope: Scope, images: int, population: int, batch_size: int) -> list[t
     return [(start, min(start + size, images)) for start in range(0, images, size)]
 
 
-def unlike(observation: Observation, unit: Unit) -> HoldfastError:
+def unlike(observation: Observation, shard: ShardFile) -> HoldfastError:
     """Return the error for a shard that does not fit even when it was just made."""
     return HoldfastError(
-        f"{registry.part_name(observation)}: expected a row for each of {unit.stop - unit.start} images in "
-        f"{unit.file!r}, with the same tensors as in its other shards, got others; if its code has changed, delete "
-        f"the folder {unit.file.rpartition('/')[0]!r} of the run"
+        f"{registry.part_name(observation)}: expected a row for each of {shard.stop - shard.start} images in "
+        f"{shard.file!r}, with the same tensors as in its other shards, got others; if its code has changed, delete "
+        f"the folder {shard.file.rpartition('/')[0]!r} of the run"
     )

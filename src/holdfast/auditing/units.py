@@ -6,16 +6,15 @@ that its dependencies allow, and again after it was lost.
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from holdfast.auditing.audit_encoder import EncoderAudit
 from holdfast.auditing.images import AuditImages, open_known
-from holdfast.auditing.plan import Plan, reads
-from holdfast.auditing.session import AuditSubject
-from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Scope, Score, Table
-from holdfast.parts.observations.clean import Clean
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.session import Session
+from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Score, Table
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.data import Known
 from holdfast.storage.filesystem import Folder
@@ -144,8 +143,8 @@ class Worker:
 
     def __init__(self, job: Job, images: AuditImages, store: Store):
         self._job, self._images, self._store = job, images, store
-        self._order = tuple(job.plan.observations())
-        self._opened: tuple[int, AuditSubject] | None = None
+        self._order = tuple(job.plan.observations)
+        self._opened: tuple[int, Session] | None = None
 
     def __call__(self, task: Task) -> Any:
         """Do a unit.
@@ -163,26 +162,26 @@ class Worker:
             remade = self._audit(task.encoder).forget_stale(subject)
             return self.layout(subject)._replace(remade=remade)
         observation = self._order[task.observation]
-        for number in sorted(dependencies(self._order)[task.observation]):
+        for number in sorted(self._job.plan.dependencies[task.observation]):
             if self._order[number] not in subject.costs:
                 subject.observe(self._order[number])
-        subject.make(observation, subject.units(observation)[task.shard])
+        subject.make(observation, subject.shard_files(observation)[task.shard])
         return None
 
     def _key(self, number: int) -> Observation | None:
         return None if number == ENCODER else self._order[number].key()
 
-    def layout(self, subject: AuditSubject) -> Layout:
+    def layout(self, subject: Session) -> Layout:
         """Return what there is to do, and what is stored."""
         stored, precision = set(self._store.names("cache")), subject.encoder.precision
-        units = {one: subject.units(one) for one in self._order}
+        units = {one: subject.shard_files(one) for one in self._order}
         each = [one.passes_in(precision) for one in self._order]
         work = [
             [(e * (unit.stop - unit.start)).work for unit in units[o]] for o, e in zip(self._order, each, strict=True)
         ]
         return Layout(work, [[unit.file in stored for unit in units[one]] for one in self._order])
 
-    def subject(self, encoder: int) -> AuditSubject:
+    def subject(self, encoder: int) -> Session:
         """Return an encoder of the plan as it is observed; opened unless it was the last one."""
         if self._opened is None or self._opened[0] != encoder:
             self._opened = None  # two encoders may not fit into memory
@@ -197,26 +196,3 @@ class Worker:
 
     def _audit(self, encoder: int) -> EncoderAudit:
         return self._job.audit(encoder, self._store, Silent())
-
-
-def dependencies(order: Iterable[Observation]) -> list[set[int]]:
-    """Return for each observation the numbers of those that must be complete before one of its shards is made.
-
-    All but the clean representations themselves and rows of training images need the former; what reads labels may
-    need what a probe learned from training images; and an observation may name others that it reads, or hold them as
-    parameters.
-    """
-    order = list(order)
-    number = {one.key(): i for i, one in enumerate(order)}
-    needed: list[set[int]] = []
-    for i, one in enumerate(order):
-        own = {number[other.key()] for other in reads(one) if other.key() in number}
-        if not isinstance(one, Clean) and one.scope is not Scope.TRAINING:
-            own |= {j for j, other in enumerate(order) if isinstance(other, Clean)}
-        if one.needs_labels and not one.scope.training:
-            own |= {j for j, other in enumerate(order) if other.scope.training}
-        needed.append(own - {i})
-    for i in range(len(order)):  # what these need in turn
-        while more := set().union(*(needed[j] for j in needed[i])) - needed[i] - {i}:
-            needed[i] |= more
-    return needed

@@ -12,7 +12,7 @@ from holdfast.auditing.artifacts.grad_cam import Maps, attention
 from holdfast.auditing.artifacts.noise_draws import shrunk
 from holdfast.auditing.artifacts.pictures import write_png
 from holdfast.auditing.record import passes_entry
-from holdfast.auditing.session import AuditSubject
+from holdfast.auditing.session import Session
 from holdfast.core import Head, HoldfastError, Images, LinearProbe, Measure, Reps, Rng, Threat, registry
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.tested import TestedMeasure
@@ -40,7 +40,7 @@ class _Reading:
     probe: LinearProbe | None = None
 
 
-def write_attention(store: Store, subject: AuditSubject, slug: str, measures: Iterable[Measure]) -> dict[str, Any]:
+def write_attention(store: Store, subject: Session, slug: str, measures: Iterable[Measure]) -> dict[str, Any]:
     """Write strips of attention maps, one for each corruption that was observed; return the record's entry.
 
     Empty where no measure looks at corrupted images. An encoder without maps has an entry that says why. The passes are
@@ -75,7 +75,7 @@ def write_attention(store: Store, subject: AuditSubject, slug: str, measures: It
     }
 
 
-def _count(subject: AuditSubject) -> int:
+def _count(subject: Session) -> int:
     return min(IMAGES, subject.attacked)
 
 
@@ -85,13 +85,13 @@ def _spread(titles: list[str], most: int) -> list[str]:
     return [titles[i * len(titles) // count] for i in range(count)]
 
 
-def _own(subject: AuditSubject) -> _Reading:
+def _own(subject: Session) -> _Reading:
     """What sets the representation of each image apart from the mean of all; no label is read."""
     reps = subject.read(Clean())["reps"]
     return _Reading("representation", reps[: _count(subject)] - reps.mean(0))
 
 
-def _classes(subject: AuditSubject, measures: Iterable[Measure]) -> list[_Reading]:
+def _classes(subject: Session, measures: Iterable[Measure]) -> list[_Reading]:
     """The logit of each image's class, less the mean of all logits (which no training decides), by the first probe."""
     for measure in measures:
         if isinstance(measure, TestedMeasure) and isinstance(measure.probe, LinearProbe) and not measure.consistent:
@@ -106,7 +106,7 @@ def _classes(subject: AuditSubject, measures: Iterable[Measure]) -> list[_Readin
 
 
 def _strips(
-    store: Store, folder: str, subject: AuditSubject, readings: list[_Reading], threats: dict[str, Threat]
+    store: Store, folder: str, subject: Session, readings: list[_Reading], threats: dict[str, Threat]
 ) -> dict[str, Any]:
     x = subject.batch(0, _count(subject))
     rng = Rng(subject.seed, ids=tuple(subject.ids[: len(x)])).child("represented")  # the draws of `Represented`

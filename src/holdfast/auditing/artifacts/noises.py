@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.auditing.artifacts.noise_draws import DRAWS, Disturbed, NoiseDraws, block, look, shrunk
 from holdfast.auditing.artifacts.pictures import write_png
-from holdfast.auditing.session import AuditSubject
+from holdfast.auditing.session import Session
 from holdfast.core import HoldfastError, Observation, Reps, Rng, registry
 from holdfast.numerics.geometry.projection import Plane, axes, neighbourhoods, plane
 from holdfast.parts.learners.shared.groups import centres
@@ -31,7 +31,7 @@ PICTURE = 64
 
 
 def write_noises(
-    store: Store, subject: AuditSubject, slug: str, readers: Mapping[Observation, tuple[str, ...]]
+    store: Store, subject: Session, slug: str, readers: Mapping[Observation, tuple[str, ...]]
 ) -> list[dict[str, Any]]:
     """Write every noise that was learned for an encoder, with what the report draws; return the record's entries.
 
@@ -54,7 +54,7 @@ def write_noises(
 
 
 def _entry(
-    store: Store, subject: AuditSubject, name: str, observation: WorstNoise, readers: tuple[str, ...]
+    store: Store, subject: Session, name: str, observation: WorstNoise, readers: tuple[str, ...]
 ) -> dict[str, Any]:
     seen = subject.read(observation)
     entry = {
@@ -78,9 +78,7 @@ def _entry(
         return entry | {"problem": str(error)}
 
 
-def _shown(
-    store: Store, subject: AuditSubject, name: str, observation: WorstNoise, noise: LearnedNoise
-) -> dict[str, Any]:
+def _shown(store: Store, subject: Session, name: str, observation: WorstNoise, noise: LearnedNoise) -> dict[str, Any]:
     """Write tables and pictures of draws; return what the entry says of them."""
     reps = subject.read(Clean())["reps"][: min(IMAGES, subject.attacked)]
     labels = subject.labels[: len(reps)] if observation.needs_labels and subject.labels is not None else None
@@ -123,7 +121,7 @@ def _short(values: Float[Tensor, "values"]) -> list[float]:
 
 
 def _groups(
-    subject: AuditSubject, generator: Generator, reps: Reps, labels: Int[Tensor, "images"] | None, clusters: int
+    subject: Session, generator: Generator, reps: Reps, labels: Int[Tensor, "images"] | None, clusters: int
 ) -> tuple[str, Int[Tensor, "images"]]:
     """Return what groups are and the group of each image: the noise's own, else labels that are read, else clusters."""
     if "groups" in generator.asks and generator.design.grouping == "clusters":
@@ -155,7 +153,7 @@ def _draws(drawn: NoiseDraws, flat: Plane, codes: Int[Tensor, "images"], rng: Rn
 
 
 def _pictures(
-    store: Store, subject: AuditSubject, name: str, disturbed: Disturbed, codes: Int[Tensor, "images"]
+    store: Store, subject: Session, name: str, disturbed: Disturbed, codes: Int[Tensor, "images"]
 ) -> tuple[float, list[dict[str, Any]]]:
     """Write pictures of a few draws; return by how much differences are amplified, and the record's entries."""
     shown = []

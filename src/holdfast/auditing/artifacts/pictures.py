@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.auditing.session import AuditSubject
+from holdfast.auditing.session import Session
 from holdfast.core import Table
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
@@ -22,7 +22,7 @@ NEIGHBOURS = 3
 EXTREMES = 6
 
 
-def write_gallery(store: Store, subject: AuditSubject, slug: str) -> list[dict[str, Any]]:
+def write_gallery(store: Store, subject: Session, slug: str) -> list[dict[str, Any]]:
     """Write pictures of the images with the largest drift, and return the record's entries for them.
 
     The trajectory is the untargeted one of the largest cost; the order is by ℓ2 drift.
@@ -64,7 +64,7 @@ def write_gallery(store: Store, subject: AuditSubject, slug: str) -> list[dict[s
     return entries
 
 
-def write_impersonations(store: Store, subject: AuditSubject, slug: str) -> list[dict[str, Any]]:
+def write_impersonations(store: Store, subject: Session, slug: str) -> list[dict[str, Any]]:
     """Write pictures of the first pairs of every attack that impersonates; return the record's entries for them.
 
     An entry holds the attack's title, its classes, and for each class the pictures `clean` and `attacked` of its half
@@ -74,7 +74,7 @@ def write_impersonations(store: Store, subject: AuditSubject, slug: str) -> list
     return [_impersonation(store, subject, f"pictures/{slug}/pair-{i}", o) for i, o in enumerate(attacks)]
 
 
-def _impersonation(store: Store, subject: AuditSubject, name: str, observation: Impersonated) -> dict[str, Any]:
+def _impersonation(store: Store, subject: Session, name: str, observation: Impersonated) -> dict[str, Any]:
     seen = subject.read(observation)
     images = dict(zip(seen["gallery.position"].tolist(), seen["gallery.image"], strict=True))
     labels, sides = subject.labels, []
@@ -92,7 +92,7 @@ def _impersonation(store: Store, subject: AuditSubject, name: str, observation: 
     return {"title": observation.title, "classes": list(observation.classes), "sides": sides}
 
 
-def write_extremes(store: Store, subject: AuditSubject, slug: str, table: Table) -> dict[str, list[dict[str, Any]]]:
+def write_extremes(store: Store, subject: Session, slug: str, table: Table) -> dict[str, list[dict[str, Any]]]:
     """Write pictures of the images with the smallest and the largest certified radius; return the record's entries.
 
     Args:

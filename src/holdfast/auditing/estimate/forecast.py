@@ -15,7 +15,7 @@ from holdfast.auditing.estimate.rehearsal import Clock, Pace, at_most
 from holdfast.auditing.estimate.stand_in import StandIn
 from holdfast.auditing.plan import Plan, batch_size_for, extent, named
 from holdfast.auditing.run import label
-from holdfast.auditing.session import AuditSubject, memory_format
+from holdfast.auditing.session import Session, memory_format
 from holdfast.auditing.shards import spans
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes, Scope
 from holdfast.parts.observations.attacked import Attacked
@@ -109,18 +109,17 @@ class _Job:
         attacked = plan.attacked_of(len(images))
         clock = _synchronised(self.clock, plan.device)
         calibration = Calibration(encoder, images, batch_size, plan.device, clock)
-        traced = calibration.trace() if any(one.passes.bounds for one in plan.observations()) else None
-        units, real = calibration.unit_times(self.seconds, any(one.passes.backward for one in plan.observations()))
+        traced = calibration.trace() if any(one.passes.bounds for one in plan.observations) else None
+        units, real = calibration.unit_times(self.seconds, any(one.passes.backward for one in plan.observations))
         stand_in = StandIn(
             encoder, images, attacked=attacked, seed=plan.seed, device=plan.device, real=real, train=train
         )
         extents = {
-            one: extent(one, len(images), attacked, None if train is None else len(train))
-            for one in plan.observations()
+            one: extent(one, len(images), attacked, None if train is None else len(train)) for one in plan.observations
         }
         left = max(0.0, self.seconds - (clock() - calibration.began))
         paces = calibration.paces(stand_in, extents, units, left)
-        readers = plan.observations()
+        readers = plan.observations
         costs = tuple(_cost(one, extents[one], pace, readers[one], plan.precision) for one, pace in paces.items())
         scores = tuple(
             Cost(name, len(images), Passes(), pace.seconds, pace.low, pace.high, pace.how)
@@ -156,7 +155,7 @@ class _Job:
 
         Their names depend on all images, which are read only where something is stored.
         """
-        observations = self.plan.observations()
+        observations = self.plan.observations
         try:
             known = {name for name in self.folder.files("cache") if name.endswith(".safetensors")}
         except OSError:
@@ -167,7 +166,7 @@ class _Job:
             }
             return sum(_files(one, count, batch_size) for one, count in sizes.items()), 0
         with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
-            subject = AuditSubject(
+            subject = Session(
                 encoder,
                 images,
                 attacked=attacked,
@@ -177,7 +176,7 @@ class _Job:
                 store=Store(beside),
                 train=train,
             )
-            files = [unit.file for one in observations for unit in subject.units(one)]
+            files = [unit.file for one in observations for unit in subject.shard_files(one)]
         return len(files), sum(file in known for file in files)
 
 
