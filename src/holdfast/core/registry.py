@@ -79,7 +79,7 @@ def _inside(kind: str) -> dict[str, str]:
         module.name: f"{place.__name__}.{module.name}"
         for place in places
         for module in pkgutil.iter_modules(place.__path__)
-        if module.name not in {"shared", *groups}
+        if module.name != "shared" and not (place is package and module.name in groups)
     }
 
 
