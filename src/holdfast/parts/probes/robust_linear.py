@@ -23,6 +23,7 @@ from holdfast.core import (
     Positions,
     Reps,
     Rng,
+    Scope,
 )
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
