@@ -5,8 +5,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from holdfast.core import registry
 from holdfast.runtime.errors import HoldfastError
-from holdfast.sources.encoders import SOURCES, doctor, open_encoder
+from holdfast.sources.encoders import doctor, open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
 
 BAD = {
@@ -44,7 +45,7 @@ def test_bad_specs(spec, tmp_path, monkeypatch):
 def test_names_and_labels():
     assert open_encoder("zoo:digits_cnn?seed=1").name == "zoo:digits_cnn?seed=1"
     assert open_encoder("zoo:digits_cnn?label=mine").name == "mine"
-    assert set(SOURCES) == {"zoo", "file", "py", "onnx", "torchvision", "timm", "hf", "openclip"}
+    assert set(registry.names("encoders")) == {"zoo", "file", "py", "onnx", "torchvision", "timm", "hf", "openclip"}
 
 
 # --- weights in files ---------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan, read_plan
 from holdfast.auditing.series import Series, expand, natural, series_entries
 from holdfast.core import HoldfastError, Score
+from holdfast.core.spec_string import parse
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.report.series_plots import places
-from holdfast.sources.spec_string import parse
 
 
 @pytest.fixture

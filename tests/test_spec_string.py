@@ -1,7 +1,7 @@
 import pytest
 
+from holdfast.core.spec_string import boolean, finish, one_of, parse, take
 from holdfast.runtime.errors import HoldfastError
-from holdfast.sources.spec_string import boolean, finish, one_of, parse, take
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from holdfast.core import (
     Threat,
     registry,
 )
+from holdfast.core.encoder_source import EncoderSource
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.parts.learners.shared.learner import Learner
 from holdfast.parts.methods.shared.student import Method
@@ -34,6 +35,7 @@ BASES = {
     "learners": Learner,
     "failures": Failure,
     "certifiers": Certifier,
+    "encoders": EncoderSource,
     "smoothing": Certificate,
     "observations": Observation,
     "measures": Measure,

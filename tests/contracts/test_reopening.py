@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Encoder, HoldfastError, registry
 from holdfast.parts.methods.simclr import Simclr
 from holdfast.runtime.torchvision_guard import guard_torchvision
-from holdfast.sources.encoders import SOURCES, open_encoder
+from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.training import loop
 from holdfast.training.loop import train
@@ -156,7 +156,7 @@ def test_what_is_written_opens_and_loads(name: str, tmp_path: Path) -> None:
 
 
 def test_all_sources_are_asked() -> None:
-    assert {name.partition(",")[0] for name in CASES} | {"onnx"} == set(SOURCES)
+    assert {name.partition(",")[0] for name in CASES} | {"onnx"} == set(registry.names("encoders"))
 
 
 @pytest.mark.usefixtures("mine")

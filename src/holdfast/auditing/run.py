@@ -21,12 +21,12 @@ from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
 from holdfast.auditing.units import CACHE, PLAN, Job, audited
 from holdfast.core import Encoder, HoldfastError, ImageSource, Score, Table
+from holdfast.core.spec_string import parse
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed, places, public
-from holdfast.sources.spec_string import parse
 from holdfast.storage.record_file import RECORD, SCHEMA, digest_of, files_of, read_record, sealed, unbroken
 from holdfast.storage.run_folder import SHARD, Store
 from holdfast.storage.standing import void_checks

@@ -10,15 +10,14 @@ from urllib.parse import quote
 import torch
 
 from holdfast.core import HoldfastError, Score, Table
+from holdfast.core.spec_string import parse
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.fluctuation import flipping, semantic_fluctuation
 from holdfast.numerics.statistics.jackknife import over_classes
 from holdfast.runtime.checked import Checked
-from holdfast.sources.spec_string import parse
+from holdfast.sources.encoders import suffixes
 
 PREFIX = "series"
-SOURCES = {".safetensors": "file", ".onnx": "onnx"}
-"""Which source opens a checkpoint, by the end of its name."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,13 @@ def _opened(spec: str) -> Series:
             "?pattern= or name a single file as file:PATH"
         )
     rest = "".join(f"&{key}={quote(value, safe='/,:*')}" for key, value in options.items())
-    specs = []
+    specs, openers = [], suffixes()
     for file in files:
-        if file.suffix.lower() not in SOURCES:
-            raise HoldfastError(f"{spec}: expected files that end in {' or '.join(SOURCES)}, got {file.name!r}")
+        if file.suffix.lower() not in openers:
+            raise HoldfastError(f"{spec}: expected files that end in {' or '.join(openers)}, got {file.name!r}")
         stem = file.relative_to(folder).with_suffix("").as_posix()
         called = quote(stem if label is None else f"{label}/{stem}", safe="/")
-        specs.append(f"{SOURCES[file.suffix.lower()]}:{file}?label={called}{rest}")
+        specs.append(f"{openers[file.suffix.lower()]}:{file}?label={called}{rest}")
     return Series(label or folder.resolve().name, tuple(specs))
 
 

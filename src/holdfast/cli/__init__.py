@@ -6,6 +6,8 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -32,6 +34,23 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def own(
+    parts: Annotated[
+        list[Path] | None,
+        typer.Option("--parts", help="A Python file that registers parts of your own; it is run here and by workers."),
+    ] = None,
+) -> None:
+    """Audit how well an image encoder's representations hold when the image is disturbed, without labels."""
+    if parts:
+        from holdfast.core import registry
+
+        os.environ[registry.OWN] = os.pathsep.join(str(path.expanduser().resolve()) for path in parts)
+        registry.names("measures")  # an error in one of the files comes before anything else
+
+
 for _command in (
     demo,
     audit,

@@ -7,12 +7,17 @@ of a script or a notebook joins for as long as the process lives, by `register`.
 """
 
 import dataclasses
+import hashlib
 import importlib
+import importlib.util
 import math
+import os
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.runtime.checked import called, shown
@@ -20,14 +25,21 @@ from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
 
 KINDS = (
-    "threats", "objectives", "attacks", "certifiers", "smoothing", "probes", "estimators", "learners", "failures",
-    "observations", "measures", "checks", "methods", "engines",
+    "encoders", "threats", "objectives", "attacks", "certifiers", "smoothing", "probes", "estimators", "learners",
+    "failures", "observations", "measures", "checks", "methods", "engines",
 )  # fmt: skip
-"""Kinds of parts, each a folder of `holdfast` and an entry-point group `holdfast.<kind>`."""
+"""Kinds of parts, each a folder of `holdfast.parts` (but see `HOMES`) and an entry-point group `holdfast.<kind>`."""
+
+HOMES = {"encoders": "holdfast.sources.encoders"}
+"""Folders of kinds that are no folders of `holdfast.parts`."""
+
+OWN = "HOLDFAST_PARTS"
+"""Environment variable that names Python files which register parts of a user's own; worker processes inherit it."""
 
 Part = TypeVar("Part", bound=type)
 
 _here: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+_files: dict[Path, str] = {}
 
 
 def register(kind: str) -> Callable[[Part], Part]:
@@ -37,7 +49,8 @@ def register(kind: str) -> Callable[[Part], Part]:
         @dataclass(frozen=True)
         class RelativeDrift(Measure): ...
 
-    Worker processes do not know it; theirs is a package with an entry point. The same name again takes its place.
+    The same name again takes its place. Worker processes know what the files named by `holdfast --parts` register, and
+    what packages name as entry points.
 
     Raises:
         HoldfastError: a kind that nobody knows, a class that is no dataclass, the name of a part that is there already.
@@ -58,6 +71,43 @@ def register(kind: str) -> Callable[[Part], Part]:
     return known
 
 
+def load(path: str | Path) -> None:
+    """Run a Python file that registers parts of your own; once in a process, however often it is asked for.
+
+    Args:
+        path: the file. It runs with your rights, so it should be yours, or its author one you trust.
+
+    Raises:
+        HoldfastError: no such file, one that fails, one that registers nothing.
+    """
+    file = Path(path).expanduser().resolve()
+    if file in _files:
+        return
+    if file.suffix != ".py" or not file.is_file():
+        raise HoldfastError(f"parts: expected a Python file, got {str(path)!r}; a package's parts are its entry points")
+    _files[file] = hashlib.sha256(file.read_bytes()).hexdigest()  # first, for what it registers looks here again
+    module_spec = importlib.util.spec_from_file_location(f"holdfast_parts_{file.stem}", file)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module.__name__] = module
+    before = sum(map(len, _here.values()))
+    with foreign(f"{str(path)!r}", "run", wrap=True):
+        module_spec.loader.exec_module(module)
+    if sum(map(len, _here.values())) == before:
+        raise HoldfastError(f"{str(path)!r} registers no part: put @register from holdfast.extend above its class")
+
+
+def files() -> dict[str, str]:
+    """Return the files of parts that this process has run: name -> SHA-256."""
+    return {file.name: digest for file, digest in _files.items()}
+
+
+def _load_own() -> None:
+    for path in filter(None, os.environ.get(OWN, "").split(os.pathsep)):
+        load(path)
+
+
 def forget() -> None:
     """Look for parts anew, where they have changed since."""
     for cached in (names, find, _outside, _name_of):
@@ -72,7 +122,7 @@ def _outside(kind: str) -> dict[str, Any]:
 @cache
 def _inside(kind: str) -> dict[str, str]:
     """Return Holdfast's own parts of a kind: name -> module."""
-    package = importlib.import_module(f"holdfast.parts.{kind}")
+    package = importlib.import_module(HOMES.get(kind, f"holdfast.parts.{kind}"))
     groups = getattr(package, "GROUPS", ())
     places = [package, *(importlib.import_module(f"{package.__name__}.{group}") for group in groups)]
     return {
@@ -88,6 +138,7 @@ def names(kind: str) -> tuple[str, ...]:
     """Return the names of all parts of a kind, sorted."""
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
+    _load_own()
     return tuple(sorted({*_inside(kind), *_outside(kind), *_here[kind]}))
 
 
@@ -119,8 +170,9 @@ def find(kind: str, name: str) -> type:
 @cache
 def _name_of(cls: type) -> tuple[str, str]:
     match cls.__module__.split("."):
-        case ["holdfast", "parts", kind, *_, name] if _inside(kind).get(name) == cls.__module__:
+        case ["holdfast", "parts" | "sources", kind, *_, name] if _inside(kind).get(name) == cls.__module__:
             return kind, name
+    _load_own()
     for kind in KINDS:
         for name in (*_here[kind], *_outside(kind)):
             if find(kind, name) is cls:

@@ -12,7 +12,7 @@ from holdfast.auditing.plan import named
 from holdfast.auditing.profiles import PROFILES, profile
 from holdfast.core import registry
 from holdfast.runtime.errors import unknown
-from holdfast.sources import data, encoders
+from holdfast.sources import data
 from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED
 
 
@@ -22,14 +22,16 @@ def catalogue() -> dict[str, dict[str, str]]:
     def lines(sources: dict[str, tuple[str, str | None]]) -> dict[str, str]:
         return {f"{key}:": text + (f" [extra {extra}]" if extra else "") for key, (text, extra) in sources.items()}
 
+    opened: dict[str, Any] = {name: registry.find("encoders", name) for name in registry.names("encoders")}
     zoo = SHIPPED | {name: network.about for name, network in NETWORKS.items()}
-    known = {"encoders": lines(encoders.SOURCES) | {f"zoo:{name}": line for name, line in zoo.items()}}
+    known = {"encoders": lines({name: (source.about, source.extra) for name, source in opened.items()})}
+    known["encoders"] |= {f"zoo:{name}": line for name, line in zoo.items()}
     known["encoders"]["series:"] = "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label="
     known["encoders"]["all take"] = "?label= layer= pool= weights=default|random|FILE seed= mean= std= size="
     known["data"] = lines(data.SOURCES)
     shaped = "balance=long_tail|uniform ratio= balance_seed="
     known["data"]["all take"] = f"?size=H|HxW channels=1|3 skip_corrupt=true {shaped}"
-    for kind in registry.KINDS:
+    for kind in registry.KINDS[1:]:
         known[kind] = {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
     known["profiles"] = {name: profile(name).description for name in PROFILES}
     return known

@@ -1,9 +1,11 @@
 """Which specs make this process run code that they name: what to look at in a plan that somebody else wrote."""
 
 from collections.abc import Iterable
+from typing import Any
 
+from holdfast.core import registry
+from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError
-from holdfast.sources.spec_string import parse
 
 
 def executes(spec: str) -> str:
@@ -13,10 +15,10 @@ def executes(spec: str) -> str:
     read without pickled code.
     """
     source, name, options = parse(spec)
-    if source == "py":
-        return "a Python module"
-    if options.get("trust_remote_code", "").lower() in ("true", "yes", "1"):
-        return "code of a repository"
+    if source in registry.names("encoders"):
+        part: Any = registry.find("encoders", source)
+        if code := part().runs(name, options):
+            return code
     if source == "torchvision" and name.upper().startswith("LSUN"):
         return "a pickled index"
     return ""

@@ -1,5 +1,6 @@
 """`onnx:` networks in ONNX files, made differentiable by onnx2torch."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, first_line, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.onnx_rewrite import rewritten
 from holdfast.sources.encoders.shared.onnx_shapes import with_fixed_sizes
 from holdfast.sources.encoders.shared.options import read
-from holdfast.sources.spec_string import Options, take
 
 
 class _Output(nn.Module):
@@ -28,58 +30,68 @@ class _Output(nn.Module):
         return outputs[self.index] if isinstance(outputs, (tuple, list)) else outputs
 
 
-def open(name: str, options: Options) -> Encoder:
-    """Open `onnx:file.onnx?mean=0.5&std=0.25`; `output=` picks one of several outputs by name.
+@dataclass(frozen=True)
+class Onnx(EncoderSource):
+    """Networks in ONNX files, made differentiable by onnx2torch."""
 
-    Mean and std: the options, or the metadata properties `holdfast.mean` and `holdfast.std` (comma separated). The
-    input is [batch, channel, height, width]; its size is the file's, or `size=` where the file leaves it open.
-    Geometry: pictures are squashed to that size (bicubic), for an ONNX file says nothing about it.
+    about = "an ONNX file, differentiable: onnx:encoder.onnx?mean=0&std=1"
+    extra = "onnx"
+    suffix = ".onnx"
 
-    Raises:
-        HoldfastError: not an ONNX file, an operator that onnx2torch does not know, no mean and std, an unknown
-            output or several to choose from, an input that is not one batch of images.
-    """
-    output = take(options, "output", str, None)
-    common = read(options)
-    onnx = optional("onnx", "onnx", "onnx", options.spec)
-    for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
-        optional(part, "onnx", "onnx", options.spec)
-    onnx2torch = optional("onnx2torch", "onnx2torch", "onnx", options.spec)
-    if common.weights != "default":
-        raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=")
-    if not Path(name).is_file():
-        raise HoldfastError(f"ONNX file {name!r} does not exist")
-    try:
-        proto = onnx.load(name)
-        onnx.checker.check_model(proto)
-    except Exception as error:  # protobuf and onnx raise errors of their own
-        raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
-    try:
-        graph = onnx2torch.convert(rewritten(proto, onnx, onnx2torch.converter.get_converter))
-    except HoldfastError as error:
-        raise HoldfastError(f"{name!r}: {error}") from error
-    except Exception as error:
-        raise HoldfastError(f"{name!r}: onnx2torch cannot convert it: {first_line(error)}") from error
-    outputs = [value.name for value in proto.graph.output]
-    if output is None and len(outputs) > 1:
-        raise HoldfastError(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
-    if output is not None and output not in outputs:
-        raise unknown(f"output of {name}", output, outputs)
-    index = outputs.index(output or outputs[0])
-    shape = _shape(proto, name, common.size)
-    try:
-        graph = with_fixed_sizes(graph, shape, _inputs(proto)[0].type.tensor_type.shape.dim[0].dim_value)
-    except HoldfastError as error:
-        raise HoldfastError(f"{name!r}: {error}") from error
-    metadata = {entry.key: entry.value for entry in proto.metadata_props}
-    mean, std = (
-        [float(part) for part in metadata[key].split(",")] if key in metadata else None
-        for key in ("holdfast.mean", "holdfast.std")
-    )
-    geometry = Geometry(shape[1:], shape[0], None, "bicubic", "input of the ONNX graph, squashed")
-    preprocessing = Preprocessing(mean, std, f"metadata of {name}", shape, geometry)
-    origin = {"source": f"onnx:{name}", "weights": name, "opset": proto.opset_import[0].version}
-    return assemble(_Output(graph, index), common, preprocessing, origin, output=f"output {outputs[index]}", root=graph)
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open `onnx:file.onnx?mean=0.5&std=0.25`; `output=` picks one of several outputs by name.
+
+        Mean and std: the options, or the metadata properties `holdfast.mean` and `holdfast.std` (comma separated). The
+        input is [batch, channel, height, width]; its size is the file's, or `size=` where the file leaves it open.
+        Geometry: pictures are squashed to that size (bicubic), for an ONNX file says nothing about it.
+
+        Raises:
+            HoldfastError: not an ONNX file, an operator that onnx2torch does not know, no mean and std, an unknown
+                output or several to choose from, an input that is not one batch of images.
+        """
+        output = take(options, "output", str, None)
+        common = read(options)
+        onnx = optional("onnx", "onnx", "onnx", options.spec)
+        for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
+            optional(part, "onnx", "onnx", options.spec)
+        onnx2torch = optional("onnx2torch", "onnx2torch", "onnx", options.spec)
+        if common.weights != "default":
+            raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=")
+        if not Path(name).is_file():
+            raise HoldfastError(f"ONNX file {name!r} does not exist")
+        try:
+            proto = onnx.load(name)
+            onnx.checker.check_model(proto)
+        except Exception as error:  # protobuf and onnx raise errors of their own
+            raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
+        try:
+            graph = onnx2torch.convert(rewritten(proto, onnx, onnx2torch.converter.get_converter))
+        except HoldfastError as error:
+            raise HoldfastError(f"{name!r}: {error}") from error
+        except Exception as error:
+            raise HoldfastError(f"{name!r}: onnx2torch cannot convert it: {first_line(error)}") from error
+        outputs = [value.name for value in proto.graph.output]
+        if output is None and len(outputs) > 1:
+            raise HoldfastError(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
+        if output is not None and output not in outputs:
+            raise unknown(f"output of {name}", output, outputs)
+        index = outputs.index(output or outputs[0])
+        shape = _shape(proto, name, common.size)
+        try:
+            graph = with_fixed_sizes(graph, shape, _inputs(proto)[0].type.tensor_type.shape.dim[0].dim_value)
+        except HoldfastError as error:
+            raise HoldfastError(f"{name!r}: {error}") from error
+        metadata = {entry.key: entry.value for entry in proto.metadata_props}
+        mean, std = (
+            [float(part) for part in metadata[key].split(",")] if key in metadata else None
+            for key in ("holdfast.mean", "holdfast.std")
+        )
+        geometry = Geometry(shape[1:], shape[0], None, "bicubic", "input of the ONNX graph, squashed")
+        preprocessing = Preprocessing(mean, std, f"metadata of {name}", shape, geometry)
+        origin = {"source": f"onnx:{name}", "weights": name, "opset": proto.opset_import[0].version}
+        return assemble(
+            _Output(graph, index), common, preprocessing, origin, output=f"output {outputs[index]}", root=graph
+        )
 
 
 def _shape(proto: Any, name: str, size: tuple[int, int] | None) -> tuple[int, int, int]:

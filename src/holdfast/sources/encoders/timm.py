@@ -1,48 +1,63 @@
 """`timm:` timm's image models, their pooled features."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.weights import fetching, fill, misfits, no_pickle, read_safetensors, seeded
-from holdfast.sources.spec_string import Options
 
 
-def open(name: str, options: Options) -> Encoder:
-    """Open `timm:resnet18`, `timm:resnet18.a1_in1k`, `timm:hf-hub:org/name` or `timm:local-dir:path`.
+@dataclass(frozen=True)
+class Timm(EncoderSource):
+    """Timm's image models, their pooled features."""
 
-    The representation is what the model gives with `num_classes=0`; mean, std and geometry are timm's data config
-    of the model (`timm.data.resolve_data_config`). `size=` also moves models of a fixed input size to that size.
+    about = "timm's models, pooled features: timm:resnet18, timm:hf-hub:org/name, timm:local-dir:path"
+    extra = "timm"
 
-    Raises:
-        HoldfastError: an unknown model, a folder without config.json, weights that cannot be fetched.
-    """
-    common = read(options)
-    timm = optional("timm", "timm", "timm", options.spec)
-    resolve = optional("timm.data", "timm", "timm", options.spec).resolve_data_config
-    if "/" in name and not name.startswith(("hf-hub:", "local-dir:")):
-        raise HoldfastError(
-            f"{options.spec}: write timm:hf-hub:{name} for the hub or timm:local-dir:{name} for a folder"
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open `timm:resnet18`, `timm:resnet18.a1_in1k`, `timm:hf-hub:org/name` or `timm:local-dir:path`.
+
+        The representation is what the model gives with `num_classes=0`; mean, std and geometry are timm's data config
+        of the model (`timm.data.resolve_data_config`). `size=` also moves models of a fixed input size to that size.
+
+        Raises:
+            HoldfastError: an unknown model, a folder without config.json, weights that cannot be fetched.
+        """
+        common = read(options)
+        timm = optional("timm", "timm", "timm", options.spec)
+        resolve = optional("timm.data", "timm", "timm", options.spec).resolve_data_config
+        if "/" in name and not name.startswith(("hf-hub:", "local-dir:")):
+            raise HoldfastError(
+                f"{options.spec}: write timm:hf-hub:{name} for the hub or timm:local-dir:{name} for a folder"
+            )
+        if ":" not in name and not timm.is_model(name.partition(".")[0]):
+            raise unknown("timm model", name, timm.list_models())
+        folder = name.removeprefix("local-dir:")
+        if folder != name and not (Path(folder) / "config.json").is_file():
+            raise HoldfastError(
+                f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}"
+            )
+        with seeded(common.seed), fetching(options.spec), no_pickle():
+            network = timm.create_model(name, pretrained=common.weights == "default", num_classes=0)
+        if common.weights not in ("default", "random"):
+            _load(network, common)
+        _resize(network, common)
+        origin = {"source": f"timm:{name}", "weights": _weights(network, common), "timm": timm.__version__}
+        return assemble(
+            network,
+            common,
+            _preprocessing(resolve({}, model=network)),
+            origin,
+            output="pooled features (num_classes=0)",
         )
-    if ":" not in name and not timm.is_model(name.partition(".")[0]):
-        raise unknown("timm model", name, timm.list_models())
-    folder = name.removeprefix("local-dir:")
-    if folder != name and not (Path(folder) / "config.json").is_file():
-        raise HoldfastError(f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}")
-    with seeded(common.seed), fetching(options.spec), no_pickle():
-        network = timm.create_model(name, pretrained=common.weights == "default", num_classes=0)
-    if common.weights not in ("default", "random"):
-        _load(network, common)
-    _resize(network, common)
-    origin = {"source": f"timm:{name}", "weights": _weights(network, common), "timm": timm.__version__}
-    return assemble(
-        network, common, _preprocessing(resolve({}, model=network)), origin, output="pooled features (num_classes=0)"
-    )
 
 
 def _resize(network: Any, common: Common) -> None:

@@ -1,51 +1,60 @@
 """`torchvision:` torchvision's image classifiers, without their last linear layer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
 from holdfast.sources.encoders.shared.options import read
 from holdfast.sources.encoders.shared.weights import fetching, load, no_pickle, seeded
-from holdfast.sources.spec_string import Options
 
 
-def open(name: str, options: Options) -> Encoder:
-    """Open `torchvision:resnet50@IMAGENET1K_V2`; without "@" torchvision's default weights.
+@dataclass(frozen=True)
+class Torchvision(EncoderSource):
+    """Torchvision's image classifiers, without their last linear layer."""
 
-    The representation is the input of the last `nn.Linear`; mean, std and geometry are those of the weights' own
-    transforms (torchvision.models.Weights.transforms), also with `?weights=random`.
+    about = "torchvision's classifiers, penultimate features: torchvision:resnet50@IMAGENET1K_V2"
+    extra = "torchvision"
 
-    Raises:
-        HoldfastError: an unknown model or weights entry, weights that cannot be fetched, no linear layer.
-    """
-    common = read(options)
-    models = optional("torchvision.models", "torchvision", "torchvision", options.spec)
-    model_name, _, entry = name.partition("@")
-    known = models.list_models(module=models)
-    if model_name not in known:
-        raise unknown("torchvision model", model_name, known)
-    choices = models.get_model_weights(model_name)
-    if (entry or "DEFAULT") not in choices.__members__:
-        raise unknown(f"weights of torchvision's {model_name}", entry, choices.__members__)
-    enum = choices[entry or "DEFAULT"]
-    said = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
-    fresh: dict[str, Any] = {"weights": None}
-    if model_name.startswith("vit_"):  # the one family whose size is fixed when it is built
-        fresh["image_size"] = (common.size or enum.transforms().crop_size)[0]
-    with seeded(common.seed), fetching(options.spec), no_pickle():
-        network = models.get_model(model_name, **({"weights": enum} if common.weights == "default" else fresh))
-    weights = str(enum)
-    if common.weights != "default":
-        weights = f"random, seed {common.seed}" if common.weights == "random" else common.weights
-    if common.weights not in ("default", "random"):
-        load(network, common.weights)
-    origin = {"source": f"torchvision:{model_name}", "weights": weights}
-    layer = None if common.layer else _before_classifier(network, options.spec)
-    return assemble(network, common, _preprocessing(enum.transforms(), said), origin, layer=layer)
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open `torchvision:resnet50@IMAGENET1K_V2`; without "@" torchvision's default weights.
+
+        The representation is the input of the last `nn.Linear`; mean, std and geometry are those of the weights' own
+        transforms (torchvision.models.Weights.transforms), also with `?weights=random`.
+
+        Raises:
+            HoldfastError: an unknown model or weights entry, weights that cannot be fetched, no linear layer.
+        """
+        common = read(options)
+        models = optional("torchvision.models", "torchvision", "torchvision", options.spec)
+        model_name, _, entry = name.partition("@")
+        known = models.list_models(module=models)
+        if model_name not in known:
+            raise unknown("torchvision model", model_name, known)
+        choices = models.get_model_weights(model_name)
+        if (entry or "DEFAULT") not in choices.__members__:
+            raise unknown(f"weights of torchvision's {model_name}", entry, choices.__members__)
+        enum = choices[entry or "DEFAULT"]
+        said = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
+        fresh: dict[str, Any] = {"weights": None}
+        if model_name.startswith("vit_"):  # the one family whose size is fixed when it is built
+            fresh["image_size"] = (common.size or enum.transforms().crop_size)[0]
+        with seeded(common.seed), fetching(options.spec), no_pickle():
+            network = models.get_model(model_name, **({"weights": enum} if common.weights == "default" else fresh))
+        weights = str(enum)
+        if common.weights != "default":
+            weights = f"random, seed {common.seed}" if common.weights == "random" else common.weights
+        if common.weights not in ("default", "random"):
+            load(network, common.weights)
+        origin = {"source": f"torchvision:{model_name}", "weights": weights}
+        layer = None if common.layer else _before_classifier(network, options.spec)
+        return assemble(network, common, _preprocessing(enum.transforms(), said), origin, layer=layer)
 
 
 def _before_classifier(network: nn.Module, spec: str) -> str:

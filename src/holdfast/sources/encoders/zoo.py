@@ -1,14 +1,16 @@
 """`zoo:` the small networks of the papers with random weights, and three trained encoders of 8x8 digits."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.networks import NETWORKS, Architecture
 from holdfast.sources.encoders.shared.options import read
 from holdfast.sources.encoders.shared.weights import fill, load, read_safetensors, seeded
-from holdfast.sources.spec_string import Options
 
 DIGITS = "digits_cnn"
 SHIPPED = {
@@ -21,38 +23,44 @@ SHIPPED = {
 _WEIGHTS = Path(__file__).parent / "weights"
 
 
-def open(name: str, options: Options) -> Encoder:
-    """Open `zoo:cnn_a_mnist?seed=0` (random weights), `?weights=file.safetensors`, or `zoo:digits-simclr` (trained).
+@dataclass(frozen=True)
+class Zoo(EncoderSource):
+    """The small networks of the papers with random weights, and three trained encoders of 8x8 digits."""
 
-    Random networks take pixels as they are (mean 0, std 1); weights from a file follow the file's metadata.
+    about = "small networks of the papers with random weights, and three trained digit encoders"
 
-    Raises:
-        HoldfastError: an unknown network or option, weights that do not fit or do not say mean and std.
-    """
-    common = read(options)
-    if name not in SHIPPED and name not in NETWORKS:
-        raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
-    metadata = {"mean": "0", "std": "1"}
-    said, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
-    if name in SHIPPED:
-        state, shipped = read_safetensors(_WEIGHTS / f"{name}.safetensors")
-        architecture = NETWORKS[DIGITS]
-    else:
-        state, shipped, architecture = {}, {}, NETWORKS[name]
-    with seeded(common.seed):
-        network = architecture.build()
-    if common.weights not in ("default", "random"):
-        metadata, weights = load(network, common.weights), common.weights
-        said = f"metadata of {common.weights}"
-    elif common.weights == "default" and state:
-        fill(network, state, f"zoo:{name}")
-        metadata, weights, said = shipped, f"shipped: {shipped['trained']}", "metadata of the shipped weights"
-    return assemble(
-        network,
-        common,
-        preprocessing(architecture, metadata, said),
-        {"source": f"zoo:{name}", "weights": weights},
-    )
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open `zoo:cnn_a_mnist?seed=0` (random), `?weights=file.safetensors`, or `zoo:digits-simclr` (trained).
+
+        Random networks take pixels as they are (mean 0, std 1); weights from a file follow the file's metadata.
+
+        Raises:
+            HoldfastError: an unknown network or option, weights that do not fit or do not say mean and std.
+        """
+        common = read(options)
+        if name not in SHIPPED and name not in NETWORKS:
+            raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
+        metadata = {"mean": "0", "std": "1"}
+        said, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
+        if name in SHIPPED:
+            state, shipped = read_safetensors(_WEIGHTS / f"{name}.safetensors")
+            architecture = NETWORKS[DIGITS]
+        else:
+            state, shipped, architecture = {}, {}, NETWORKS[name]
+        with seeded(common.seed):
+            network = architecture.build()
+        if common.weights not in ("default", "random"):
+            metadata, weights = load(network, common.weights), common.weights
+            said = f"metadata of {common.weights}"
+        elif common.weights == "default" and state:
+            fill(network, state, f"zoo:{name}")
+            metadata, weights, said = shipped, f"shipped: {shipped['trained']}", "metadata of the shipped weights"
+        return assemble(
+            network,
+            common,
+            preprocessing(architecture, metadata, said),
+            {"source": f"zoo:{name}", "weights": weights},
+        )
 
 
 def preprocessing(architecture: Architecture, metadata: dict[str, str], said: str) -> Preprocessing:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.core import Encoder, ImageSource, registry
+from holdfast.core.spec_string import parse
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
@@ -14,7 +15,6 @@ from holdfast.parts.probes.knn import Knn
 from holdfast.parts.probes.linear import Linear
 from holdfast.runtime.errors import no_labels
 from holdfast.sources.data import ImageSet, open_images
-from holdfast.sources.spec_string import parse
 from holdfast.workflows.harden.plan import Hardening
 
 LEAST, SHARE, MOST = 200, 0.1, 2000

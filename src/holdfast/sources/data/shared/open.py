@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from holdfast.core import Geometry, ImageSource
+from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, sides, take
 from holdfast.runtime.checked import checked, number, whole
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.arrays import Arrays
@@ -20,7 +21,6 @@ from holdfast.sources.data.shared.geometry import Conversion
 from holdfast.sources.data.shared.image_set import ImageSet
 from holdfast.sources.data.torchvision import Torchvision
 from holdfast.sources.data.webdataset import WebDataset
-from holdfast.sources.spec_string import Options, boolean, finish, one_of, parse, sides, take
 
 SOURCES: dict[str, tuple[str, str | None]] = {
     "digits": ("scikit-learn's handwritten digits, the held-out 600; ?part=heldout|train|all", None),

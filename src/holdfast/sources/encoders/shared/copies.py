@@ -10,10 +10,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
+from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.privacy import public
 from holdfast.sources.encoders.shared.weights import fill
-from holdfast.sources.spec_string import parse
 
 PREFIX = "network."
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from holdfast.core.spec_string import Options, finish, one_of, sides, take
 from holdfast.runtime.checked import number, whole
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.layer import POOLS
-from holdfast.sources.spec_string import Options, finish, one_of, sides, take
 
 
 @dataclass(frozen=True)

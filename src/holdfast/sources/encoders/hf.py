@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options, boolean, take
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import assemble
@@ -19,7 +21,6 @@ from holdfast.sources.encoders.shared.hf_processor import preprocessing
 from holdfast.sources.encoders.shared.layer import POOLS
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.weights import fetching, no_pickle, read_safetensors, seeded
-from holdfast.sources.spec_string import Options, boolean, take
 
 _CHOICES = "?pool=cls, mean, avg or flatten (of the last hidden state), or ?layer="
 
@@ -64,53 +65,60 @@ def _is_mae(model: Any) -> bool:
     return model.config.model_type == "vit_mae"
 
 
-def open(name: str, options: Options) -> Encoder:
-    """Open `hf:org/name` or `hf:./folder` (config.json, model.safetensors, preprocessor_config.json).
+@dataclass(frozen=True)
+class Hf(EncoderSource):
+    """Vision models of the Hugging Face hub or of a local folder, through transformers."""
 
-    `pool=pooler|cls|mean|avg|flatten` reads the pooler output or reduces the last hidden state. Without it: the
-    image features of a dual encoder such as CLIP, else the pooler output where the model has a *trained* pooler.
-    Only safetensors are read; code from the hub runs only with `trust_remote_code=true`. Masked autoencoders are
-    run with nothing masked and patches in order.
+    about = "Hugging Face vision models: hf:org/name or hf:./local-dir"
+    extra = "hf"
 
-    Raises:
-        HoldfastError: a model, processor or weights that cannot be fetched, weights that are incomplete, no
-            default representation, a processor whose effect on pixels is not what it says.
-    """
-    trust = take(options, "trust_remote_code", boolean, False)
-    common = read(options, pools=("pooler", *POOLS))
-    transformers = optional("transformers", "transformers", "hf", options.spec)
-    local = Path(name).expanduser().is_dir()
-    if name.startswith((".", "/", "~")) and not local:
-        raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
-    name = str(Path(name).expanduser()) if local else name
-    bars = _without_bars(transformers) if local else nullcontext()
-    with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
-        processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
-        model, missing = _model(transformers, name, common, trust)
-    untrained = {key for key in missing if key.split(".")[0] == "pooler"}
-    if absent := sorted(set(missing) - untrained):
-        raise HoldfastError(
-            f"{options.spec}: the weights lack {absent[0]} (and {len(absent) - 1} more) of {type(model).__name__}; "
-            "they belong to another kind of model"
-        )
-    origin: dict[str, object] = {
-        "source": f"hf:{name}",
-        "weights": {"default": f"hf {name}", "random": f"random, seed {common.seed}"}.get(
-            common.weights, common.weights
-        ),
-        "revision": getattr(model.config, "_commit_hash", None) or "local",
-        "model": type(model).__name__,
-        "transformers": transformers.__version__,
-        "trust_remote_code": trust,
-    }
-    if _is_mae(model):
-        origin["masking"] = f"mask_ratio {model.config.mask_ratio} set to 0, patches in order"
-        model.config.mask_ratio = 0.0
-    output, pool = _representation(common, bool(untrained), options.spec)
-    described = "image features" if _is_dual(model) and output == "pooler_output" else output or ""
-    vision = _Vision(model, output, resized=common.size is not None)
-    config = preprocessing(processor, options.spec)
-    return assemble(vision, replace(common, pool=pool), config, origin, output=described, root=model)
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open `hf:org/name` or `hf:./folder` (config.json, model.safetensors, preprocessor_config.json).
+
+        `pool=pooler|cls|mean|avg|flatten` reads the pooler output or reduces the last hidden state. Without it: the
+        image features of a dual encoder such as CLIP, else the pooler output where the model has a *trained* pooler.
+        Only safetensors are read; code from the hub runs only with `trust_remote_code=true`. Masked autoencoders are
+        run with nothing masked and patches in order.
+
+        Raises:
+            HoldfastError: a model, processor or weights that cannot be fetched, weights that are incomplete, no
+                default representation, a processor whose effect on pixels is not what it says.
+        """
+        trust = take(options, "trust_remote_code", boolean, False)
+        common = read(options, pools=("pooler", *POOLS))
+        transformers = optional("transformers", "transformers", "hf", options.spec)
+        local = Path(name).expanduser().is_dir()
+        if name.startswith((".", "/", "~")) and not local:
+            raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
+        name = str(Path(name).expanduser()) if local else name
+        bars = _without_bars(transformers) if local else nullcontext()
+        with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
+            processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
+            model, missing = _model(transformers, name, common, trust)
+        untrained = {key for key in missing if key.split(".")[0] == "pooler"}
+        if absent := sorted(set(missing) - untrained):
+            raise HoldfastError(
+                f"{options.spec}: the weights lack {absent[0]} (and {len(absent) - 1} more) of {type(model).__name__}; "
+                "they belong to another kind of model"
+            )
+        origin: dict[str, object] = {
+            "source": f"hf:{name}",
+            "weights": {"default": f"hf {name}", "random": f"random, seed {common.seed}"}.get(
+                common.weights, common.weights
+            ),
+            "revision": getattr(model.config, "_commit_hash", None) or "local",
+            "model": type(model).__name__,
+            "transformers": transformers.__version__,
+            "trust_remote_code": trust,
+        }
+        if _is_mae(model):
+            origin["masking"] = f"mask_ratio {model.config.mask_ratio} set to 0, patches in order"
+            model.config.mask_ratio = 0.0
+        output, pool = _representation(common, bool(untrained), options.spec)
+        described = "image features" if _is_dual(model) and output == "pooler_output" else output or ""
+        vision = _Vision(model, output, resized=common.size is not None)
+        config = preprocessing(processor, options.spec)
+        return assemble(vision, replace(common, pool=pool), config, origin, output=described, root=model)
 
 
 def _model(transformers: Any, name: str, common: Common, trust: bool) -> tuple[Any, list[str]]:

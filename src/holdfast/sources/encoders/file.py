@@ -1,47 +1,58 @@
 """`file:` weights of a zoo network in a safetensors file."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.encoders.shared.assemble import assemble
 from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.sources.encoders.shared.options import read
 from holdfast.sources.encoders.shared.weights import fill, misfits, read_safetensors, seeded
 from holdfast.sources.encoders.zoo import preprocessing
-from holdfast.sources.spec_string import Options, take
 
 _HEADS = ("linear", "fc", "head", "classifier")
 
 
-def open(name: str, options: Options) -> Encoder:
-    """Open `file:weights.safetensors?arch=cnn_a_mnist&mean=0&std=1`.
+@dataclass(frozen=True)
+class File(EncoderSource):
+    """Weights of a zoo network in a safetensors file."""
 
-    Without `arch`: the metadata key "arch", or the one zoo network whose tensors have exactly these names and
-    shapes. Mean and std: the options, or the metadata keys "mean" and "std" (comma separated). A linear head
-    behind the representation is dropped, and named in the origin.
+    about = "a zoo network with weights from a safetensors file: file:weights.safetensors?mean=0&std=1"
+    suffix = ".safetensors"
 
-    Raises:
-        HoldfastError: no such file, no network or several that fit, no mean and std.
-    """
-    arch = take(options, "arch", str, None)
-    common = read(options)
-    if common.weights != "default":
-        raise HoldfastError(f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=...")
-    state, metadata = read_safetensors(name)
-    chosen, how = _architecture(name, state, arch, metadata.get("arch"))
-    with seeded(common.seed):
-        network = NETWORKS[chosen].build()
-    head = _head(network, state, NETWORKS[chosen].shape)
-    fill(network, {key: value for key, value in state.items() if key not in head}, f"{name!r} (as {chosen})")
-    origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({how})"}
-    if head:
-        origin["dropped"] = f"head behind the representation: {', '.join(sorted(head))}"
-    said = f"metadata of {name}"
-    return assemble(network, common, preprocessing(NETWORKS[chosen], metadata, said), origin)
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open `file:weights.safetensors?arch=cnn_a_mnist&mean=0&std=1`.
+
+        Without `arch`: the metadata key "arch", or the one zoo network whose tensors have exactly these names and
+        shapes. Mean and std: the options, or the metadata keys "mean" and "std" (comma separated). A linear head
+        behind the representation is dropped, and named in the origin.
+
+        Raises:
+            HoldfastError: no such file, no network or several that fit, no mean and std.
+        """
+        arch = take(options, "arch", str, None)
+        common = read(options)
+        if common.weights != "default":
+            raise HoldfastError(
+                f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=..."
+            )
+        state, metadata = read_safetensors(name)
+        chosen, how = _architecture(name, state, arch, metadata.get("arch"))
+        with seeded(common.seed):
+            network = NETWORKS[chosen].build()
+        head = _head(network, state, NETWORKS[chosen].shape)
+        fill(network, {key: value for key, value in state.items() if key not in head}, f"{name!r} (as {chosen})")
+        origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({how})"}
+        if head:
+            origin["dropped"] = f"head behind the representation: {', '.join(sorted(head))}"
+        said = f"metadata of {name}"
+        return assemble(network, common, preprocessing(NETWORKS[chosen], metadata, said), origin)
 
 
 def _architecture(name: str, state: Mapping[str, Tensor], given: str | None, noted: str | None) -> tuple[str, str]:

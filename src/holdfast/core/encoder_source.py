@@ -1,0 +1,41 @@
+"""Where encoders come from: what stands before the ":" of a spec string."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from holdfast.core.encoder import Encoder
+from holdfast.core.spec_string import Options
+from holdfast.runtime.checked import Checked
+
+
+class EncoderSource(metaclass=Checked):
+    """A place that encoders come from, such as a library, a file format or a registry of your own; a frozen dataclass.
+
+    Its name stands before the ":" of a spec string: `timm:resnet18?layer=layer3` is opened by `Timm`.
+
+    Attributes:
+        about: what it opens, with an example, in one line.
+        extra: the extra of `pip install 'holdfast[extra]'` that it needs.
+        suffix: paths that end so need no source before them.
+        runs: what code of others a spec runs, where it runs any, such as "a Python module".
+    """
+
+    about: ClassVar[str]
+    extra: ClassVar[str | None] = None
+    suffix: ClassVar[str | None] = None
+
+    @abstractmethod
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open an encoder.
+
+        Args:
+            name: what stands between the ":" and the "?" of the spec string.
+            options: what stands behind the "?"; see `holdfast.extend.read_options` for those that all sources take.
+
+        Raises:
+            HoldfastError: an unknown name or option, an absent package, weights that cannot be had.
+        """
+
+    def runs(self, name: str, options: Options) -> str:
+        """Return what code a spec runs beside that of installed packages, in a few words; "" where it runs none."""
+        return "code of a repository" if options.get("trust_remote_code", "").lower() in ("true", "yes", "1") else ""

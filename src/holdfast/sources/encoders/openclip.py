@@ -1,0 +1,76 @@
+"""`openclip:` the image towers of OpenCLIP."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.optional import optional
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
+from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.weights import fetching, load, no_pickle, seeded
+
+
+class _EncodeImage(nn.Module):
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch dim"]:
+        return self.model.encode_image(x)
+
+
+@dataclass(frozen=True)
+class Openclip(EncoderSource):
+    """The image towers of OpenCLIP."""
+
+    about = "OpenCLIP image towers: openclip:ViT-B-32/laion2b_s34b_b79k"
+    extra = "openclip"
+
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open `openclip:ViT-B-32/laion2b_s34b_b79k`, or `openclip:ViT-B-32?weights=random` (or a path).
+
+        The representation is `encode_image`, not normalised; mean, std and geometry are the model's own preprocessing
+        configuration (`visual.preprocess_cfg`).
+
+        Raises:
+            HoldfastError: an unknown model or weights, none named, weights that cannot be fetched.
+        """
+        common = read(options)
+        open_clip = optional("open_clip", "open_clip_torch", "openclip", options.spec)
+        model_name, _, tag = name.partition("/")
+        if model_name not in open_clip.list_models():
+            raise unknown("OpenCLIP model", model_name, open_clip.list_models())
+        tags = open_clip.list_pretrained_tags_by_model(model_name)
+        if common.weights == "default" and tag not in tags:
+            if tag:
+                raise unknown(f"weights of OpenCLIP's {model_name}", tag, tags)
+            raise HoldfastError(
+                f"{options.spec}: expected openclip:{model_name}/WEIGHTS with one of {', '.join(tags) or '(none)'}; "
+                "or ?weights=random, or ?weights=path.safetensors"
+            )
+        pretrained = {"pretrained": tag} if common.weights == "default" else {"pretrained_text": False}
+        with seeded(common.seed), fetching(options.spec), no_pickle():
+            model = open_clip.create_model(model_name, force_image_size=common.size, **pretrained)
+        if common.weights not in ("default", "random"):
+            load(model, common.weights)
+        weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
+        origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
+        config = _preprocessing(model.visual.preprocess_cfg)
+        return assemble(_EncodeImage(model), common, config, origin, output="encode_image", root=model)
+
+
+def _preprocessing(config: dict[str, Any]) -> Preprocessing:
+    """Return OpenCLIP's configuration as pixels; resizing the longest side and padding is not expressible."""
+    said, size = "OpenCLIP preprocess_cfg", config["size"]
+    height, width = (size, size) if isinstance(size, int) else size
+    geometry = None
+    if config["resize_mode"] == "squash" or (config["resize_mode"] == "shortest" and height == width):
+        resize = None if config["resize_mode"] == "squash" else height
+        geometry = Geometry((height, width), 3, resize, interpolation(config["interpolation"]), said)
+    return Preprocessing(config["mean"], config["std"], said, (3, height, width), geometry)

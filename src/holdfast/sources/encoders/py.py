@@ -1,0 +1,74 @@
+"""`py:` an encoder that your own Python code builds."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from holdfast.core.encoder import BY_CALLER, Encoder
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options, sides, take
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.foreign import foreign
+from holdfast.sources.encoders.shared.layer import Reshaped, Tap
+from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.weights import load, seeded
+
+
+@dataclass(frozen=True)
+class Py(EncoderSource):
+    """An encoder that your own Python code builds."""
+
+    about = "your own function: py:package.module:factory returns an Encoder, or a module and ?mean=&std="
+
+    def runs(self, name: str, options: Options) -> str:
+        """Return what runs: the module."""
+        return "a Python module"
+
+    def open(self, name: str, options: Options) -> Encoder:
+        """Open `py:package.module:factory`: calls `factory()`; modules are also looked for in the current folder.
+
+        The factory returns an `Encoder` (whose own mean, std and geometry hold), or any `nn.Module` that maps
+        normalised images to [B, D], and then `?mean=...&std=...` are required. It is called with torch's generator
+        seeded by `seed=`. `input=16` or `input=8x32` is the shape that a module takes whose inputs are no images; they
+        come to it as [B, 1, 16, 1] and are reshaped, with one mean and one std.
+
+        Raises:
+            HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous.
+        """
+        shape = take(options, "input", sides, None)
+        common = read(options)
+        module_name, _, factory = name.partition(":")
+        if not factory:
+            raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
+        if str(Path.cwd()) not in sys.path and "" not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        with foreign(f"{options.spec}: the module {module_name!r}", "imported", wrap=True):
+            module = importlib.import_module(module_name)
+        if not hasattr(module, factory):
+            raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
+        with foreign(f"{options.spec}: {factory!r}", "called", wrap=True), seeded(common.seed):
+            made = getattr(module, factory)()
+        if common.weights not in ("default", "random") and isinstance(made, nn.Module):
+            load(made.module.get_submodule(made.root) if isinstance(made, Encoder) else made, common.weights)
+        origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
+        if isinstance(made, Encoder):
+            if common.layer or common.pool or common.mean or common.size or shape:
+                raise HoldfastError(
+                    f"{options.spec}: the factory returns an Encoder, which has its own layer, mean, std and size; "
+                    "leave out layer, pool, mean, std, size and input, or return the bare module"
+                )
+            made.name = common.name
+            made.origin = {**origin, "normalisation": BY_CALLER, **made.origin}
+            return made
+        if not isinstance(made, nn.Module):
+            raise HoldfastError(f"{options.spec}: expected an Encoder or an nn.Module, got {type(made).__name__}")
+        if common.mean is None or common.std is None:
+            raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
+        origin["normalisation"] = BY_CALLER
+        network = made if shape is None else Reshaped(made, shape)
+        tap = Tap(network, common.layer, common.pool, root=made)
+        root = next(path for path, module in tap.named_modules() if module is made)
+        return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin, root=root)
