@@ -22,9 +22,9 @@ from holdfast.core import Encoder, registry  # noqa: E402
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
 
 
-def pytest_runtest_setup() -> None:
-    """Enforce shapes at every function's first calls in each test."""
-    typechecker.new_test()
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Enforce shapes at every function's first calls in each contract, and everywhere in the slow suite."""
+    typechecker.new_test(item.path.parent.name == "contracts" or bool(os.environ.get("HOLDFAST_SHAPES")))
 
 
 @pytest.fixture(scope="session")

@@ -19,21 +19,22 @@ check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is a float, 
 
 _at_every_call = jaxtyping.jaxtyped
 _calls: dict[int, int] = {}
-_off: list[bool] = []
+_on: list[bool] = [False]
 
 
 @contextmanager
 def off() -> Iterator[None]:
     """Check nothing inside: what users meet, who have no such checker."""
-    _off.append(True)
+    _on.append(False)
     try:
         yield
     finally:
-        _off.pop()
+        _on.pop()
 
 
-def new_test() -> None:
-    """Check every function's first calls again."""
+def new_test(on: bool) -> None:
+    """Check every function's first calls again, where anything is checked in this test."""
+    _on[0] = on
     _calls.clear()
 
 
@@ -50,9 +51,10 @@ def _sampled(function: Callable[..., Any], enforcing: Callable[[], Callable[...,
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
+        if not _on[-1]:
+            return function(*args, **kwargs)
         calls = _calls[mark] = _calls.get(mark, -1) + 1
-        often = calls < FIRST or calls % THEN == 0
-        wanted = enforcing() if often and not _off else function  # made when it is first called
+        wanted = enforcing() if calls < FIRST or calls % THEN == 0 else function  # made when it is first called
         return wanted(*args, **kwargs)
 
     return called
