@@ -40,7 +40,6 @@ DROPPED = {
 }  # fmt: skip
 """Keys of times, versions, digests, places and prose."""
 LABELS = ("title", "name", "encoder", "measure", "requirement", "id")
-LONG = 6
 
 
 def read_commands(group: str) -> dict[str, str]:
@@ -76,7 +75,8 @@ def summary(numbers: Sequence[float | None] | np.ndarray) -> list[float]:
     (places,) = np.nonzero(np.isfinite(array))
     if not len(places):
         return [0]
-    return [len(places), float(array[places].mean()), float(np.average(array[places], weights=places + 1))]
+    means = array[places].mean(), np.average(array[places], weights=places + 1)
+    return [len(places), *(float(f"{mean:.12g}") for mean in means)]  # parts are compared as text
 
 
 def canonical_table(path: Path) -> dict[str, Any]:
@@ -85,8 +85,7 @@ def canonical_table(path: Path) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         if "second" not in name:
-            number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
-            columns[name] = summary(column.to_numpy()) if number else len(column.unique())
+            columns[name] = len(column.unique()) if pa.types.is_string(column.type) else summary(column.to_numpy())
     return {"rows": table.num_rows, "columns": columns}
 
 
@@ -105,7 +104,7 @@ def canonical(node: Any) -> Any:
             return specification(node)
         case dict():
             return {key: canonical(value) for key, value in node.items() if not volatile(key, value)}
-        case list() if len(node) > LONG and all(isinstance(item, int | float | None) for item in node):
+        case list() if len(node) > 6 and all(isinstance(item, int | float | None) for item in node):
             return summary(node)
         case [dict(), *_]:
             for label in LABELS:  # by name where there are names, so that a difference tells where it is
@@ -182,11 +181,15 @@ def same(before: Any, now: Any, rounding: tuple[float, float]) -> bool:
 
 def compact(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Of an audit the scores, checks and passes of each observation alone, with six significant digits."""
+
+    def values(items: Any) -> Any:
+        return items.values() if isinstance(items, dict) else items  # a list where two have one title
+
     kept = {
         encoder: {
             "scores": {name: measure["scores"] for name, measure in content["measures"].items()},
             "checks": {name: [check["status"], check["details"]] for name, check in content["checks"].items()},
-            "passes": {name: observation["passes"] for name, observation in content["observations"].items()},
+            "passes": [observation["passes"] for observation in values(content["observations"])],
         }
         for encoder, content in answer["answer"]["encoders"].items()
     }
@@ -221,10 +224,8 @@ def make(place: Path, names: Iterable[str]) -> None:
 
 def compare(folder: Path, names: Iterable[str], ignore: Sequence[str] = ()) -> list[str]:
     """Ask again what a folder keeps and return every difference, one line each."""
-    lines: list[str] = []
-    for name, answer, *_ in answers(names):
-        lines += differences(read(folder / f"{name}.json"), answer, name, ignore=ignore)
-    return lines
+    pairs = ((read(folder / f"{name}.json"), answer, name) for name, answer, *_ in answers(names))
+    return [line for pair in pairs for line in differences(*pair, ignore=ignore)]
 
 
 def main() -> None:
