@@ -46,6 +46,9 @@ class Draw:
             return {name: self(shape.inner) for name in names}
         if shape is shapes.RECORD_SHAPE:
             return self.record()
+        if isinstance(shape, shapes.AnyChart):
+            kind = rng.choice(list(shapes.CHARTS))
+            return {"kind": kind, **self(Object({**shapes.EVERY_CHART, **shapes.CHARTS[kind]}))}
         if isinstance(shape, Object):
             optional = {name: inner for name, inner in shape.optional.items() if rng.random() < 0.6}
             return self.fixed(shape, {name: self(inner) for name, inner in {**shape.needed, **optional}.items()})
@@ -83,10 +86,11 @@ class Draw:
             value["headline"] = rng.choice(list(value["scores"])) if value["scores"] else None
             if value["headline"] is None:
                 value["error"] = "no gradient"
-        if shape is shapes.CURVE:
-            steps = rng.randint(1, 4)
-            value |= {"steps": list(range(steps))}
-            value |= {name: [self(shapes.NUMBER) for _ in range(steps)] for name in ("low", "median", "high")}
+        if shape is shapes.LINE:
+            places = rng.randint(1, 4)
+            value |= {"x": list(range(places)), "y": [self(Maybe(shapes.NUMBER)) for _ in range(places)]}
+            ends = places if rng.random() < 0.5 else 0
+            value |= {name: [self(Maybe(shapes.NUMBER)) for _ in range(ends)] for name in ("low", "high")}
         if shape in (shapes.ATTENTION, shapes.NOISE, shapes.FLUCTUATION) and any(shape.also(value)):
             value["problem"] = "no maps"
         return value

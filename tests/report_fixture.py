@@ -133,7 +133,7 @@ def _encoder(
             {
                 "part": {"kind": "observations", "name": "attacked", **ATTACKING},
                 "title": f"{kind} l2, Pgd(50 steps), linf 0.1", "passes": dict(passes), "predicted": dict(passes),
-                "serves": list(MEASURES)[:4], "seconds": 1.2,
+                "serves": list(MEASURES)[:4], "seconds": 1.2, "charts": [_curve(kind, strength)],
             }
             for kind in ("untargeted", "targeted")
         ],
@@ -141,7 +141,6 @@ def _encoder(
             "forward": forward, "backward": backward, "alone": alone,
             "shared_fraction": 1 - (forward + backward) / (alone["forward"] + alone["backward"]),
         },
-        "curves": [_curve(kind, strength) for kind in ("untargeted", "targeted")],
         "gallery": _gallery(folder, slug, strength, rng),
     }  # fmt: skip
 
@@ -216,8 +215,13 @@ def _checks() -> dict[str, Any]:
 def _curve(kind: str, strength: float) -> dict[str, Any]:
     steps = np.arange(51)
     median = (2.2 - 1.6 * strength) * (1 - np.exp(-steps / 9))
-    bands = {name: [float(v) for v in median * f] for name, f in (("low", 0.6), ("median", 1.0), ("high", 1.35))}
-    return {"title": f"{kind} l2, Pgd(50 steps), linf 0.1", "steps": steps.tolist(), **bands}
+    bands = {name: [float(v) for v in median * f] for name, f in (("low", 0.6), ("y", 1.0), ("high", 1.35))}
+    line = {"x": steps.tolist(), **bands, "name": "", "style": "solid"}
+    return {
+        "kind": "curves", "heading": "What the attacks maximised", "how_to_read": "Step by step.", "score": "",
+        "note": "", "title": f"{kind} l2, Pgd(50 steps), linf 0.1", "lines": [line], "across": "attack steps",
+        "label": "objective", "unit": "ratio", "most": None, "dotted": None, "summary": "objective against steps",
+    }  # fmt: skip
 
 
 def _gallery(folder: Path, slug: str, strength: float, rng: np.random.Generator) -> list[dict[str, Any]]:

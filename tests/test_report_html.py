@@ -143,7 +143,7 @@ def test_texts_of_the_record_are_escaped(folder, record, hostile):
     data.update(spec=hostile, description=hostile, skipped=[[hostile, hostile]])
     record["failures"] = [hostile]
     record["comparison"]["overlap_risk"]["best"] = hostile
-    encoder["curves"][0]["title"] = hostile
+    encoder["observations"][0]["charts"][0]["title"] = hostile
     encoder["gallery"][0]["id"] = encoder["gallery"][0]["before"][0]["id"] = hostile
     encoder["measures"]["overlap_risk"].update(title=hostile, how_to_read=hostile, reference=hostile, question=hostile)
     encoder["measures"]["overlap_risk"]["scores"]["50 steps"].update(note=hostile, interval=hostile)
@@ -219,7 +219,7 @@ def test_everything_to_reproduce_is_there(whole):
 
 def test_without_gallery_curves_tables_and_checks(folder, record):
     for encoder in record["encoders"]:
-        encoder.update(gallery=[], curves=[], checks={}, geometry=None)
+        encoder.update(gallery=[], checks={}, geometry=None)
         for measure in encoder["measures"].values():
             measure["column"] = None
     record["holdfast"]["git"] = None

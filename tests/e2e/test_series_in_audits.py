@@ -137,7 +137,7 @@ def test_the_report_has_curves_of_every_score(run) -> None:
 
 def test_a_checkpoint_that_fails_leaves_a_gap(run, tmp_path: Path) -> None:
     record = copy.deepcopy(run[1])
-    record["encoders"][1].update(error="gone", measures={}, checks={}, observations=[], curves=[], gallery=[])
+    record["encoders"][1].update(error="gone", measures={}, checks={}, observations=[], gallery=[])
     for encoder in record["encoders"]:
         for measure in encoder["measures"].values():
             measure["table"] = None

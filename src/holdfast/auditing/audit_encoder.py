@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-import torch
-
 from holdfast.auditing import record as entries
 from holdfast.auditing.artifacts.attention import write_attention
 from holdfast.auditing.artifacts.noises import write_noises
@@ -18,11 +16,11 @@ from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan, batch_size_for, merge, observations_of, reads, total_passes
 from holdfast.auditing.session import Session
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table, registry
+from holdfast.core.chart import chart_data
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
-from holdfast.parts.observations.attacked import Attacked, partners
 from holdfast.parts.observations.clean import Clean
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import foreign
@@ -68,7 +66,7 @@ class EncoderAudit:
         tested, train = images.tested, images.train
         self._listener.begin(self._name, self._plan.predict(len(tested), len(train) if train else None).work)
         entry: dict[str, Any] = {"name": self._name, "slug": self._slug, "error": None}
-        entry |= {"measures": {}, "checks": {}, "observations": [], "curves": [], "gallery": [], "extremes": {}}
+        entry |= {"measures": {}, "checks": {}, "observations": [], "gallery": [], "extremes": {}}
         entry |= {"impersonations": [], "noises": [], "attention": {}}
         try:
             if (why := (lost or {}).get(None)) is not None:
@@ -101,6 +99,8 @@ class EncoderAudit:
         entry = settle(entry, self._plan.allow)
         self.scored = {name: (table, self._settled(entry, name)) for name, (table, _) in self.scored.items()}
         readers = dict(self._readers(subject))
+        for seen, observation in zip(entry["observations"], readers, strict=True):
+            self._draw("charts", lambda s=seen, o=observation: s.update(charts=_charts_of(subject, o)))
         self._draw("pictures", lambda: self._pictures(subject, entry))
         self._draw(
             "pictures of noise",
@@ -115,7 +115,6 @@ class EncoderAudit:
         return entry
 
     def _pictures(self, subject: Session, entry: dict[str, Any]) -> None:
-        entry["curves"] = [_curve(subject, o) for o in subject.costs if isinstance(o, Attacked) and o.first is None]
         entry["gallery"] = write_gallery(self._store, subject, self._slug)
         entry["extremes"] = self._extremes(subject)
         entry["impersonations"] = write_impersonations(self._store, subject, self._slug)
@@ -239,6 +238,7 @@ class EncoderAudit:
             "corruptions": list(measure.titles) if isinstance(measure, UNDER_CORRUPTIONS) else [],
             "passes_alone": entries.passes_entry(_alone(measure, subject)),
             "scores": {},
+            "charts": [],
             "headline": None,
             "column": None,
             "table": None,
@@ -262,6 +262,10 @@ class EncoderAudit:
         except Exception as error:
             return entry | {"error": self._fail(f"{self._name}, {name}", error)}
         headline = list(scores)[-1]
+        self._draw(
+            f"charts of {name}",
+            lambda: entry.update(charts=[chart_data(c, table, scores) for c in measure.charts(table, scores)]),
+        )
         self.scored[name] = table, scores[headline]
         told = {key: {"if_weak": measure.if_weak(key)} for key in scores}
         entry |= {"scores": {key: asdict(score) | told[key] for key, score in scores.items()}, "headline": headline}
@@ -339,19 +343,10 @@ def _alone(measure: Measure, subject: Session) -> Passes:
     )
 
 
-def _curve(subject: Session, observation: Attacked) -> dict[str, Any]:
-    """Return the objective along the attack, in units of the median objective between an image and its partner."""
-    clean, positions = subject.read(Clean())["reps"], torch.arange(subject.attacked)
-    own, other = clean[positions], clean[partners(positions)]
-    scale = float(observation.objective(other, own, own).abs().median())
-    values = subject.read(observation)["values"].double() / (scale or 1.0)
-    ends = values.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
-    return {
-        "title": observation.title,
-        "scale": scale,
-        "steps": list(range(values.shape[1])),
-        **{name: row.tolist() for name, row in zip(("low", "median", "high"), ends, strict=True)},
-    }
+def _charts_of(subject: Session, observation: Observation) -> list[dict[str, Any]]:
+    """Return the charts of an observation as JSON data."""
+    clean = subject.read(Clean())["reps"]
+    return [chart_data(chart) for chart in observation.charts(subject.read(observation), clean)]
 
 
 def title(name: str) -> str:

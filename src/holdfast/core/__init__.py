@@ -7,6 +7,7 @@ Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is 
 
 from holdfast.core.attack import Attack, Trajectory
 from holdfast.core.certificate import Bound, Certifier, Margin, Rows
+from holdfast.core.chart import Chart
 from holdfast.core.check import Check, Verdict
 from holdfast.core.classifier import Bank, Classifier, Head, LinearProbe, Probe
 from holdfast.core.encoder import Encoder, Geometry, Images, Passes, Reps
@@ -20,8 +21,8 @@ from holdfast.core.threat import Ball, Corruption, Draws, Noise, PerImage, Threa
 from holdfast.runtime.errors import HoldfastError
 
 __all__ = [
-    "Attack", "Ball", "Bank", "Bound", "Certifier", "Check", "Classifier", "Corruption", "Draws", "Encoder", "Event",
-    "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images", "LinearProbe", "Margin", "Measure",
-    "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows", "Scope",
-    "Score", "Search", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
+    "Attack", "Ball", "Bank", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption", "Draws", "Encoder",
+    "Event", "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images", "LinearProbe", "Margin",
+    "Measure", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows",
+    "Scope", "Score", "Search", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
 ]  # fmt: skip

@@ -1,12 +1,14 @@
 """Measures: one question about an encoder each, answered by scores with intervals."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
+from holdfast.core.chart import Chart, Distribution
 from holdfast.core.observation import Observation, Search
 from holdfast.core.subject import Subject
 from holdfast.runtime.checked import Checked
@@ -123,6 +125,15 @@ class Measure(metaclass=Checked):
     def rows(self, table: Table) -> list[str] | None:
         """Return what the rows of a table are called; None where they are the first images of the population."""
         return None
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return what the report draws of it, beside its scores; by default how `column` spreads over the images.
+
+        Args:
+            table: what it observed.
+            scores: what `score` made of it.
+        """
+        return (Distribution(column=self.column),) if self.rows(table) is None else ()
 
     @abstractmethod
     def influence(self, table: Table) -> Float[Tensor, "units"]:

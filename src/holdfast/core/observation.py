@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.core.attack import Attack
+from holdfast.core.chart import Chart
 from holdfast.core.classifier import Head
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Objective
@@ -206,6 +207,15 @@ class Observation(metaclass=Checked):
             results: what it saw, one row for each image.
         """
         return None
+
+    def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:
+        """Return what the report draws of it; nothing, unless it says so.
+
+        Args:
+            results: what it saw, one row for each image.
+            clean: clean representations of the population.
+        """
+        return ()
 
     @abstractmethod
     def run(self, shard: Shard) -> dict[str, Tensor]:

@@ -93,9 +93,10 @@ def objective_charts(record: Mapping[str, Any]) -> list[Chart]:
     """Return one chart per attack: what the adversary maximised against its steps, 10/50/90 % over images."""
     by_title: dict[str, list[plots.Curve]] = {}
     for series, encoder in enumerate(record["encoders"]):
-        for c in encoder.get("curves") or []:
-            low, median, high = ([_nan(v) for v in c[k]] for k in ("low", "median", "high"))
-            by_title.setdefault(c["title"], []).append(plots.Curve(series, c["steps"], median, low, high))
+        for c in (chart for seen in encoder.get("observations", []) for chart in seen.get("charts", [])):
+            line = c["lines"][0]
+            median, low, high = ([_nan(v) for v in line[k]] for k in ("y", "low", "high"))
+            by_title.setdefault(c["title"], []).append(plots.Curve(series, line["x"], median, low, high))
     return [
         Chart(
             title,

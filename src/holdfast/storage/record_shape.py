@@ -172,6 +172,44 @@ PART = Plain(
 )  # fmt: skip
 
 
+def _line(line: Mapping[str, Any]) -> Iterator[str]:
+    ends = [line[name] for name in ("low", "high") if line[name]]  # a line may have no band
+    if len({len(values) for values in (line["x"], line["y"], *ends)}) > 1 or not line["x"]:
+        yield "x, y, low, high are not equally long, or empty"
+
+
+VALUES = Items(Maybe(NUMBER))
+LINE = Object(
+    {"x": Items(NUMBER), "y": VALUES, "low": VALUES, "high": VALUES, "name": TEXT,
+     "style": one_of("solid", "dashed", "points")},
+    also=_line,
+)  # fmt: skip
+CHARTS: dict[str, dict[str, Shape]] = {
+    "readouts": {"scores": Items(TEXT), "at": Items(NUMBER), "across": TEXT, "choice": TEXT},
+    "curves": {"lines": Items(LINE), "across": TEXT, "label": TEXT, "unit": TEXT, "most": Maybe(NUMBER),
+               "dotted": Maybe(NUMBER), "summary": TEXT},
+    "distribution": {"column": TEXT},
+    "scatter": {"x": TEXT, "y": TEXT, "across": TEXT, "label": TEXT},
+    "row": {"name": TEXT, "place": Items(NUMBER), "setting": Items(Items(TEXT, 2))},
+    "cells": {"rows": Items(TEXT), "columns": Items(TEXT), "scores": Items(Items(TEXT)), "corner": TEXT},
+}  # fmt: skip
+"""What each kind of chart holds, beside what all of them do; see `holdfast.core.chart`."""
+EVERY_CHART = dict.fromkeys(("heading", "how_to_read", "title", "score", "note"), TEXT)
+
+
+@dataclass(frozen=True)
+class AnyChart(Shape):
+    """A chart of any kind that there is."""
+
+    def wrong(self, value: Any, where: str = "") -> Iterator[str]:
+        """Yield what is wrong with it."""
+        kind = value.get("kind") if isinstance(value, dict) else None
+        if not isinstance(kind, str) or kind not in CHARTS:
+            yield f"{where} is no chart: none of {', '.join(CHARTS)}"
+        else:
+            yield from Object({**EVERY_CHART, **CHARTS[kind]}).wrong(value, where)
+
+
 def _headline(measure: Mapping[str, Any]) -> Iterator[str]:
     headline, failed = measure["headline"], measure.get("error") or measure.get("not_certified")
     if headline is not None and headline not in measure["scores"] and not failed:
@@ -185,7 +223,8 @@ MEASURE = Object(
      "headline": Maybe(TEXT), "part": PART, "table": Maybe(TEXT),
      "passes_alone": Maybe(PASSES), "seconds": Maybe(NUMBER)},
     {"question": TEXT, "how_to_read": TEXT, "formula": TEXT, "reference": TEXT, "needs_labels": FLAG,
-     "corruptions": Items(TEXT), "column": Maybe(TEXT), "error": Maybe(TEXT), "not_certified": Maybe(TEXT)},
+     "corruptions": Items(TEXT), "charts": Items(AnyChart()), "column": Maybe(TEXT), "error": Maybe(TEXT),
+     "not_certified": Maybe(TEXT)},
     also=_headline,
 )  # fmt: skip
 CHECK = Object(
@@ -208,21 +247,10 @@ OBSERVATION = Object(
         "serves": Items(TEXT),
         "seconds": Maybe(NUMBER),
     },
+    {"charts": Items(AnyChart())},
 )
 
 
-def _as_long(*names: str) -> Callable[[Mapping[str, Any]], Iterator[str]]:
-    def also(value: Mapping[str, Any]) -> Iterator[str]:
-        if len({len(value[name]) for name in names}) > 1 or not value[names[0]]:
-            yield f"{', '.join(names)} are not equally long, or empty"
-
-    return also
-
-
-CURVE = Object(
-    {"title": TEXT, "steps": Items(NUMBER), **dict.fromkeys(("low", "median", "high"), Items(Maybe(NUMBER)))},
-    also=_as_long("steps", "low", "median", "high"),
-)
 NEIGHBOUR = Object({"id": TEXT, "picture": TEXT})
 GALLERY = Object(
     {"id": TEXT, "clean": TEXT, "attacked": TEXT, "difference": TEXT,
@@ -262,7 +290,7 @@ NOISE = Object(
     ),
 )  # fmt: skip
 _MAYBE: dict[str, Shape] = {
-    "slug": TEXT, "curves": Items(CURVE), "gallery": Items(GALLERY), "impersonations": Items(IMPERSONATION),
+    "slug": TEXT, "gallery": Items(GALLERY), "impersonations": Items(IMPERSONATION),
     "extremes": Object({}, {"measure": TEXT, "least": Items(EXTREME), "most": Items(EXTREME)}),
     "noises": Items(NOISE), "attention": ATTENTION, "geometry": Maybe(ANY), "batch_size": COUNT, "identity": TEXT,
 }  # fmt: skip

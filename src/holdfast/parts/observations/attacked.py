@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Search, Shard
+from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
@@ -129,3 +130,30 @@ class Attacked(Observation):
             seen["gallery.image"] = found.images[max(found.images)][worst].cpu()
             seen["gallery.position"] = shard.positions[worst.cpu()]
         return seen
+
+    def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:
+        """Return the objective along the attack: the median over images, with a band from 10 to 90 % of them.
+
+        In units of the median objective between a clean image and its partner, so that encoders can be compared.
+        """
+        if self.first is not None:
+            return ()
+        values = results["values"].double()
+        own = torch.arange(len(values))
+        scale = float(self.objective(clean[partners(own)], clean[own], clean[own]).abs().median()) or 1.0
+        low, median, high = (values / scale).quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
+        line = Line(tuple(range(values.shape[1])), numbers(median), numbers(low), numbers(high))
+        chart = Curves(
+            heading="What the attacks maximised",
+            how_to_read=(
+                "What each attack maximises, step by step, in units of the distance between two clean images (the "
+                "median over pairs): the line is the median over images, the band 10 to 90 % of them. Targeted attacks "
+                "rise towards 0, where the other image is reached."
+            ),
+            title=self.title,
+            lines=(line,),
+            across="attack steps",
+            label="objective",
+            summary=f"Attack objective against steps, {self.title}: median and 10 to 90 % of the images.",
+        )
+        return (chart,)

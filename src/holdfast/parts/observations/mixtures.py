@@ -92,6 +92,21 @@ class Mixtures(Observation):
         return twice + (f" in {self.directions} directions" if self.directions > 1 else "")
 
     @property
+    def description(self) -> str:
+        """What images are drawn and what they are to withstand, in one line for a reader of the report."""
+        near, far = min(self.separations), max(self.separations)
+        words = [f"{len(self.separations)} separations s from {near:g} to {far:g}"]
+        words.append(f"in {self.directions} direction{'s' if self.directions > 1 else ''}")
+        words.append(f"2 × {self.samples:,} images each")
+        own = self.covariance == "images"
+        words.append("covariance of your own images" if own else "independent noise in every pixel")
+        words.append("ε in ℓ∞" if math.isinf(self.norm) else f"ε in ℓ{self.norm:g}")
+        words += [] if self.scale == 1 else [f"a unit of noise is {self.scale:g} pixels"]
+        words += ["clamped to [0, 1]"] if self.clamp else []
+        shrunk = self.shrinkage.replace("_", "–")
+        return ", ".join(words if shrunk == "none" else [*words, f"covariance of representations shrunk ({shrunk})"])
+
+    @property
     def domain(self) -> ImageCovariance | None:
         """What is known of the audit's images; None where nothing is asked."""
         return ImageCovariance(self.estimated_from) if self.covariance == "images" else None

@@ -1,16 +1,18 @@
 """Linear radius: how far an image is proved to keep its class, and how near it was found to lose it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 
-from holdfast.core import Ball, HoldfastError, LinearProbe, Observation, Score, Subject, Table
+from holdfast.core import Ball, Chart, HoldfastError, LinearProbe, Observation, Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.measures.shared.bracket import RVCL, Bracket, in_order
 from holdfast.parts.measures.shared.probe import head_of, labels_of
+from holdfast.parts.measures.shared.reach import certified_within
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.logit_radii import LogitRadii
 from holdfast.parts.observations.minimal_radii import MinimalRadii
@@ -99,3 +101,7 @@ class LinearRadius(Bracket):
         right = table["certificate"].masked_fill(table["correct"] == 0, torch.nan)
         paper = statistics.mean(right, given="given the head, of correctly classified images")
         return {"clean accuracy": accuracy, "certificate, correct images": paper} | super().score(table)
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return the certified accuracy against the radius, and how `column` spreads over the images."""
+        return certified_within(table["correct"], table["certificate"]), *super().charts(table, scores)

@@ -1,5 +1,7 @@
 """Margin distribution: is an attacked image still a positive sample of itself, by extreme value theory?"""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -8,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Score, Subject, Table
+from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import cosine
@@ -102,6 +105,10 @@ class MarginDistribution(AttackMeasure):
         first = {name: fitted.pop(name) for name in fits}
         return first | {"fit rejected": statistics.share(rejected, given=self.given)} | fitted
 
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return Ψ of three images with the attacked ones on their own curves, then what an attack measure draws."""
+        return *_curves(table, f"distance@{self.steps[-1]}"), *super().charts(table, scores)
+
     def _tail(self, population: int) -> int:
         others = population - 1
         tail = max(FEWEST, min(USUAL, others // 4)) if self.tail is None else self.tail
@@ -111,6 +118,46 @@ class MarginDistribution(AttackMeasure):
                 + (" or a smaller tail" if tail > FEWEST else "")
             )
         return tail
+
+
+def _curves(table: Table, column: str) -> tuple[Chart, ...]:
+    """Return Ψ(d) = exp(-(d/s)^a) of the image of median width, of the narrowest and of the widest; none without fits.
+
+    An image is as wide as the distance where its Ψ is one half, s (log 2)^(1/a).
+
+    Args:
+        table: shapes a and scales s.
+        column: how far from the original the attack brought each image.
+    """
+    fitted = torch.stack([table[name].double() for name in ("shape", "scale", column)])
+    shape, scale, distance = fitted[:, fitted.isfinite().all(0)]
+    if not len(shape):
+        return ()
+    half = scale * math.log(2) ** (1 / shape)
+    order, most = half.argsort(), 1.5 * float(half.max())
+    lines = []
+    for image in (order[len(order) // 2], order[0], order[-1]):
+        end = scale[image] * math.log(200) ** (1 / shape[image])  # where Ψ is 0.5 %
+        d = torch.linspace(0, float(end.clamp_min(most)), 100, dtype=torch.float64)
+        psi = (-((d / scale[image]) ** shape[image])).exp()
+        lines.append(Line(tuple(d.tolist()), numbers(psi), style="dashed" if lines else "solid"))
+    attacked = (-((distance / scale) ** shape)).exp()
+    lines.append(Line(tuple(distance.tolist()), numbers(attacked), style="points"))
+    chart = Curves(
+        heading="Up to where an image counts as itself",
+        how_to_read=(
+            "The probability Ψ that a representation at some distance is still a positive sample of an image, fitted "
+            "to the distances of the nearest other images (extreme value theory). The line is the image of median "
+            "width, dashed are the narrowest and the widest; points are attacked images, each on its own curve."
+        ),
+        lines=tuple(lines),
+        across="distance to the original, 1 - cosine (farther points at the edge)",
+        label="still a positive sample",
+        unit="share",
+        most=most,
+        summary="the probability of being a positive sample against the distance to the original",
+    )
+    return (chart,)
 
 
 def _without_interval(score: Score) -> Score:

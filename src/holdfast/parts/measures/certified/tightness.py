@@ -1,5 +1,6 @@
 """Tightness: how much of what a certificate allows an attack has actually reached."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Attack, Ball, Objective, Observation, Score, Search, Subject, Table
+from holdfast.core.chart import Chart, Scatter
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.certifiers.crown import Crown
@@ -102,6 +104,22 @@ class Tightness(Bracket):
         """Return the share of vacuous bounds and the tightness."""
         vacuous = statistics.mean(table["vacuous"], given=self.condition, most=1.0)
         return {"vacuous": vacuous, "tightness": self.reduced(table, "tightness")}
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return bound against attack, and how `column` spreads over the images."""
+        chart = Scatter(
+            heading="How tight the certificates are",
+            how_to_read=(
+                "One point per image and its first negative, in units of the clean margin: right is what the strongest "
+                "attack left of it, up is what is proved to be left. On the dashed line both meet and the worst case "
+                "is known; below the solid line nothing is proved, and what is at the left of 0 was broken."
+            ),
+            x="found",
+            y="lower",
+            across="margin after the attack",
+            label="certified margin",
+        )
+        return chart, *super().charts(table, scores)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image on the median tightness."""

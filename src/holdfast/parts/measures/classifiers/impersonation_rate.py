@@ -1,14 +1,16 @@
 """Impersonation rate: how often an attack on the encoder alone makes an unseen classifier see the other class."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
+from holdfast.core import Attack, Ball, Chart, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.measures.shared.attack_measure import along_attack
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.clean import Clean
@@ -105,6 +107,10 @@ class ImpersonationRate(Measure):
                 name = f"{own} as {other}, {self.attack.label(step)}"
                 scores[name] = self._share(table, step, table["way"] == way)
         return scores | {self.attack.label(step): self._share(table, step) for step in self.steps}
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return the rate along the attack, and how `column` spreads over the images."""
+        return *along_attack(self.attack, self.steps), *super().charts(table, scores)
 
     def _share(self, table: Table, step: int, some: Bool[Tensor, "rows"] | None = None) -> Score:
         """Return the share of paired images that are taken for their partner; of one direction, or of both."""

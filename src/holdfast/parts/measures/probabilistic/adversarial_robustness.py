@@ -1,8 +1,10 @@
 """Adversarial robustness: how many images hold at the worst point that an attack finds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.core import Attack, Ball, Observation, Score, Subject, Table
+from holdfast.core import Attack, Ball, Chart, Observation, Score, Subject, Table
+from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.measures.shared.chance import NPPR, ChanceMeasure
@@ -55,3 +57,7 @@ class AdversarialRobustness(ChanceMeasure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of images that hold."""
         return {"images that hold": self.told(table, statistics.share(table["held"], given=self.given))}
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return its row among worst cases and given noises, and how `column` spreads over the images."""
+        return self.row(f"attack ({part_name(self.attack)})", (0,), self.ball), *super().charts(table, scores)

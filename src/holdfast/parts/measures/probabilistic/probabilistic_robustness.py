@@ -1,8 +1,10 @@
 """Probabilistic robustness: how often an image holds under a noise that is given."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.core import Observation, Threat
+from holdfast.core import Chart, Observation, Score, Table, Threat
+from holdfast.core.registry import part_name
 from holdfast.parts.measures.shared.chance import NPPR, DrawnMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.sampled import Sampled
@@ -34,3 +36,12 @@ class ProbabilisticRobustness(DrawnMeasure):
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and draws."""
         return Clean(), self.drawn
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return its row among worst cases and given noises, and how `column` spreads over the images.
+
+        A noise without a ball, such as rotation, has no row: nothing is known of its order.
+        """
+        ball = getattr(self.noise, "ball", None)
+        row = () if ball is None else (self.row(part_name(self.noise), (2,), ball),)
+        return *row, *super().charts(table, scores)

@@ -1,14 +1,18 @@
 """Worst-noise robustness (NPPR): how often an image holds under the worst noise that could be learned."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.core import Ball, Observation
+from holdfast.core import Ball, Chart, Observation, Score, Table
 from holdfast.parts.learners.worst_mixture import WorstMixture
 from holdfast.parts.measures.shared.chance import NPPR, DrawnMeasure
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.sampled import Sampled
 from holdfast.parts.observations.worst_noise import WorstNoise
 from holdfast.parts.threats.linf import Linf
+
+STRUCTURES = ("joint", "input", "label", "independent")
+"""What a learned noise knows of an image, from the most (which can do the most harm) to the least."""
 
 
 @dataclass(frozen=True)
@@ -51,3 +55,9 @@ class WorstNoiseRobustness(DrawnMeasure):
     def remarks(self) -> tuple[str, ...]:
         """Return that it is an upper bound."""
         return ("an upper bound: the learned noise is one of those allowed",)
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return its row among worst cases and given noises, and how `column` spreads over the images."""
+        structure = self.learner.structure
+        place = (1, STRUCTURES.index(structure) if structure in STRUCTURES else len(STRUCTURES))
+        return self.row(f"worst noise ({structure})", place, self.ball), *super().charts(table, scores)

@@ -1,5 +1,6 @@
 """What the measures that read one attack trajectory have in common."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -7,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Attack, Ball, HoldfastError, Measure, Objective, Observation, Score, Search, Subject, Table
+from holdfast.core.chart import Chart, Readouts
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.divergences import divergence as find_divergence
 from holdfast.numerics.statistics import universal
@@ -20,6 +22,21 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 
 PAPER = "Robustness of unsupervised representation learning without labels"
+
+
+def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
+    """Return the chart of scores against attack steps; none where there is one read-out alone."""
+    chart = Readouts(
+        heading="Scores against attack steps",
+        how_to_read=(
+            "A curve that still rises (or falls) at its end says that a longer attack would find worse. Bands are "
+            "intervals."
+        ),
+        scores=tuple(map(attack.label, steps)),
+        at=steps,
+        across="attack steps",
+    )
+    return (chart,) if len(steps) > 1 else ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +121,10 @@ class AttackMeasure(Measure):
         return before | {
             self.attack.label(step): self._reduced(table, f"{self.per_image}@{step}") for step in self.steps
         }
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return the score along the attack, and how `column` spreads over the images."""
+        return *along_attack(self.attack, self.steps), *super().charts(table, scores)
 
     def _reduced(self, table: Table, column: str) -> Score:
         match self.statistic:

@@ -1,5 +1,6 @@
 """What the measures of probabilistic robustness have in common."""
 
+import json
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -8,8 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Failure, HoldfastError, Measure, Score, Subject, Table
-from holdfast.core.registry import part_name
+from holdfast.core import Ball, Failure, HoldfastError, Measure, Score, Subject, Table
+from holdfast.core.chart import Row
+from holdfast.core.registry import part_name, spec
 from holdfast.numerics import statistics
 from holdfast.parts.estimators.counting import Counting
 from holdfast.parts.estimators.precise import Precise
@@ -56,6 +58,33 @@ class ChanceMeasure(Measure):
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image on the mean."""
         return statistics.influence_of_mean(table[self.column])
+
+    def row(self, name: str, place: tuple[int, ...], ball: Ball) -> Row:
+        """Return its row among all measures with one failure and one ball, which theory orders: AR <= NPPR <= PR.
+
+        Args:
+            name: of the row.
+            place: of the row, from the worst case to the mildest.
+            ball: where the disturbances lie.
+        """
+        failure = spec(self.failure)  # with what it chooses by name: a divergence, a probe
+        chosen = [v["name"] if isinstance(v, dict) else v for key, v in failure.items() if key not in ("kind", "name")]
+        what = " ".join([failure["name"], *(v for v in chosen if isinstance(v, str))]).replace("_", " ")
+        setting = {"failure": self.failure, "ball": ball, "among": self.among, "first": self.first}
+        return Row(
+            heading="From the worst point to a given noise",
+            how_to_read=(
+                "No noise in a ball does worse than the worst points of the ball, and no given noise does worse than "
+                "the worst noise. So the marks of an encoder should move to the right from attacks to learned noises "
+                "to given ones, at least as far as the lines, their intervals, can tell. Attacks and learners come "
+                "near to the worst from above: where a mark lies clearly left of one further up, the search further up "
+                "was too short."
+            ),
+            title=f"{what}, {part_name(ball)} {ball.radius:g}",
+            name=name.replace("_", " "),
+            place=place,
+            setting=tuple((key, json.dumps(spec(value))) for key, value in setting.items() if value is not None),
+        )
 
     def kept(self, held: Float[Tensor, "images"], wrong: Float[Tensor, "images"]) -> Float[Tensor, "images"]:
         """Return a column with images that fail without a disturbance left out, where they are to be."""

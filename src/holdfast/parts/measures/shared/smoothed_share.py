@@ -1,13 +1,15 @@
 """What the certified accuracies of smoothed classifiers have in common."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from holdfast.core import HoldfastError, Score, Table
+from holdfast.core import Chart, HoldfastError, Score, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
+from holdfast.parts.measures.shared.reach import certified_within
 from holdfast.parts.measures.shared.smoothed_measure import SmoothedMeasure
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.shared.certificate import Certificate
@@ -62,3 +64,7 @@ class SmoothedShare(SmoothedMeasure):
             scores[f"within {at:g}"] = self.about(within, promise)
         counted = f"{int(table['abstained'].sum())} of {len(found)} abstained, counted as not found"
         return scores | {"found": self.about(statistics.share(found, given=given), promise, counted)}
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return the certified accuracy against the radius, and how `column` spreads over the images."""
+        return certified_within(table["found"], table["radius"]), *super().charts(table, scores)

@@ -1,5 +1,6 @@
 """SynBench score: how well an encoder keeps two Gaussian classes apart, by synthetic images alone."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -7,10 +8,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
+from holdfast.core.chart import Cells, Chart, Curves, Line, Readouts, numbers
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.runtime.errors import unknown
 
+HEADING = "SynBench"
+HOW_TO_READ = (
+    "Two classes of Gaussian images are drawn, nearer and farther apart. From their representations comes the "
+    "linear classifier that does best where ε is to be withstood; its expected bound is compared with the best "
+    "there is for the images themselves. The area under a line, right of the dotted mark, divided by that under "
+    "the dashed line, is the score: 1 where nothing is lost of the trade-off between accuracy and robustness; "
+    "shaded is what ε 0 loses. Near one half, where bounds grow as accuracy falls, a line may pass above the "
+    "dashed one. The ε where the score is largest is the one that robust probing may use."
+)
 KINDS = ("right", "accuracy", "bound", "reference accuracy", "reference bound")
 
 
@@ -107,12 +118,80 @@ class Synbench(Measure):
         seen = {epsilon: self._seen(table, epsilon) for epsilon in self.mixtures.epsilons}
         scores = {
             _named(start, epsilon): synbench.score(one, start, self.over)
-            for start in sorted({*self.starts, self.start})
+            for start in self._starts
             for epsilon, one in seen.items()
         }
         scores.pop(self.headline, None)
         scores["best ε"] = synbench.best(list(seen.items()), self.start, self.over)
         return scores | {self.headline: synbench.score(seen[self.mixtures.epsilons[0]], self.start, self.over)}
+
+    @property
+    def _starts(self) -> list[float]:
+        return sorted({*self.starts, self.start})
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return the scores against ε, the expected bounds behind them, and all scores as a table."""
+        epsilons = self.mixtures.epsilons
+        relative = self.mixtures.budget == "relative"
+        against = Readouts(
+            heading=HEADING,
+            how_to_read=HOW_TO_READ,
+            title=f"Score against ε, a_t {self.start:g}",
+            scores=tuple(_named(self.start, epsilon) for epsilon in epsilons),
+            at=epsilons,
+            across="ε, " + ("as a share of half the distance between the classes" if relative else "in units of "
+                            "representations"),
+            choice="best ε",
+        )  # fmt: skip
+        cells = Cells(
+            heading=HEADING,
+            how_to_read=HOW_TO_READ,
+            rows=tuple(f"{start:g}" for start in self._starts),
+            columns=tuple(f"ε {epsilon:g}" for epsilon in epsilons),
+            scores=tuple(tuple(_named(start, epsilon) for epsilon in epsilons) for start in self._starts),
+            corner="a_t",
+            note=self.mixtures.description,
+        )
+        return against, self._bounds(table), cells
+
+    def _bounds(self, table: Table) -> Chart:
+        """Return E(a) for every ε, dashed what is possible, which is one line where all ε have the same."""
+        points = synbench.thresholds(0.5)
+        own, ideal = (
+            torch.stack([
+                synbench.curve(table[f"{kind}accuracy@{e:g}"], table[f"{kind}bound@{e:g}"], points)
+                for e in self.mixtures.epsilons
+            ])
+            for kind in ("", "reference ")
+        )  # fmt: skip
+        several = not torch.allclose(ideal, ideal[:1], rtol=1e-9, atol=1e-9)
+        # shade what the smallest ε leaves open, where it counts
+        counts = torch.where(points >= self.start - 1e-9, 1.0, torch.nan)
+        low, high = numbers(own[0] * counts), numbers(ideal[0] * counts)
+        x = tuple(points.tolist())
+        lines = [Line(x, numbers(own[0]), low, high, f"ε {self.mixtures.epsilons[0]:g}")]
+        lines += [
+            Line(x, numbers(values), name=f"{epsilon:g}")
+            for epsilon, values in zip(self.mixtures.epsilons[1:], own[1:], strict=True)
+        ]
+        name = "the images, for each ε" if several else "the images"
+        lines += [Line(x, numbers(values), name=name, style="dashed") for values in (ideal if several else ideal[:1])]
+        at = int((points >= self.start - 1e-9).nonzero()[0])
+        return Curves(
+            heading=HEADING,
+            how_to_read=HOW_TO_READ,
+            title="Expected bounds",
+            lines=tuple(lines),
+            across="threshold accuracy a_t",
+            label="expected bound",
+            most=1.0,
+            dotted=self.start,
+            summary=(
+                f"expected bound against threshold accuracy, a line for each ε. At {self.start:g} it is "
+                f"{own[0, at]:.3g} for the smallest ε and {own[-1, at]:.3g} for the largest, of {ideal[0, at]:.3g} "
+                "that are possible"
+            ),
+        )
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each direction and s on the headline."""
