@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from benchmarks.result import Result, report
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, merge
-from holdfast.auditing.profiles import profile
+from holdfast.auditing.profile import profile
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Measure, Passes
 from holdfast.sources.encoders import open_encoder

@@ -76,9 +76,9 @@ def pages_of_measures() -> Mapping[str, str]:
 
 def profiles() -> str:
     """Return a table of the profiles."""
-    from holdfast.auditing.profiles import PROFILES, profile
+    from holdfast.auditing.profile import profile_names, profile_table
 
-    return _table("profile", {name: profile(name).description for name in PROFILES})
+    return _table("profile", {name: profile_table(name)["description"] for name in profile_names()})
 
 
 def parts(kind: str) -> str:

@@ -26,7 +26,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.papers import STRUCTURES
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import Ball, Encoder, Failure, ImageSource, Measure
@@ -37,7 +36,7 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.learners.worst_mixture import CHOICES, WorstMixture
 from holdfast.parts.measures.probabilistic.adversarial_robustness import AdversarialRobustness
 from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
 from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
@@ -201,7 +200,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--eps", type=number, default=0.1, help="radius in pixels of a [0, 1] image, 0.1 or 16/255")
     parser.add_argument("--out", type=Path, default=Path("worst-noise"), help="where records and reports go")
     parser.add_argument("--epochs", type=int, default=12, help="of the classifier's training")
-    parser.add_argument("--structures", nargs="+", choices=STRUCTURES, default=list(STRUCTURES), help="of the noise")
+    parser.add_argument(
+        "--structures", nargs="+", choices=CHOICES["structure"], default=CHOICES["structure"], help="of the noise"
+    )
     parser.add_argument("--upsampler", choices=("learned", "fixed", "none"), default="learned", help="of the noise")
     parser.add_argument("--learning", type=int, default=8, help="epochs of every noise's training")
     parser.add_argument("--images", type=int, default=2000, help="images compared; those not attacked train the noise")

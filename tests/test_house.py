@@ -43,7 +43,7 @@ def test_report_imports_no_torch() -> None:
 
 def test_optional_packages_are_not_imported_eagerly() -> None:
     code = (
-        "import sys, holdfast.cli, holdfast.auditing.run, holdfast.auditing.profiles;"
+        "import sys, holdfast.cli, holdfast.auditing.run, holdfast.auditing.profile;"
         "bad = {'timm', 'torchvision', 'transformers', 'open_clip', 'onnx2torch', 'datasets'} & set(sys.modules);"
         "sys.exit(str(bad) if bad else 0)"
     )

@@ -9,9 +9,9 @@ from holdfast.auditing.audit_encoder import title
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, batch_size_for, merge, named
 from holdfast.auditing.plan_file import make_plan, read_plan
-from holdfast.auditing.profiles import PROFILES, profile
+from holdfast.auditing.profile import profile, profile_names
 from holdfast.auditing.record import slugs
-from holdfast.auditing.settings import set_parameters
+from holdfast.config.overrides import set_parameters
 from holdfast.core import HoldfastError, Measure, Passes, Search, registry
 from holdfast.core.registry import register
 from holdfast.parts.attacks.apgd import Apgd
@@ -63,15 +63,17 @@ def test_shapes_decide_the_batch_size() -> None:
 
 def test_one_setting_changes_one_parameter() -> None:
     before = profile("quick").measures
-    after = set_parameters(before, ["breakaway_risk.attack.steps=7", "overlap_risk.divergence=cosine"])
+    after = set_parameters(before, ["breakaway_risk.attack.steps=7", "overlap_risk.divergence=cosine"], Linf())
     changed = {named(before)[name] != part for name, part in named(after).items()}
     assert changed == {True, False}
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 2
 
 
 def test_a_part_is_replaced_by_name() -> None:
-    (measure,) = set_parameters((BreakawayRisk(),), ["breakaway_risk.attack=apgd", "breakaway_risk.attack.restarts=3"])
-    assert measure == BreakawayRisk(attack=Apgd(50, restarts=3))
+    before = (BreakawayRisk(Pgd(20)),)
+    for replaced in ("breakaway_risk.attack=apgd", "breakaway_risk.attack.name=apgd"):
+        (measure,) = set_parameters(before, [replaced, "breakaway_risk.attack.restarts=3"], Linf())
+        assert measure == BreakawayRisk(attack=Apgd(50, restarts=3))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,6 @@ def test_a_part_is_replaced_by_name() -> None:
         "breakaway_risk=3",
         "breakaway_risk.attack.steps=2.5",
         "breakaway_risk.attack.steps=true",
-        "breakaway_risk.attack.name=apgd",
         "breakaway_risk.nothing.steps=2",
         "breakaway_risk.attack.steps=0",
         "breakaway_risk.divergence=euclid",
@@ -98,7 +99,7 @@ def test_a_part_is_replaced_by_name() -> None:
 )
 def test_bad_settings_are_refused(setting: str) -> None:
     with pytest.raises(HoldfastError):
-        set_parameters((BreakawayRisk(),), [setting])
+        set_parameters((BreakawayRisk(),), [setting], Linf())
 
 
 def test_the_panel_examines_each_search_that_numbers_rely_on_once() -> None:
@@ -107,7 +108,7 @@ def test_the_panel_examines_each_search_that_numbers_rely_on_once() -> None:
     plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="quick", settings=settings)
     drift = Search(Apgd(50), Linf(0.2), Untargeted())
     assert drift in [check.search for check in plan.checks if isinstance(check, StepsConverged)]
-    for name in PROFILES:
+    for name in profile_names():
         plan = make_plan(["zoo:digits-simclr"], "digits", profile_name=name)
         needed = {search for measure in plan.measures for search in measure.searches}
         for kind in (Reach, StrongerAttack):
@@ -184,7 +185,7 @@ def test_joined_observations_serve_both() -> None:
     assert len(merge([("a", [Attacked(Pgd(10))]), ("b", [Attacked(Pgd(20))])])) == 2  # their step sizes differ
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", profile_names())
 @pytest.mark.parametrize("ball", [Linf(0.03), L2(0.7)])
 def test_profiles_take_any_ball(name: str, ball) -> None:
     asked = [measure.ball for measure in profile(name, ball).measures if hasattr(measure, "ball")]
@@ -195,10 +196,10 @@ def test_profiles_take_any_ball(name: str, ball) -> None:
 
 def test_a_star_means_the_measures_that_have_the_parameter() -> None:
     both = (BreakawayRisk(), CertifiedRadius())
-    changed = set_parameters(both, ["*.attack=apgd", "*.negatives=3"])
+    changed = set_parameters(both, ["*.attack=apgd", "*.negatives=3"], Linf())
     assert changed == (BreakawayRisk(Apgd()), CertifiedRadius(negatives=3))
     with pytest.raises(HoldfastError, match="unknown parameter"):
-        set_parameters(both, ["*.no_such=1"])
+        set_parameters(both, ["*.no_such=1"], Linf())
 
 
 def test_probes_are_left_images_to_learn_from_unless_told_otherwise() -> None:
@@ -252,7 +253,7 @@ def asked(profile_name: str, *measures, **more) -> tuple[Measure, ...]:
 
 
 @pytest.mark.parametrize("ball", [{}, {"eps": 0.3}, {"eps": 0.001}, {"norm": "l2", "eps": 0.5}], ids=str)
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", profile_names())
 def test_a_name_and_a_bare_table_are_the_measure_of_the_profile(name: str, ball) -> None:
     whole = make_plan(["zoo:digits-simclr"], "digits", profile_name=name, **ball).measures
     for one in dict.fromkeys(map(registry.part_name, whole)):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.profiles import profile
+from holdfast.auditing.profile import profile
 from holdfast.auditing.run import run_audit
 from holdfast.core import Attack, Encoder, HoldfastError, Images, Observation, Passes, Rng, Shard
 from holdfast.core.precision import tf32

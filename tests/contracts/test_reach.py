@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.auditing.plan_file import plan_from
-from holdfast.auditing.profiles import PROFILES, profile
+from holdfast.auditing.profile import profile, profile_names
 from holdfast.config.overrides import changed
 from holdfast.core import Attack, Ball, Measure, registry
 from holdfast.parts.attacks.ensemble import Ensemble
@@ -89,7 +89,7 @@ def test_a_measure_by_its_name_crosses_every_ball(ball: Ball) -> None:
 
 @pytest.mark.parametrize("ball", BALLS, ids=str)
 def test_every_attack_of_a_profile_crosses_its_ball(ball: Ball) -> None:
-    for name in PROFILES:
+    for name in profile_names():
         assert bool(short(profile(name, ball).measures)) == (name in PAPERS and ball.radius > 0.01), name
 
 
@@ -108,6 +108,6 @@ def test_audits_of_recipes_whose_steps_are_short_are_listed() -> None:
 
 @pytest.mark.parametrize("ball", BALLS, ids=str)
 def test_radii_are_searched_finely_enough_to_be_compared_with_the_ball(ball: Ball) -> None:
-    for name in PROFILES:
+    for name in profile_names():
         for measure in profile(name, ball).measures:
             assert getattr(measure, "tolerance", 0) <= 0.05 * ball.radius, name

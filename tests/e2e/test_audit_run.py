@@ -18,7 +18,7 @@ from test_command_line import run as command_line
 
 from holdfast.auditing.plan import Plan, merge, named
 from holdfast.auditing.plan_file import make_plan
-from holdfast.auditing.profiles import profile
+from holdfast.auditing.profile import profile
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Passes
 from holdfast.parts.attacks.pgd import Pgd

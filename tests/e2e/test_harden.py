@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +17,8 @@ from safetensors.torch import load_file
 from test_command_line import refused, run
 from torch import nn
 
-from holdfast.auditing import profiles
-from holdfast.auditing.profile import Profile
+from holdfast.auditing import profile
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
-from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
-from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.report.hardening import print_hardening
 from holdfast.runtime.errors import Status
 from holdfast.runtime.privacy import public
@@ -45,13 +41,15 @@ FEW = replace(DIGITS, steps=4)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _tiny():
-    def tiny(ball) -> Profile:
-        asked = tuple(kind(Pgd(5), ball) for kind in (UniversalQuantile, CosineToSelf, BreakawayRisk))
-        return Profile("three measures", asked, images=120, attacked=60, examined=2, queries=10)
-
+def _tiny(tmp_path_factory: pytest.TempPathFactory):
+    folder = shutil.copytree(profile.FOLDER, tmp_path_factory.mktemp("profiles") / "with tiny")
+    (folder / "tiny.toml").write_text(
+        'description = "three measures"\nimages = 120\nattacked = 60\nexamined = 2\nqueries = 10\n'
+        'measures = ["universal_quantile", "cosine_to_self", "breakaway_risk"]\n'
+        'defaults = { attack = { name = "pgd", steps = 5 } }\n'
+    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(profiles.PROFILES, "tiny", tiny)
+        patch.setattr(profile, "FOLDER", folder)
         yield
 
 

@@ -1,6 +1,7 @@
 """`holdfast.harden`: a network in memory, hardened and audited; yours stays as it is."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +9,8 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.auditing import profiles
-from holdfast.auditing.profile import Profile
+from holdfast.auditing import profile
 from holdfast.core import HoldfastError
-from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.sources.data import open_images
 
 
@@ -25,9 +24,12 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Profile("one measure", (CosineToSelf(),), images=40, attacked=20, examined=2, queries=10)
-    monkeypatch.setitem(profiles.PROFILES, "small", lambda ball: asked)
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "small.toml").write_text(
+        'description = "one measure"\nimages = 40\nattacked = 20\nexamined = 2\nqueries = 10\n'
+        'measures = ["cosine_to_self"]\n'
+    )
+    monkeypatch.setattr(profile, "FOLDER", tmp_path)
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.papers import STRUCTURES
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.profiles import PROFILES, profile
+from holdfast.auditing.profile import profile, profile_names
 from holdfast.auditing.run import run_audit
 from holdfast.core import Check, Encoder, HoldfastError, Measure, registry
 from holdfast.numerics import statistics
@@ -24,7 +23,7 @@ from holdfast.parts.estimators.sequential import Sequential
 from holdfast.parts.estimators.splitting import Splitting
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.learners.worst_mixture import CHOICES, WorstMixture
 from holdfast.parts.measures.probabilistic.adversarial_robustness import AdversarialRobustness
 from holdfast.parts.measures.probabilistic.failure_probability import FailureProbability
 from holdfast.parts.measures.probabilistic.probabilistic_accuracy import ProbabilisticAccuracy
@@ -159,7 +158,7 @@ def test_a_noise_that_depends_on_labels_asks_for_them(run, tmp_path) -> None:
 def test_what_a_given_mixture_knows_decides_what_it_is_compared_with(run) -> None:
     folder, record = run
     given = ProbabilisticRobustness(CLASSES, noise=Mixture(str(folder / record["encoders"][0]["noises"][0]["file"])))
-    structures = {s: replace(MEASURES[1], learner=replace(LEARNER, structure=s)) for s in STRUCTURES}
+    structures = {s: replace(MEASURES[1], learner=replace(LEARNER, structure=s)) for s in CHOICES["structure"]}
     assert {s for s, measure in structures.items() if must_not_exceed(measure, given)} == {"label", "joint"}
 
 
@@ -308,7 +307,7 @@ def test_one_failure_is_told_once(tmp_path) -> None:
     assert entry["error"] in record["failures"][0]
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("name", profile_names())
 def test_every_profile_checks_the_order_it_measures(name: str) -> None:
     measures = profile(name, Linf(0.03)).measures
     orders = [check for check in validity_panel(measures, 8, 100) if isinstance(check, NoiseOrder)]

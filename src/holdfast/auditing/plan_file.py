@@ -6,22 +6,21 @@ from typing import Any
 
 from holdfast.auditing.panel import DEFAULT_BALL, validity_panel
 from holdfast.auditing.plan import Plan, unread
-from holdfast.auditing.profiles import profile
+from holdfast.auditing.profile import profile
 from holdfast.auditing.series import expand
-from holdfast.auditing.settings import set_parameters
-from holdfast.config.overrides import Change, changed
+from holdfast.config.overrides import Change, changed, set_parameters
+from holdfast.config.reader import arguments
 from holdfast.core import Ball, HoldfastError, registry
 from holdfast.parts.measures.shared.shape import ShapeMeasure
-from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
 
-KEYS: dict[str, tuple[type, ...]] = {
-    "encoders": (list, str), "data": (str,), "profile": (str,), "norm": (str,), "eps": (float, int), "set": (list, str),
-    "measures": (list, str, dict), "images": (int,), "attacked": (int,), "seed": (int,), "batch_size": (int,),
-    "device": (str,), "skip_corrupt": (bool,), "train": (str,), "train_images": (int,),
-    "precision": (str,), "compiled": (bool,), "shared_searches": (bool,), "allow": (list, str),
+KEYS: dict[str, Any] = {
+    "encoders": tuple[str, ...], "data": str, "profile": str, "norm": str, "eps": float, "set": tuple[str, ...],
+    "measures": tuple[str | dict, ...], "images": int, "attacked": int, "seed": int, "batch_size": int,
+    "device": str, "skip_corrupt": bool, "train": str, "train_images": int, "precision": str, "compiled": bool,
+    "shared_searches": bool, "allow": tuple[str, ...], "examined": int, "queries": int,
 }  # fmt: skip
-"""Keys of a plan file and their types; (list, x, y) is a list of x and y."""
+"""Keys of a plan file and their types."""
 
 NO_DATA = "gaussian"
 """Images of an audit that asks nothing about images: noise of the encoder's own size."""
@@ -38,6 +37,8 @@ def make_plan(
     measures: Sequence[Change] = (),
     images: int | None = None,
     attacked: int | None = None,
+    examined: int | None = None,
+    queries: int | None = None,
     **run: Any,
 ) -> Plan:
     """Return the plan of a profile, changed as asked.
@@ -45,7 +46,7 @@ def make_plan(
     Args:
         encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
         data: data spec; None where the measures need none, `NO_DATA` then stands in for the panel's checks.
-        profile_name: which profile.
+        profile_name: which profile, or the path of a TOML file with one of your own, see `profile`.
         norm: the ball, "linf" or "l2"; the profile's where None.
         eps: its radius in pixels of a [0, 1] image; the same.
         settings: changes of single parameters, see `set_parameters`.
@@ -53,6 +54,8 @@ def make_plan(
             that are written: names, tables {"name": ..., fields}, or measures; see `changed`.
         images: size of the population; the profile's where None.
         attacked: images to attack; the profile's where None.
+        examined: images on which the checks that cost passes are made; the same.
+        queries: budget of the gradient-free attack among the checks; the same.
         run: further fields of `Plan`.
 
     Raises:
@@ -82,15 +85,17 @@ def make_plan(
         data = NO_DATA
     run = {"shared_searches": chosen.shared_searches} | run | {"allow": _listed(run.get("allow"))}
     most = chosen.images if images is None else images
+    examined = chosen.examined if examined is None else examined
+    queries = chosen.queries if queries is None else queries
     learns = any(measure.needs_labels and not isinstance(measure, ShapeMeasure) for measure in asked)
     return Plan(
         encoders,
         data,
         asked,
-        validity_panel(asked, chosen.examined, chosen.queries, run.get("precision", "float32")),
+        validity_panel(asked, examined, queries, run.get("precision", "float32")),
         images=most,
         attacked=min(chosen.attacked, most) // 2 * 2 if attacked is None else attacked,
-        profile=profile_name,
+        profile=Path(profile_name).stem,
         spare=learns and attacked is None and run.get("train") is None,
         series=series,
         **run,
@@ -101,19 +106,17 @@ def _listed(names: Sequence[str] | str | None) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
-def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
-    if kinds[0] is list:
-        return isinstance(value, list) and all(isinstance(item, kinds[1:]) for item in value)
-    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-
-
 def read_plan(path: Path, **overrides: Any) -> Plan:
     """Return the plan in a TOML file; `overrides` that are not None win over it.
+
+    A profile of your own lies beside it.
 
     Raises:
         HoldfastError: a file that cannot be read or is not TOML; and as `plan_from`.
     """
     values = read_toml(path, "plan")
+    if str(values.get("profile")).endswith(".toml"):
+        values["profile"] = str(path.parent / values["profile"])
     return plan_from(values | {key: value for key, value in overrides.items() if value is not None}, path.name)
 
 
@@ -123,16 +126,12 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
     Raises:
         HoldfastError: a key that is not known, or a value that is not of its kind.
     """
-    names = {str: "text", dict: "tables", list: "list of", bool: "true or false", int: "number", float: "number"}
-    for key, value in values.items():
-        if key not in KEYS:
-            raise unknown(f"key of {where}", key, KEYS)
-        if not _fits(value, KEYS[key]):
-            first, *items = dict.fromkeys(names[kind] for kind in KEYS[key])
-            wanted = f"{first} {' or '.join(items)}".strip()
-            raise HoldfastError(f"{where}: {key}: expected a {wanted}, got {value!r}")
-    if "encoders" not in values:
+    plan = arguments(KEYS, values, where)
+    if "encoders" not in plan:
         raise HoldfastError(f"the plan {where} has no 'encoders'")
-    called = {"profile": "profile_name", "set": "settings"}
-    given = {called.get(key, key): value for key, value in values.items()}
-    return make_plan(**{"data": None, **given})
+    encoders, data = plan.pop("encoders"), plan.pop("data", None)
+    plan["profile_name"], plan["settings"] = plan.pop("profile", "standard"), plan.pop("set", ())
+    try:
+        return make_plan(encoders, data, **plan)
+    except HoldfastError as error:
+        raise HoldfastError(f"{where}: {error}") from error

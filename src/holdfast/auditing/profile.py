@@ -1,21 +1,37 @@
-"""What a ready-made plan fixes."""
+"""Ready-made plans, one TOML file each: what a profile asks, of how many images, how thoroughly checked."""
 
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from holdfast.core import Measure, Threat
-from holdfast.parts.threats.common import CORRUPTIONS, Common
+from holdfast.auditing.panel import DEFAULT_BALL
+from holdfast.config.overrides import Change, changed
+from holdfast.config.reader import arguments
+from holdfast.config.tables import Table, over, spread
+from holdfast.core import Ball, HoldfastError, Measure, registry
+from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import unknown
+from holdfast.storage.documents import read_toml
 
-COMMON: tuple[Threat, ...] = tuple(Common(name, 3) for name in CORRUPTIONS)
-"""The fifteen corruptions of ImageNet-C at their middle severity."""
+FOLDER = Path(__file__).with_name("profiles")
+"""Holdfast's own profiles."""
+
+KEYS: dict[str, Any] = {
+    "like": str, "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
+    "shared_searches": bool, "defaults": dict, "measures": tuple[str | dict, ...],
+}  # fmt: skip
+"""Keys of a profile and their types."""
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(metaclass=Checked):
     """What a profile fixes: the measures, how many images, and how thoroughly they are checked.
 
     Attributes:
         description: one line for the command line's help.
-        measures: the questions.
+        measures: the questions, in the audit's ball.
         images: size of the population at most.
         attacked: how many of them are attacked at most.
         examined: images on which the checks that cost passes are made.
@@ -27,6 +43,76 @@ class Profile:
     measures: tuple[Measure, ...]
     images: int
     attacked: int
-    examined: int
-    queries: int
+    examined: int = 8
+    queries: int = 200
     shared_searches: bool = True
+
+
+def profile_names() -> list[str]:
+    """Return the names of Holdfast's own profiles."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:
+    """Return a profile in a ball.
+
+    Its file has the attributes of `Profile`; `measures` are names and tables as in a plan, see `changed`, all in the
+    audit's ball. `[defaults]` are fields that each measure which has them begins with. `like` names a profile (or a
+    file beside this one) over which the file lies, see `over`.
+
+    Args:
+        name: see `profile_names`, or the path of a TOML file.
+        ball: of the audit.
+
+    Raises:
+        HoldfastError: a name that is not known, or a file that says what nobody knows.
+    """
+    table = profile_table(name)
+    where = f"profile {Path(name).stem}"
+    for key in ("description", "images", "attacked", "measures"):
+        if key not in table:
+            raise HoldfastError(f"{where}: expected {key!r}, got none")
+    common = table.pop("defaults", {})
+    try:
+        table["measures"] = changed((), _begun(table["measures"], common), ball)
+    except HoldfastError as error:
+        raise HoldfastError(f"{where}: {error}") from error
+    return Profile(**table)
+
+
+def profile_table(name: str, above: tuple[str, ...] = ()) -> Table:
+    """Return what the file of a profile says, laid over the one that it is `like`.
+
+    Args:
+        name: see `profile`.
+        above: the files that lie over it.
+
+    Raises:
+        HoldfastError: a name or a key that is not known, a value of another type, or a profile that is like itself.
+    """
+    own = name.endswith(".toml")
+    if (not own and name not in profile_names()) or name in above:
+        raise unknown("profile", name, {*profile_names()} - {*above})
+    path = Path(name) if own else FOLDER / f"{name}.toml"
+    table = arguments(KEYS, read_toml(path, "profile"), path.name)
+    if (like := table.pop("like", None)) is None:
+        return table
+    beside = str(path.parent / like) if like.endswith(".toml") else like
+    return over(profile_table(beside, (*above, name)), table)
+
+
+def _begun(measures: Iterable[Change], common: Mapping[str, Any]) -> list[Change]:
+    """Return measures that begin with those fields of `[defaults]` that they have."""
+    begun: list[Change] = []
+    fields: set[str] = set()
+    for measure in spread(measures):
+        table = {"name": measure} if isinstance(measure, str) else measure
+        if isinstance(table, Mapping) and isinstance(name := table.get("name"), str):
+            own = {field.name for field in dataclasses.fields(registry.find("measures", name))}
+            fields |= own
+            table = over({key: value for key, value in common.items() if key in own}, table)
+        begun.append(table)
+    for key in common:
+        if key not in fields:
+            raise unknown("parameter of its measures in [defaults]", key, fields)
+    return begun

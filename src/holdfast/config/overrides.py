@@ -1,10 +1,13 @@
 """Changing the measures of a profile, field by field: what is not written stays as the profile has it."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from holdfast.config.tables import setting, spread
 from holdfast.core import Ball, HoldfastError, Measure, registry
+from holdfast.runtime.checked import Positive, fitting, shown
 from holdfast.runtime.errors import unknown
 
 Spec = dict[str, Any]
@@ -19,7 +22,8 @@ def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -
 
     A name and a table with nothing else are the same. A measure that the profile has several times is changed each
     time; where a table names a part that only some of them have, only these are. Measures that become equal are asked
-    once. One that the profile lacks begins with the defaults of its class, in the audit's ball.
+    once. One that the profile lacks begins with the defaults of its class, in the audit's ball. A table with `each`
+    stands for several, see `spread`.
 
     Args:
         profile: the measures of the profile, in the audit's ball.
@@ -31,7 +35,7 @@ def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -
     """
     measures: list[Measure] = []
     usual = [registry.spec(measure) for measure in profile]
-    for change in changes:
+    for change in spread(changes):
         if isinstance(change, Measure):
             measures.append(change)
             continue
@@ -41,6 +45,35 @@ def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -
         specs = [part(table, spec, registry.spec(ball)) for spec in twins] or [part(table, None, registry.spec(ball))]
         measures += map(registry.build, specs)
     return distinct(measures)
+
+
+def set_parameters(measures: Iterable[Measure], settings: Iterable[str], ball: Ball) -> tuple[Measure, ...]:
+    """Return the measures with settings such as "universal_quantile.attack.steps=20" applied.
+
+    "*" as the measure means all of them that have the parameter. "breakaway_risk.attack.steps=20" says the same as the
+    table { name = "breakaway_risk", attack = { steps = 20 } }, see `part`. Measures that become equal are asked once.
+
+    Args:
+        measures: of the plan.
+        settings: in their order.
+        ball: of the audit.
+
+    Raises:
+        HoldfastError: a setting that is not of this form, or names no measure or no parameter.
+    """
+    specs = [registry.spec(measure) for measure in measures]
+    for text in settings:
+        ((name, table),) = setting(text).items()
+        if not isinstance(table, Mapping) or not table.keys().isdisjoint(("kind", "name")):
+            raise HoldfastError(f"--set: expected measure.parameter=value, got {shown(text)}")
+        chosen = [number for number, spec in enumerate(specs) if name in ("*", spec["name"])]
+        if not chosen:
+            raise unknown("measure of this plan", name, {spec["name"] for spec in specs})
+        if name == "*":  # where none has it, the error says what there is
+            chosen = [number for number in chosen if table.keys() <= specs[number].keys()] or chosen
+        for number in chosen:
+            specs[number] = part(table, specs[number], registry.spec(ball))
+    return distinct(map(registry.build, specs))
 
 
 def distinct(measures: Iterable[Measure]) -> tuple[Measure, ...]:
@@ -71,7 +104,9 @@ def _has(spec: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
 def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     """Return the spec of what is written in the place of something; a table changes the part of its name there.
 
-    A part of another name begins with its defaults, and in the ball in which the one before searches.
+    A part of another name begins with its defaults, and in the ball in which the one before searches. Its name alone
+    stands for a table of its name, one value for a list of one. Pixels may be written in radii ε of the ball around
+    them: `{ eps = 2 }` is 2 ε, `{ eps = 0.04, most = 0.002 }` is 0.04 ε but at most 0.002.
 
     Args:
         value: what is written: a number, a text, a list, or a table of a part's fields.
@@ -81,26 +116,33 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     Raises:
         HoldfastError: a part or a field that nobody knows.
     """
+    if isinstance(before, list) and not isinstance(value, list):
+        value = [value]
     if isinstance(value, list):
         kind = before[0].get("kind") if isinstance(before, list) and before and isinstance(before[0], Mapping) else None
-        return [part(item, kind and {"kind": kind}, ball) for item in value]
+        return [part(item, kind and {"kind": kind}, ball) for item in spread(value)]
+    if isinstance(value, str) and isinstance(before, Mapping):
+        value = {"name": value}
     if not isinstance(value, Mapping):
         return value
+    if "eps" in value and value.keys() <= {"eps", "most"}:
+        radii = {key: fitting(number, Positive, key) for key, number in value.items()}
+        return min(ball["radius"] / (1 / radii["eps"]), radii.get("most", math.inf))  # ε / 25 for 0.04, rounded once
     old = before if isinstance(before, Mapping) else {}
     kind, name = value.get("kind", old.get("kind")), value.get("name", old.get("name"))
     if kind is None or name is None:
         return dict(value)  # `build` says what is missing
     if not isinstance(kind, str) or not isinstance(name, str):
         raise HoldfastError(f"a part needs a 'kind' and a 'name', got {dict(value)}")
-    known = [field.name for field in dataclasses.fields(registry.find(kind, name))]
+    fields = [field.name for field in dataclasses.fields(registry.find(kind, name))]
     for key in value:
-        if key not in ("kind", "name", *known):
-            raise unknown(f"parameter of {name}", key, known)
+        if key not in ("kind", "name", *fields):
+            raise unknown(f"parameter of {name}", key, fields)
     same = (kind, name) == (old.get("kind"), old.get("name"))
-    fields = dict(old) if same else defaults(kind, name, ball)
-    own = part(value["ball"], fields.get("ball"), ball) if "ball" in value else fields.get("ball")
+    usual = dict(old) if same else defaults(kind, name, ball)
+    own = part(value["ball"], usual.get("ball"), ball) if "ball" in value else usual.get("ball")
     inner = own if isinstance(own, Mapping) else ball
-    return fields | {key: part(item, fields.get(key), inner) for key, item in value.items()}
+    return usual | {key: own if key == "ball" else part(item, usual.get(key), inner) for key, item in value.items()}
 
 
 def defaults(kind: str, name: str, ball: Mapping[str, Any]) -> Spec:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.auditing.plan import named
-from holdfast.auditing.profiles import PROFILES, profile
+from holdfast.auditing.profile import profile, profile_names, profile_table
 from holdfast.core import registry
 from holdfast.runtime.errors import unknown
 from holdfast.sources import data
@@ -33,7 +33,7 @@ def catalogue() -> dict[str, dict[str, str]]:
     known["data"]["all take"] = f"?size=H|HxW channels=1|3 skip_corrupt=true {shaped}"
     for kind in registry.KINDS[1:]:
         known[kind] = {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
-    known["profiles"] = {name: profile(name).description for name in PROFILES}
+    known["profiles"] = {name: profile_table(name)["description"] for name in profile_names()}
     return known
 
 
@@ -51,12 +51,14 @@ def print_part(name: str, console: Console) -> None:
         HoldfastError: a name that nothing has.
     """
     found = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
-    if name in PROFILES:
+    if name in profile_names() or name.endswith(".toml"):
         _print_profile(name, console)
         if found:  # a measure may be called like its profile
             console.print()
     elif not found:
-        raise unknown("part", name, {*PROFILES, *(part for kind in registry.KINDS for part in registry.names(kind))})
+        raise unknown(
+            "part", name, {*profile_names(), *(part for kind in registry.KINDS for part in registry.names(kind))}
+        )
     for kind, part in found:
         console.print(Text.assemble((name, "bold"), f" ({kind.rstrip('s')}): {_first_line(part)}\n"))
         console.print(_reflowed(inspect.getdoc(part) or ""), "\n")

@@ -1,0 +1,89 @@
+"""The one reader of configuration: from the tables of a TOML file to the dataclasses that they describe.
+
+What a file may say is what a dataclass has: its fields are the keys, its annotations the types. `Checked` holds values
+against these; here tables become parts and dataclasses, and errors say where in which file.
+"""
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from holdfast.core import HoldfastError, registry
+from holdfast.runtime.checked import called, fitting, shown
+from holdfast.runtime.errors import unknown
+
+
+def read(kind: Any, value: Any, where: str) -> Any:
+    """Return plain data as an annotation wants them.
+
+    Args:
+        kind: the annotation. A dataclass is read from a table, a part from its name or a table with its name, a tuple
+            of these from a list; anything else as `fitting` has it.
+        value: the data; what is a part or a dataclass already stays as it is.
+        where: the file and the key, for errors.
+
+    Raises:
+        HoldfastError: what does not fit, in one line that begins with `where`.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is tuple and inner[1:] == (Ellipsis,) and isinstance(value, (list, tuple)):
+        return tuple(read(inner[0], item, where) for item in value)
+    for choice in inner if origin in (Union, types.UnionType) else (kind,):
+        if value is None or not isinstance(choice, type) or isinstance(value, choice):
+            continue
+        if (family := _family(choice)) is not None:
+            return _part(family, value, where)
+        if dataclasses.is_dataclass(choice):
+            return _dataclass(choice, value, where)
+    return fitting(value, kind, where)
+
+
+def arguments(kinds: Mapping[str, Any], table: Any, where: str) -> dict[str, Any]:
+    """Return the values of a table, each as the annotation of its key wants it; see `read`.
+
+    Raises:
+        HoldfastError: no table, a key that nobody knows, or a value that does not fit.
+    """
+    if not isinstance(table, Mapping):
+        raise HoldfastError(f"{where}: expected a table, got {shown(table)}")
+    for key in table:
+        if key not in kinds:
+            raise unknown(f"key of {where}", str(key), kinds)
+    return {key: read(kinds[key], value, f"{where}: {key}") for key, value in table.items()}
+
+
+def _dataclass(cls: type, table: Any, where: str) -> Any:
+    values = arguments(_kinds(cls), table, where)
+    for field in dataclasses.fields(cls):
+        if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
+            raise HoldfastError(f"{where}: expected {field.name!r}, got none")
+    return _located(cls, values, where)
+
+
+def _part(family: str, value: Any, where: str) -> Any:
+    table = {"name": value} if isinstance(value, str) else value
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+        raise HoldfastError(f"{where}: expected one of the {family}, a name or a table with one, got {shown(value)}")
+    return _located(registry.build, {"data": {**table, "kind": family}}, where)
+
+
+def _located(make: Any, values: Mapping[str, Any], where: str) -> Any:
+    try:
+        return make(**values)
+    except HoldfastError as error:
+        raise HoldfastError(f"{where}: {error}") from error
+
+
+@cache
+def _kinds(cls: type) -> dict[str, Any]:
+    """Return the fields of a dataclass with their annotations."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+@cache
+def _family(cls: type) -> str | None:
+    """Return the kind of part that a class is, "attacks" of `Attack` and its subclasses; None for no part."""
+    return next((name for base in cls.__mro__ if (name := f"{called(base)}s") in registry.KINDS), None)

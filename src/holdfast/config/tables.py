@@ -1,0 +1,77 @@
+"""Tables as people write them: laid over each other, spread over values, changed by `--set`."""
+
+import copy
+import itertools
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Any
+
+from holdfast.core import HoldfastError
+from holdfast.runtime.checked import shown
+from holdfast.storage.documents import TooDeep, parse_json
+
+Table = dict[str, Any]
+"""Keys and values as TOML and JSON have them."""
+
+
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
+    """Return one table laid over another: tables in both are joined, at any depth; else the upper value counts.
+
+    A part may be its name alone, `"pgd"` for `{ name = "pgd" }`. One of another name takes the place of the part below.
+    """
+    joined = copy.deepcopy(dict(below))
+    for key, value in above.items():
+        under = joined.get(key)
+        if isinstance(under, str) and isinstance(value, Mapping):
+            under = {"name": under}
+        tables = isinstance(value, Mapping) and isinstance(under, Mapping)
+        same_part = tables and value.get("name") in (None, under.get("name"))
+        joined[key] = over(under, value) if same_part else copy.deepcopy(value)
+    return joined
+
+
+def spread(tables: Iterable[Any]) -> list[Any]:
+    """Return a list in which a table with `each` stands for one table per combination of the values it lists.
+
+    `{ name = "breakaway_risk", each = { "attack.steps" = [5, 10] } }` is two measures.
+
+    Raises:
+        HoldfastError: an `each` that is no table of lists.
+    """
+    every: list[Any] = []
+    for table in tables:
+        each = table.get("each", {}) if isinstance(table, Mapping) else {}
+        if not isinstance(each, Mapping) or not all(isinstance(values, list) and values for values in each.values()):
+            raise HoldfastError(f'each: expected a table of lists, {{ "attack.steps" = [5] }}, got {shown(each)}')
+        if not each:
+            every.append(table)
+            continue
+        common = {key: value for key, value in table.items() if key != "each"}
+        for values in itertools.product(*each.values()):
+            every.append(reduce(over, map(nested, each, values), common))
+    return every
+
+
+def nested(path: str, value: Any) -> Table:
+    """Return the table that a dotted key stands for: `{"attack": {"steps": 5}}` for "attack.steps"."""
+    return reduce(lambda inner, key: {key: inner}, reversed(path.split(".")), value)
+
+
+def setting(text: str) -> Table:
+    """Return what `--set` says as a table: `{"adversary": {"threat": {"radius": 0.1}}}`.
+
+    The value is JSON, or else a text: `breakaway_risk.attack=apgd`.
+
+    Raises:
+        HoldfastError: a text without a key and a value.
+    """
+    path, equals, written = text.partition("=")
+    if not equals or not all(path.strip().split(".")):
+        raise HoldfastError(f"--set: expected key=value, for example breakaway_risk.attack.steps=20, got {shown(text)}")
+    try:
+        value = parse_json(written.strip())
+    except TooDeep as error:
+        raise HoldfastError(f"--set: {shown(text)}: {error}; write it flatter") from None
+    except ValueError:
+        value = written.strip()
+    return nested(path.strip(), value)

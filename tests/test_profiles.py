@@ -1,0 +1,102 @@
+"""Profiles: TOML files that lie over each other, in any ball; one of your own is read like Holdfast's."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.auditing.plan_file import make_plan, read_plan
+from holdfast.auditing.profile import profile, profile_names
+from holdfast.core import HoldfastError
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.failures.misclassified import Misclassified
+from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
+from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.parts.threats.common import CORRUPTIONS
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+
+OWN = """
+description = "mine"
+images = 40
+attacked = 20
+measures = ["universal_quantile", { name = "breakaway_risk", each = { "attack.steps" = [3, 5] } }]
+[defaults]
+attack = { name = "pgd", steps = 7 }
+"""
+
+
+def own(folder: Path, text: str = OWN) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def of(name: str, kind: type, ball=None) -> list:
+    return [measure for measure in profile(name, ball or Linf(0.05)).measures if isinstance(measure, kind)]
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_profile_can_be_asked(name: str) -> None:
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name=name)
+    assert plan.profile == name
+    assert profile(name).description
+
+
+def test_values_follow_the_ball() -> None:
+    for radius, tolerance in ((0.05, 2e-3), (0.03, 0.03 / 25), (0.5, 2e-3)):
+        assert of("standard", CertifiedRadius, L2(radius)) == [
+            CertifiedRadius(ball=L2(radius), negatives=5, steps=20, tolerance=tolerance, first=8)
+        ]
+    assert of("downstream", ImpersonationRate, L2(0.7)) == [ImpersonationRate(ball=L2(1.4))]
+
+
+def test_a_profile_lies_over_the_one_that_it_is_like() -> None:
+    learned = of("nppr", WorstNoiseRobustness)
+    noise = WorstMixture(components=7, side=4, groups="labels", loss="softplus", structure="label")
+    assert learned[1] == WorstNoiseRobustness(Misclassified(), learner=noise)
+    assert [one.learner.structure for one in learned] == ["independent", "label", "input", "joint"]
+    assert [type(one) for one in profile("nppr").measures] == [type(one) for one in profile("probabilistic").measures]
+    (drift, _) = profile("corruptions").measures
+    assert [threat.corruption for threat in drift.threats[6:]] == [*CORRUPTIONS]
+
+
+def test_a_profile_of_your_own(tmp_path: Path) -> None:
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name=own(tmp_path), eps=0.2)
+    ball = Linf(0.2)
+    assert plan.measures == (
+        UniversalQuantile(Pgd(7), ball), BreakawayRisk(Pgd(3), ball), BreakawayRisk(Pgd(5), ball)
+    )  # fmt: skip
+    assert (plan.profile, plan.images, plan.attacked) == ("mine", 40, 20)
+    (tmp_path / "plan.toml").write_text(
+        'encoders = ["zoo:digits-simclr"]\ndata = "digits"\nprofile = "mine.toml"\neps = 0.2'
+    )
+    assert read_plan(tmp_path / "plan.toml") == plan
+    like = 'like = "mine.toml"\nimages = 30\ndefaults = { attack = "apgd" }\nmeasures = ["universal_quantile"]'
+    (tmp_path / "like.toml").write_text(like)
+    assert profile(str(tmp_path / "like.toml")).measures == (UniversalQuantile(Apgd()),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected 'description', got none"),
+        (OWN + "atack = 1", "unknown parameter of its measures in .defaults. .atack.; did you mean .attack."),
+        ("nosuch = 1", "unknown key of mine.toml 'nosuch'"),
+        ("imagse = 1", "did you mean 'images'"),
+        ("images = 'x'", "mine.toml: images: expected a whole number, got 'x'"),
+        ("like = 'nosuch'", "unknown profile 'nosuch'"),
+        ("like = 'mine.toml'", "unknown profile"),
+        (OWN.replace("breakaway", "breakway"), "profile mine: unknown measure 'breakway_risk'; did you mean"),
+        (OWN.replace("steps = 7", "step = 7"), "did you mean 'steps'"),
+        (OWN.replace("7 }", "{ eps = 0 } }"), "above 0"),
+        (OWN.replace("[3, 5]", "3"), "each: expected a table of lists"),
+    ],
+)  # fmt: skip
+def test_what_no_profile_says(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        profile(own(tmp_path, text))
