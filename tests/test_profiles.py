@@ -13,6 +13,7 @@ from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.learners.worst_mixture import WorstMixture
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
+from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
@@ -61,7 +62,7 @@ def test_a_profile_lies_over_the_one_that_it_is_like() -> None:
     assert learned[1] == WorstNoiseRobustness(Misclassified(), learner=noise)
     assert [one.learner.structure for one in learned] == ["independent", "label", "input", "joint"]
     assert [type(one) for one in profile("nppr").measures] == [type(one) for one in profile("probabilistic").measures]
-    (drift, _) = profile("corruptions").measures
+    (drift,) = of("corruptions", CorruptionDrift)
     assert [threat.corruption for threat in drift.threats[6:]] == [*CORRUPTIONS]
 
 

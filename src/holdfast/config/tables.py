@@ -24,9 +24,10 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
         under = joined.get(key)
         if isinstance(under, str) and isinstance(value, Mapping):
             under = {"name": under}
-        tables = isinstance(value, Mapping) and isinstance(under, Mapping)
-        same_part = tables and value.get("name") in (None, under.get("name"))
-        joined[key] = over(under, value) if same_part else copy.deepcopy(value)
+        if isinstance(value, Mapping) and isinstance(under, Mapping) and value.get("name") in (None, under.get("name")):
+            joined[key] = over(under, value)
+        else:
+            joined[key] = copy.deepcopy(value)
     return joined
 
 
