@@ -1,11 +1,15 @@
 """What parts of your own are written with. The nouns that they are about are in `holdfast.core`."""
 
-from holdfast.core.encoder_source import EncoderSource as EncoderSource
-from holdfast.core.registry import register as register
-from holdfast.parts.attacks.shared.gradient import climb as climb
-from holdfast.parts.attacks.shared.gradient import look as look
-from holdfast.parts.attacks.shared.readout import Readout as Readout
-from holdfast.parts.attacks.shared.readout import check_readouts as check_readouts
-from holdfast.parts.measures.shared.attack_measure import AttackMeasure as AttackMeasure
-from holdfast.sources.encoders.shared.assemble import Preprocessing as Preprocessing
-from holdfast.sources.encoders.shared.assemble import assemble as assemble
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.registry import register
+from holdfast.core.spec_string import Options
+from holdfast.parts.attacks.shared.gradient import climb, look
+from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
+from holdfast.sources.encoders.shared.options import read as read_options
+
+__all__ = [
+    "AttackMeasure", "EncoderSource", "Options", "Preprocessing", "Readout", "assemble", "check_readouts", "climb",
+    "look", "read_options", "register",
+]  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast.numerics.statistics.correlation import pearson, spearman
+from holdfast.numerics.statistics.correlations import pearson, spearman
 
 RUNS = 400
 ERROR = 3 * math.sqrt(0.05 * 0.95 / RUNS)

@@ -109,15 +109,15 @@ def environment() -> dict[str, Any]:
     }
 
 
-def software() -> dict[str, str | None]:
-    """Return the version of Holdfast and, in a checkout, its git revision."""
+def software() -> dict[str, Any]:
+    """Return the version of Holdfast, in a checkout its git revision, and which files of a user's own were run."""
     folder = Path(holdfast.__file__).parent
     try:
         asked = ["git", "-C", str(folder), "log", "-1", "--format=%h", "--", str(folder)]
         revision = subprocess.run(asked, capture_output=True, text=True, timeout=5).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         revision = None
-    return {"version": importlib.metadata.version("holdfast"), "git": revision}
+    return {"version": importlib.metadata.version("holdfast"), "git": revision, "parts": registry.files()}
 
 
 def slugs(names: list[str]) -> list[str]:

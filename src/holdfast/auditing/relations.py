@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from holdfast.numerics.statistics.correlation import pearson, spearman
+from holdfast.numerics.statistics.correlations import pearson, spearman
 
 FEWEST = 4
 """Encoders, or corruptions, from which on a correlation has an interval."""

@@ -103,6 +103,7 @@ class Session:
             attacked,
             encoder.precision,
             encoder.compiled,
+            *sorted(registry.files().values()),
         ]
 
     @property

@@ -357,7 +357,7 @@ def _whole(record: Mapping[str, Any]) -> Iterator[str]:
 
 RECORD_SHAPE = Object(
     {
-        "holdfast": Object({"version": TEXT, "git": Maybe(TEXT)}),
+        "holdfast": Object({"version": TEXT, "git": Maybe(TEXT)}, {"parts": Named(TEXT)}),
         "plan": Object(
             {"seed": COUNT, "measures": Items(PART), "command": TEXT, "profile": Maybe(TEXT), "device": TEXT,
              "batch_size": Maybe(COUNT)},

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from holdfast.core import HoldfastError, Score
-from holdfast.numerics.statistics.correlation import pearson
+from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.levels import p_value, reach
 from holdfast.runtime.errors import unknown
 
