@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from holdfast.auditing.probing import classifier_of
 from holdfast.core import Bank, Classifier, Encoder, Head, HoldfastError, Probe, Threat
-from holdfast.parts.measures.shared.probe import classifier_of, head_of
+from holdfast.parts.measures.shared.probe import head_of
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.linear_adam import LinearAdam

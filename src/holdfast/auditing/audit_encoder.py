@@ -13,7 +13,8 @@ from holdfast.auditing.artifacts.noises import write_noises
 from holdfast.auditing.artifacts.pictures import write_extremes, write_gallery, write_impersonations
 from holdfast.auditing.copied import readable_by
 from holdfast.auditing.images import AuditImages
-from holdfast.auditing.plan import Plan, batch_size_for, merge, observations_of, reads, total_passes
+from holdfast.auditing.plan import Plan, batch_size_for, merge, total_passes
+from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table, registry
 from holdfast.core.chart import chart_data
@@ -21,7 +22,6 @@ from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
 from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
-from holdfast.parts.observations.clean import Clean
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
@@ -78,10 +78,10 @@ class EncoderAudit:
             entry["identity"] = subject.identity
             if lost is None:
                 self.remade += self.forget_stale(subject)
-            if (why := (lost or {}).get(Clean().key())) is not None:
+            if (why := (lost or {}).get(CLEAN.key())) is not None:
                 raise HoldfastError(why)
-            subject.observe(Clean())
-            entry["dim"] = subject.read(Clean())["reps"].shape[1]
+            subject.observe(CLEAN)
+            entry["dim"] = subject.read(CLEAN)["reps"].shape[1]
         except StoreError:
             raise
         except Exception as error:
@@ -169,7 +169,7 @@ class EncoderAudit:
 
     def _observe(self, subject: Session, lost: Mapping[Observation | None, str]) -> None:
         for observation in self._plan.observations:
-            if isinstance(observation, Clean):
+            if observation == CLEAN:
                 continue
             self._listener.stage(observation.title)
             if reason := self._missing(observation):
@@ -191,7 +191,7 @@ class EncoderAudit:
 
     def _missing(self, observation: Observation) -> dict[str, str] | None:
         """Return why an observation that this one reads could not be made; None where all were made."""
-        reasons = (self._reasons.get(other.key()) for other in reads(observation))
+        reasons = (self._reasons.get(other.key()) for other in observation.prerequisites())
         return next(filter(None, reasons), None)
 
     def _readers(self, subject: Session) -> list[tuple[Observation, tuple[str, ...]]]:
@@ -247,10 +247,10 @@ class EncoderAudit:
             "not_certified": None,
         }
         began = time.perf_counter()
-        for observation in observations_of(measure):
+        for observation in measure.prerequisites():
             if reason := self._reasons.get(observation.key()):
                 return entry | reason
-        subject.rely_on(self._shared(subject) if self._plan.shared_searches else observations_of(measure))
+        subject.rely_on(self._shared(subject) if self._plan.shared_searches else measure.prerequisites())
         try:
             with foreign(f"measure {name}", "run"):
                 table = measure.observe(readable_by(measure, subject))
@@ -300,7 +300,7 @@ class EncoderAudit:
 
     def _check(self, name: str, check: Check, subject: Session) -> dict[str, Any]:
         self._listener.stage(f"checking {name}")
-        for observation in observations_of(check):
+        for observation in check.prerequisites():
             if reason := self._reasons.get(observation.key()):
                 return {"title": title(name), **_skipped(next(iter(reason.values()))), "consequence": check.consequence}
         before = subject.encoder.passes
@@ -335,7 +335,7 @@ def _skipped(reason: str) -> dict[str, Any]:
 def _alone(measure: Measure, subject: Session) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
     return total_passes(
-        merge([("", observations_of(measure))]),
+        merge([("", measure.prerequisites())]),
         subject.population,
         subject.attacked,
         subject.train_size,
@@ -345,7 +345,7 @@ def _alone(measure: Measure, subject: Session) -> Passes:
 
 def _charts_of(subject: Session, observation: Observation) -> list[dict[str, Any]]:
     """Return the charts of an observation as JSON data."""
-    clean = subject.read(Clean())["reps"]
+    clean = subject.read(CLEAN)["reps"]
     return [chart_data(chart) for chart in observation.charts(subject.read(observation), clean)]
 
 

@@ -2,17 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.series import Series
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Scope, registry
 from holdfast.core.precision import check_precision
-from holdfast.parts.measures.shared.probe import heads
-from holdfast.parts.observations.clean import Clean
-from holdfast.parts.observations.robust_head import RobustHead
-from holdfast.parts.observations.training import Training
 from holdfast.runtime.checked import Checked
 from holdfast.storage.standing import check_allowed
 
@@ -109,11 +106,11 @@ class Plan(metaclass=Checked):
         Training images come first, and before them what a probe that learns from them reads: what reads labels may need
         what a probe learned.
         """
-        wanted = [(name, observations_of(m)) for name, m in self.named_measures.items()]
-        wanted += [(name, (Training(),)) for name in self.labelled() if self.train is not None]
-        wanted += [(f"check {name}", observations_of(c)) for name, c in self.named_checks.items()]
+        wanted = [(name, m.prerequisites()) for name, m in self.named_measures.items()]
+        wanted += [(name, (training(),)) for name in self.labelled() if self.train is not None]
+        wanted += [(f"check {name}", c.prerequisites()) for name, c in self.named_checks.items()]
         merged = merge(wanted)
-        first = {read.key() for one in merged if isinstance(one, RobustHead) for read in one.reads}
+        first = {read.key() for one in merged if one.scope.training for read in one.prerequisites()}
         turn = {one: (one.key() not in first, not one.scope.training) for one in merged}
         return dict(sorted(merged.items(), key=lambda item: turn[item[0]]))  # stable
 
@@ -168,7 +165,7 @@ def extent(observation: Observation, population: int, attacked: int, train: int 
     """
     if not observation.scope.training:
         return observation.images(population, attacked)
-    if train is None and observation == Training():
+    if train is None and observation == training():
         return 0  # they are among the clean representations
     left = population - attacked if train is None else train
     return observation.images(left, left)
@@ -187,19 +184,7 @@ def total_passes(
 
 def unread(measures: Iterable[Measure]) -> bool:
     """Whether some measures read none of an audit's images, but synthetic ones alone."""
-    return all(seen.scope is Scope.SYNTHETIC for measure in measures for seen in observations_of(measure))
-
-
-def observations_of(part: Measure | Check) -> tuple[Observation, ...]:
-    """Return what a measure or a check reads, and what its probes need that learn through the encoder."""
-    own = part.observations()
-    return tuple(dict.fromkeys((*heads(part, own), *own)))
-
-
-def reads(observation: Observation) -> tuple[Observation, ...]:
-    """Return what an observation says that it reads, and the observations among its parameters."""
-    among = (getattr(observation, one.name) for one in fields(observation))  # pyright: ignore[reportArgumentType]
-    return (*observation.reads, *(other for other in among if isinstance(other, Observation)))
+    return all(seen.scope is Scope.SYNTHETIC for measure in measures for seen in measure.prerequisites())
 
 
 def dependencies(order: Iterable[Observation]) -> list[set[int]]:
@@ -213,9 +198,9 @@ def dependencies(order: Iterable[Observation]) -> list[set[int]]:
     number = {one.key(): i for i, one in enumerate(order)}
     needed: list[set[int]] = []
     for i, one in enumerate(order):
-        own = {number[other.key()] for other in reads(one) if other.key() in number}
-        if not isinstance(one, Clean) and one.scope is not Scope.TRAINING:
-            own |= {j for j, other in enumerate(order) if isinstance(other, Clean)}
+        own = {number[other.key()] for other in one.prerequisites() if other.key() in number}
+        if one != CLEAN and one.scope is not Scope.TRAINING:
+            own |= {j for j, other in enumerate(order) if other == CLEAN}
         if one.needs_labels and not one.scope.training:
             own |= {j for j, other in enumerate(order) if other.scope.training}
         needed.append(own - {i})

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.auditing.panel import DEFAULT_BALL, validity_panel
+from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, unread
-from holdfast.auditing.profile import profile
+from holdfast.auditing.profile import DEFAULT_BALL, profile
 from holdfast.auditing.series import expand
 from holdfast.config.overrides import Change, changed, set_parameters
 from holdfast.config.reader import arguments

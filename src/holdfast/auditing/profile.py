@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.auditing.panel import DEFAULT_BALL
 from holdfast.config.overrides import Change, changed
 from holdfast.config.reader import arguments
 from holdfast.config.tables import Table, over, spread
@@ -14,6 +13,9 @@ from holdfast.core import Ball, HoldfastError, Measure, registry
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
+
+DEFAULT_BALL: Ball = registry.build({"kind": "threats", "name": "linf", "radius": 0.05})
+"""The ball of the paper's risks."""
 
 FOLDER = Path(__file__).with_name("profiles")
 """Holdfast's own profiles."""

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
-from functools import partial
 from importlib.metadata import version
 
 import torch
@@ -12,6 +11,8 @@ from torch import Tensor
 
 from holdfast.auditing.memory import MemoryLimits
 from holdfast.auditing.plan import extent
+from holdfast.auditing.probing import classifier_of
+from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.shards import Columns, Cost, ShardFile, columns_of, fits, spans, unlike
 from holdfast.auditing.stretch import Stretch, memory_format, on_device
 from holdfast.core import (
@@ -20,8 +21,10 @@ from holdfast.core import (
     Classifier,
     Encoder,
     Failure,
+    Head,
     HoldfastError,
     Images,
+    LinearProbe,
     Observation,
     Passes,
     Positions,
@@ -33,9 +36,6 @@ from holdfast.core import (
     Threat,
     registry,
 )
-from holdfast.parts.measures.shared.probe import classifier_of, head_of
-from holdfast.parts.observations.clean import Clean
-from holdfast.parts.observations.training import Training
 from holdfast.runtime.errors import no_labels
 from holdfast.runtime.foreign import untouched
 from holdfast.sources.data import ImageSet
@@ -158,14 +158,14 @@ class Session:
 
     def stale(self) -> bool:
         """Whether the encoder no longer gives the stored representations: its code has changed."""
-        for shard in self.shard_files(Clean()):
+        for shard in self.shard_files(CLEAN):
             if (held := self._store.read_tensors(shard.file)) is not None:
                 return not self._still_answers(held[0]["reps"], shard.start)
         return False
 
     def forget(self, observations: Iterable[Observation]) -> int:
         """Delete what is stored of some observations, and return how many shards that were."""
-        files = {shard.file for one in (Clean(), *observations) for shard in self.shard_files(one)}
+        files = {shard.file for one in (CLEAN, *observations) for shard in self.shard_files(one)}
         stored = [file for file in files if self._store.exists(file)]
         for file in stored:
             self._store.delete(file)
@@ -234,9 +234,9 @@ class Session:
         labels = self._training.labels
         if labels is None:
             raise no_labels("probes", str(self._training))
-        observation = Training(threat)
+        observation = training(threat)
         if threat is None and self.train is None:
-            reps = self.read(Clean())["reps"][self.attacked :]
+            reps = self.read(CLEAN)["reps"][self.attacked :]
             return Bank(torch.tensor(labels, dtype=torch.int64), lambda: iter([reps]))
         files = self._files.get(observation)
         if files is None:
@@ -255,6 +255,12 @@ class Session:
             self._learned[probe, threat] = classifier_of(self, probe, threat)
         return self._learned[probe, threat]
 
+    def head(self, probe: LinearProbe, threat: Threat | None = None) -> Head:
+        """Return the linear head that a probe learns; see `learned`."""
+        head = self.learned(probe, threat)
+        assert isinstance(head, Head)  # so says LinearProbe
+        return head
+
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what an observation saw, all shards together; only its own number of images."""
         seen = self._seen.get(observation.key())
@@ -271,7 +277,7 @@ class Session:
 
     def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
         """Return what the searches of all measures met inside a ball, in float64; where outside, the clean image."""
-        clean, points = self.read(Clean())["reps"], []
+        clean, points = self.read(CLEAN)["reps"], []
         for observation in self._relied_on:
             met = observation.reached(ball, self.read(observation)) if observation.key() in self._seen else None
             if met is not None:
@@ -294,7 +300,7 @@ class Session:
 
     def shard(self, count: int) -> Shard:
         """Return what is known of the first images, without their pixels: `x` is the first one, over and over."""
-        shard = self._shard(Clean(), 0, 1)
+        shard = self._shard(CLEAN, 0, 1)
         rng = Rng(self.seed, ids=tuple(self.ids[:count]))
         return replace(shard, x=shard.x.cpu().expand(count, -1, -1, -1), positions=torch.arange(count), rng=rng)
 
@@ -343,8 +349,8 @@ class Session:
             case Scope.TRAINING:  # what there is to know about images is known of the population's only
                 return Shard(self.encoder, *self._between(self._training, start, stop), None)
             case Scope.FIRST | Scope.LAST:
-                clean = self._seen.get(Clean(), {}).get("reps")
-                head = None if self.labels is None else partial(head_of, self)
+                clean = self._seen.get(CLEAN, {}).get("reps")
+                head = None if self.labels is None else self.head
                 x, positions, rng = self._between(self._all, start, stop)
                 return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
 
@@ -366,7 +372,7 @@ class Session:
             self._moved(images.batch(0, 1)),
             torch.arange(1),
             Rng(self.seed, ids=tuple(images.ids[:count])),
-            self._seen.get(Clean(), {}).get("reps"),
+            self._seen.get(CLEAN, {}).get("reps"),
             lambda positions: self._moved(images.at(positions)),
             None if labels is None else torch.tensor(labels[:count]),
             read=self.read,

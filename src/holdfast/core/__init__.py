@@ -8,13 +8,13 @@ Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is 
 from holdfast.core.attack import Attack, Trajectory
 from holdfast.core.certificate import Bound, Certifier, Margin, Rows
 from holdfast.core.chart import Chart
-from holdfast.core.check import Check, Verdict
+from holdfast.core.check import Check, Examination, Verdict
 from holdfast.core.classifier import Bank, Classifier, Head, LinearProbe, Probe
 from holdfast.core.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.core.image_source import ImageSource
 from holdfast.core.measure import Measure, Score, Table
 from holdfast.core.objective import Goal, Objective
-from holdfast.core.observation import Event, Failure, Observation, Positions, Scope, Search, Shard
+from holdfast.core.observation import Event, Failure, Observation, Positions, Reader, Scope, Search, Shard
 from holdfast.core.rng import Rng
 from holdfast.core.subject import Subject
 from holdfast.core.threat import Ball, Corruption, Draws, Noise, PerImage, Threat
@@ -22,7 +22,8 @@ from holdfast.runtime.errors import HoldfastError
 
 __all__ = [
     "Attack", "Ball", "Bank", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption", "Draws", "Encoder",
-    "Event", "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images", "LinearProbe", "Margin",
-    "Measure", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reps", "Rng", "Rows",
-    "Scope", "Score", "Search", "Shard", "Subject", "Table", "Threat", "Trajectory", "Verdict",
+    "Event", "Examination", "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images",
+    "LinearProbe", "Margin", "Measure", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe",
+    "Reader", "Reps", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "Subject", "Table", "Threat", "Trajectory",
+    "Verdict",
 ]  # fmt: skip

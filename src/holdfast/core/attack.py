@@ -114,6 +114,11 @@ class Attack(metaclass=Checked):
     def passes(self) -> Passes:
         """Encoder passes that one image costs."""
 
+    @property
+    def members(self) -> "tuple[Attack, ...]":
+        """The attacks that it consists of: itself, unless it is several."""
+        return (self,)
+
     def reach(self, ball: Ball, steps: int | None = None) -> float:
         """Return how much of a ball its steps can cross: their length together / the longest way from a start.
 

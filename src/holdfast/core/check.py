@@ -3,11 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from holdfast.core.observation import Observation, Search
+from holdfast.core.measure import Measure
+from holdfast.core.observation import Reader, Scope, Search
 from holdfast.core.subject import Subject
-from holdfast.runtime.checked import Checked
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,49 @@ class Verdict:
     details: dict[str, float] = field(default_factory=dict)
 
 
-class Check(metaclass=Checked):
+@dataclass(frozen=True)
+class Examination:
+    """What there is to examine in an audit: its questions, and how thoroughly.
+
+    Attributes:
+        measures: the questions.
+        images: how many images, the first ones, checks look at where that costs passes.
+        queries: budget of an attack without gradients.
+        precision: of searches, see `Encoder.prepare`.
+    """
+
+    measures: tuple[Measure, ...]
+    images: int
+    queries: int
+    precision: str = "float32"
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The searches that any score may rely on, each once."""
+        return tuple(dict.fromkeys(search for measure in self.measures for search in measure.searches))
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether any measure reads the audit's images, and not synthetic ones alone."""
+        return any(one.scope is not Scope.SYNTHETIC for measure in self.measures for one in measure.prerequisites())
+
+
+class Check(Reader):
     """One way in which an audit could mislead, examined; a frozen dataclass.
 
     Attributes:
         consequence: what a number that depends on it is where it fails: "void", no number at all; "one side", a bound;
             "caution", what it was.
+        place: where it stands in the panel, the lowest first. Checks with the same tens stand together for each search.
     """
 
     consequence: Literal["void", "one side", "caution"] = "caution"
+    place: ClassVar[int] = 40
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> "tuple[Check, ...]":
+        """Return the checks of this kind that belong to an audit: one, where images are read, unless it says more."""
+        return (cls(),) if audit.reads_images else ()
 
     @property
     def search(self) -> Search | None:
@@ -38,10 +72,6 @@ class Check(metaclass=Checked):
     def concerns(self, searches: Collection[Search]) -> bool:
         """Return whether a score that relies on some searches depends on this check."""
         return self.search is None or self.search in searches
-
-    @abstractmethod
-    def observations(self) -> tuple[Observation, ...]:
-        """Return what must be observed first."""
 
     @abstractmethod
     def judge(self, subject: Subject) -> Verdict:

@@ -1,7 +1,7 @@
 """The one use of labels: classifiers of frozen representations, and how they come about."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -116,8 +116,9 @@ class Probe(metaclass=Checked):
     trains: bool = True
     """Whether it reads the representations and labels it is given; a head from a file does not."""
 
-    through: bool = False
-    """Whether it learns through the encoder, from images: an observation does that, and `fit` refuses."""
+    through: str = ""
+    """The observation in which it learns through the encoder, from images, by its name; it has the fields `probe` and
+    `threat`, and `fit` refuses. Empty where it learns from representations."""
 
     @abstractmethod
     def fit(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Classifier:
@@ -131,6 +132,10 @@ class Probe(metaclass=Checked):
         """Return the same for representations that may be too many for memory; here they are put together."""
         return self.fit(bank.reps(), bank.labels)
 
+    def learned(self, results: Mapping[str, Tensor]) -> Classifier:
+        """Return what it learned through the encoder, from what that observation saw; see `through`."""
+        raise HoldfastError(f"{type(self).__name__}: expected representations to learn from, not an observation")
+
 
 class LinearProbe(Probe):
     """A probe whose classifier is linear, so that its margins can be attacked and bounded; a frozen dataclass."""
@@ -142,3 +147,7 @@ class LinearProbe(Probe):
     def learn(self, bank: Bank) -> Head:
         """Return the same for representations that may be too many for memory; see `Probe.learn`."""
         return self.fit(bank.reps(), bank.labels)
+
+    def learned(self, results: Mapping[str, Tensor]) -> Head:
+        """Return what it learned through the encoder: the columns `weights`, `bias` and `classes`."""
+        return Head(results["weights"], results["bias"], results["classes"])

@@ -9,9 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core.chart import Chart, Distribution
-from holdfast.core.observation import Observation, Search
+from holdfast.core.observation import Reader, Search
 from holdfast.core.subject import Subject
-from holdfast.runtime.checked import Checked
 
 Table = dict[str, Tensor]
 """Named columns of equal length, one row per image: what a measure observed."""
@@ -59,7 +58,7 @@ class Score:
         object.__setattr__(self, "note", "; ".join(filter(None, [self.note, words])))
 
 
-class Measure(metaclass=Checked):
+class Measure(Reader):
     """One question about an encoder; a frozen dataclass whose fields are its parameters.
 
     `observations` names the encoder passes it needs, `observe` maps what they saw to one row per image, and
@@ -85,10 +84,6 @@ class Measure(metaclass=Checked):
     @abstractmethod
     def column(self) -> str:
         """The table's column of per-image values behind the headline."""
-
-    @abstractmethod
-    def observations(self) -> tuple[Observation, ...]:
-        """Return what must be observed first."""
 
     @abstractmethod
     def observe(self, subject: Subject) -> Table:

@@ -2,21 +2,22 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import ClassVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from holdfast.core import registry
 from holdfast.core.attack import Attack
 from holdfast.core.chart import Chart
-from holdfast.core.classifier import Head
+from holdfast.core.classifier import Head, Probe
 from holdfast.core.encoder import Encoder, Images, Passes
 from holdfast.core.objective import Objective
 from holdfast.core.rng import Rng
-from holdfast.core.threat import Ball
+from holdfast.core.threat import Ball, Threat
 from holdfast.runtime.checked import Checked
 
 Positions = Int[Tensor, "batch"]
@@ -134,6 +135,11 @@ class Observation(metaclass=Checked):
     scope: ClassVar[Scope] = Scope.FIRST
 
     @property
+    def disturbed_by(self) -> Threat | None:
+        """What befalls all images that it represents; None: nothing, or more than one threat."""
+        return None
+
+    @property
     def title(self) -> str:
         """What it observes, in a few words; the words of its name where it does not say."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", type(self).__name__).lower()
@@ -179,6 +185,11 @@ class Observation(metaclass=Checked):
         """Other observations that must be made before, beside those among its fields."""
         return ()
 
+    def prerequisites(self) -> "tuple[Observation, ...]":
+        """Return all observations that must be made before: those that it `reads`, and those among its fields."""
+        among = (getattr(self, field.name) for field in fields(self))  # pyright: ignore[reportArgumentType]
+        return (*self.reads, *(part for part in among if isinstance(part, Observation)))
+
     @property
     def searches(self) -> tuple[Search, ...]:
         """The searches that it makes. One that searches by itself is expected to name an attack that does alike."""
@@ -223,3 +234,37 @@ class Observation(metaclass=Checked):
 
         Tensors named "gallery.…" hold only some images, worth a picture, with "gallery.position" saying which.
         """
+
+
+class Reader(metaclass=Checked):
+    """What reads observations: a measure or a check; a frozen dataclass."""
+
+    @abstractmethod
+    def observations(self) -> tuple[Observation, ...]:
+        """Return what must be observed first."""
+
+    def prerequisites(self) -> tuple[Observation, ...]:
+        """Return all that must be observed first: what its probes need that learn through the encoder, then its own.
+
+        Such a probe learns from training images as they are observed here: disturbed where they are read disturbed.
+        """
+        own = self.observations()
+        threats = dict.fromkeys(one.disturbed_by for one in own if one.scope is Scope.TRAINING) or {None: None}
+        learning = [learning_of(probe, threat) for probe in _probes(self) if probe.through for threat in threats]
+        return tuple(dict.fromkeys((*(one for head in learning for one in (*head.reads, head)), *own)))
+
+
+def learning_of(probe: Probe, threat: Threat | None = None) -> Observation:
+    """Return the observation in which a probe learns through the encoder, see `Probe.through`."""
+    return registry.find("observations", probe.through)(probe=probe, threat=threat)
+
+
+def _probes(part: object) -> Iterator[Probe]:
+    """Yield all probes among the parameters of a part, and of these."""
+    if isinstance(part, Probe):
+        yield part
+    inner = part if isinstance(part, tuple) else ()
+    if is_dataclass(part):
+        inner = [getattr(part, field.name) for field in fields(part)]
+    for one in inner:
+        yield from _probes(one)

@@ -29,7 +29,7 @@ class Ensemble(Attack):
     Source: after Croce & Hein (2020), AutoAttack; the objectives are those of representation space.
     """
 
-    members: tuple[Attack, ...] = (Apgd(50), Pgd(50), Square(200))
+    members: tuple[Attack, ...] = (Apgd(50), Pgd(50), Square(200))  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         if not self.members or not all(isinstance(member, Attack) for member in self.members):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Subject, Verdict
 from holdfast.parts.observations.clean import Clean
 from holdfast.runtime.errors import first_line
 
@@ -24,6 +24,12 @@ class BatchIndependence(Check):
     fail: float = 1e-2
 
     consequence = "void"
+    place = 13
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Every audit, also one that reads no images."""
+        return (cls(),)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""

@@ -19,6 +19,7 @@ class Collapse(Check):
     flat: float = 1e-6
 
     consequence = "void"
+    place = 14
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""

@@ -22,6 +22,8 @@ class DimensionCollapse(Check):
     small: float = 0.001
     warn: float = 0.5
 
+    place = 15
+
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""
         return (Clean(),)

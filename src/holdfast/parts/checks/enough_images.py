@@ -17,6 +17,8 @@ class EnoughImages(Check):
     attacked: int = 50
     population: int = 200
 
+    place = 17
+
     def observations(self) -> tuple[Observation, ...]:
         """None: it counts."""
         return ()

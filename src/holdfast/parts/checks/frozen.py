@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Subject, Verdict
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,12 @@ class Frozen(Check):
     rounding: float = 1e-5
 
     consequence = "void"
+    place = 12
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Every audit, also one that reads no images."""
+        return (cls(),)
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it makes two passes of its own."""

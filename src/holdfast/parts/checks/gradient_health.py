@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Check, Observation, Rng, Search, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Rng, Search, Subject, Verdict
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,16 @@ class GradientHealth(Check):
     radius: float = 0.03
 
     consequence = "one side"
+    place = 18
 
     def concerns(self, searches: Collection[Search]) -> bool:
         """Return whether anything was searched along gradients."""
         return any(search.attack.passes.backward for search in searches)
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Audits that search."""
+        return (cls(),) if audit.searches else ()
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it makes a pass of its own."""

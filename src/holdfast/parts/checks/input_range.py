@@ -16,6 +16,7 @@ class InputRange(Check):
     examined: int = 64
 
     consequence = "void"
+    place = 10
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it reads images only."""

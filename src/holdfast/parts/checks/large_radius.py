@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from holdfast.core import Attack, Ball, Check, Observation, Search, Subject, Verdict
+from holdfast.core import Attack, Ball, Check, Examination, Observation, Search, Subject, Verdict
 from holdfast.numerics.geometry import pairwise
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
@@ -33,10 +33,16 @@ class LargeRadius(Check):
     fail: float = 0.5
 
     consequence = "one side"
+    place = 19
 
     def concerns(self, searches: Collection[Search]) -> bool:
         """Return whether anything was searched."""
         return bool(searches)
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Audits that search."""
+        return (cls(examined=audit.images),) if audit.searches else ()
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and the attack on a few images."""

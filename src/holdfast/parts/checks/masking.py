@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Attack, Failure, Observation, Subject, Verdict
+from holdfast.core import Attack, Check, Examination, Failure, Observation, Search, Subject, Verdict
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, rise, runs
 from holdfast.parts.observations.clean import Clean
@@ -23,6 +23,15 @@ class Masking(SearchCheck):
     free: Attack = Square()
     warn: float = 0.15
     fail: float = 0.1
+
+    place = 23
+
+    @classmethod
+    def checks_of(cls, search: Search, audit: Examination) -> tuple[Check, ...]:
+        """Searches that make no attack without gradients themselves."""
+        if any(isinstance(member, Square) for member in search.attack.members):
+            return ()
+        return (cls(search.attack, search.ball, search.objective, audit.images, Square(audit.queries)),)
 
     def observations(self) -> tuple[Observation, ...]:
         """The measures' search, and the gradient-free one, on a few images."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from holdfast.core import (
     Ball,
     Check,
+    Examination,
     Failure,
     HoldfastError,
     Noise,
@@ -57,6 +58,8 @@ class NoiseOrder(Check):
     ball: Ball = Linf(0.05)
     measures: tuple[ChanceMeasure, ...] = (AdversarialRobustness(), WorstNoiseRobustness(), ProbabilisticRobustness())
 
+    place = 33
+
     def __post_init__(self) -> None:
         for measure in self.measures:
             if measure.failure != self.failure or ball_of(measure) != self.ball:
@@ -66,6 +69,15 @@ class NoiseOrder(Check):
                 )
         if len({measure.among for measure in self.measures}) > 1:
             raise HoldfastError("noise_order: expected measures among the same images, got right and all; choose one")
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """The measures of each failure in one ball, where there is more than one."""
+        groups: dict[tuple[Failure, Ball, str], list[ChanceMeasure]] = {}
+        for measure in audit.measures:
+            if isinstance(measure, ChanceMeasure) and (ball := ball_of(measure)) is not None:
+                groups.setdefault((measure.failure, ball, measure.among), []).append(measure)
+        return tuple(cls(failure, ball, tuple(group)) for (failure, ball, _), group in groups.items() if len(group) > 1)
 
     def observations(self) -> tuple[Observation, ...]:
         """Those of the measures."""

@@ -6,7 +6,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Check, Encoder, Images, Observation, PerImage, Rng, Search, Subject, Verdict
+from holdfast.core import (
+    Attack,
+    Ball,
+    Check,
+    Encoder,
+    Examination,
+    Images,
+    Observation,
+    PerImage,
+    Rng,
+    Search,
+    Subject,
+    Verdict,
+)
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
@@ -41,10 +54,21 @@ class Precision(Check):
     fail: float = 0.1
 
     consequence = "one side"
+    place = 31
 
     def concerns(self, searches: Collection[Search]) -> bool:
         """Return whether anything was searched along gradients."""
         return any(search.attack.passes.backward for search in searches)
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Audits in reduced precision; the first search along gradients where there is one."""
+        if audit.precision == "float32" or not audit.reads_images:
+            return ()
+        along = [search for search in audit.searches if search.attack.passes.backward and search.attack.steps > 1]
+        if along:
+            return (cls(along[0].attack, along[0].ball, audit.images),)
+        return (cls(Pgd() if audit.searches else None, examined=audit.images),)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, and the measures' trajectory."""

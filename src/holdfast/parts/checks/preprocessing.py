@@ -2,13 +2,20 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Subject, Verdict
 from holdfast.core.encoder import BY_CALLER
 
 
 @dataclass(frozen=True)
 class Preprocessing(Check):
     """Reads where mean and std come from; a wrong normalisation audits another encoder than the one in use."""
+
+    place = 11
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Every audit, also one that reads no images."""
+        return (cls(),)
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it reads facts only."""

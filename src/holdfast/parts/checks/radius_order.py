@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Subject, Verdict
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.certified.linear_radius import LinearRadius
 
@@ -20,6 +20,15 @@ class RadiusOrder(Check):
 
     pairs: CertifiedRadius = CertifiedRadius()
     classes: LinearRadius = LinearRadius()
+
+    place = 32
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Audits that measure both kinds of radii."""
+        pairs = [measure for measure in audit.measures if isinstance(measure, CertifiedRadius)]
+        classes = [measure for measure in audit.measures if isinstance(measure, LinearRadius)]
+        return (cls(pairs[0], classes[0]),) if pairs and classes else ()
 
     def observations(self) -> tuple[Observation, ...]:
         """Those of both measures."""

@@ -10,6 +10,8 @@ from holdfast.parts.checks.shared.search import SearchCheck
 class Reach(SearchCheck):
     """Fails where all steps of a search together are shorter than the way across its ball, see `Attack.reach`."""
 
+    place = 20
+
     def observations(self) -> tuple[Observation, ...]:
         """None: it is known from the plan."""
         return ()

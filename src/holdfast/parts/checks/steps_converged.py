@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Observation, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Search, Subject, Verdict
 from holdfast.parts.checks.shared.search import SearchCheck, rise, runs
 from holdfast.parts.observations.clean import Clean
 
@@ -16,6 +16,14 @@ class StepsConverged(SearchCheck):
     """
 
     tolerance: float = 0.05
+
+    place = 21
+
+    @classmethod
+    def checks_of(cls, search: Search, audit: Examination) -> tuple[Check, ...]:
+        """Searches by one attack that makes several steps."""
+        several = search.attack.steps > 1 and len(search.attack.members) == 1
+        return super().checks_of(search, audit) if several else ()
 
     def observations(self) -> tuple[Observation, ...]:
         """The trajectory that measures read anyway."""

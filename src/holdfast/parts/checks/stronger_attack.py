@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Attack, Failure, Observation, Subject, Verdict
+from holdfast.core import Attack, Check, Examination, Failure, Observation, Search, Subject, Verdict
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.checks.shared.search import NOTHING, SearchCheck, broken, by, rise, runs
 from holdfast.parts.observations.clean import Clean
+
+FEWEST = 10
+"""Gradient steps that a search is taken to make at least, where it is doubled."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,16 @@ class StrongerAttack(SearchCheck):
     stronger: Attack = Apgd(100, restarts=2)
     tolerance: float = 0.1
     missed: float = 0.1
+
+    place = 22
+
+    @classmethod
+    def checks_of(cls, search: Search, audit: Examination) -> tuple[Check, ...]:
+        """Every search; those for one thing in one ball are compared with the same costlier one, which is run once."""
+        alike = [one for one in audit.searches if (one.ball, one.objective) == (search.ball, search.objective)]
+        steps = max(member.passes.backward for one in alike for member in one.attack.members)
+        stronger = Apgd(2 * max(FEWEST, steps), restarts=2)
+        return (cls(search.attack, search.ball, search.objective, audit.images, stronger),)
 
     def observations(self) -> tuple[Observation, ...]:
         """The measures' search, and the costlier one, on a few images."""

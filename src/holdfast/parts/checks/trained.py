@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Subject, Verdict
 
 MOST = 20_000
 """Weights of a layer that are looked at."""
@@ -29,6 +29,13 @@ class Trained(Check):
     fewest: int = 500
     level: float = 0.01
     share: float = 0.9
+
+    place = 16
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Every audit, also one that reads no images."""
+        return (cls(),)
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it reads weights only."""

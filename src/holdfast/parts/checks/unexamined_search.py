@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Check, Observation, Subject, Verdict
+from holdfast.core import Check, Examination, Observation, Subject, Verdict
+from holdfast.core.registry import part_name
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,19 @@ class UnexaminedSearch(Check):
     """
 
     measures: tuple[str, ...] = ()
+
+    place = 30
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Measures that follow gradients on images of the population and do not say how they search."""
+        silent = dict.fromkeys(
+            part_name(measure)
+            for measure in audit.measures
+            for one in measure.observations()
+            if one.passes.backward and not one.searches and not one.scope.at_once and not one.scope.training
+        )
+        return (cls(tuple(silent)),) if silent and audit.reads_images else ()
 
     def observations(self) -> tuple[Observation, ...]:
         """None: it is known from the plan."""

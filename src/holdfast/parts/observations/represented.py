@@ -26,6 +26,11 @@ class Represented(Some):
         return f"disturbed: {title_of(self.threat)}"
 
     @property
+    def disturbed_by(self) -> Threat | None:
+        """What befalls the images."""
+        return self.threat
+
+    @property
     def passes(self) -> Passes:
         """One forward pass."""
         return Passes(forward=1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import Head, HoldfastError, Images, Observation, Passes, Positions, Scope, Score, Shard, Threat
+from holdfast.core import HoldfastError, Images, Observation, Passes, Positions, Scope, Score, Shard, Threat
 from holdfast.core.registry import part_name
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.parts.observations.mixtures import Mixtures
@@ -96,10 +96,6 @@ class RobustHead(OfTraining):
         head, course = self.probe.learn_through(shard.encoder, images, reps, shard.labels, shard.rng, radius)
         learned = {"weights": head.weights, "bias": head.bias, "classes": head.classes}
         return learned | {"radius": torch.tensor(radius, dtype=torch.float64)} | course
-
-    def learned(self, seen: dict[str, Tensor]) -> Head:
-        """Return the head from what was observed."""
-        return Head(seen["weights"], seen["bias"], seen["classes"])
 
     def _check_memory(self, shard: Shard, count: int, radius: float) -> None:
         """Refuse what could not be kept, before an encoder pass is made."""

@@ -25,6 +25,11 @@ class Training(OfTraining):
         return "training images" + ("" if self.threat is None else f": {title_of(self.threat)}")
 
     @property
+    def disturbed_by(self) -> Threat | None:
+        """What befalls the images."""
+        return self.threat
+
+    @property
     def passes(self) -> Passes:
         """One forward pass."""
         return Passes(forward=1)

@@ -81,7 +81,7 @@ class RobustLinear(LinearProbe):
     chosen_by: Observation | None = None
     threshold: float = 0.7
 
-    through = True
+    through = "robust_head"
 
     def __post_init__(self) -> None:
         if self.epochs < 2:

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from holdfast.auditing.audit_encoder import EncoderAudit
 from holdfast.auditing.images import AuditImages
-from holdfast.auditing.panel import DEFAULT_BALL
 from holdfast.auditing.plan import Plan
+from holdfast.auditing.profile import DEFAULT_BALL
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
 from holdfast.parts.measures.shared.shape import ShapeMeasure

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Check, Failure, Objective, Observation, Search, Subject
+from holdfast.core import Attack, Ball, Check, Examination, Failure, Objective, Observation, Search, Subject
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.shared.worst import trajectories
@@ -37,6 +37,16 @@ class SearchCheck(Check):
     examined: int = 16
 
     consequence = "one side"
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Every search that numbers rely on."""
+        return tuple(check for search in audit.searches for check in cls.checks_of(search, audit))
+
+    @classmethod
+    def checks_of(cls, search: Search, audit: Examination) -> tuple[Check, ...]:
+        """Return the checks of this kind that belong to one search."""
+        return (cls(search.attack, search.ball, search.objective, audit.images),)
 
     @property
     def search(self) -> Search:

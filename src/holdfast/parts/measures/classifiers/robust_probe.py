@@ -20,10 +20,11 @@ from holdfast.core import (
     Table,
     Threat,
 )
+from holdfast.core.observation import learning_of
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.shared.disturbed import SIX, titled
-from holdfast.parts.measures.shared.probe import head_observation, head_of, labels_of
+from holdfast.parts.measures.shared.probe import head_of, labels_of
 from holdfast.parts.objectives.cross_entropy import CrossEntropy
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.fooled import WRONG, Fooled
@@ -138,7 +139,7 @@ class RobustProbe(Measure):
             turned = (broken_by >= 0).double()
             turned[broken_by == WRONG] = torch.nan
             table |= {f"turned@{name}": turned, f"both@{name}": (right + corrupted) / 2}
-        seen = subject.read(head_observation(self.robust, None))
+        seen = subject.read(learning_of(self.robust))
         kept = not len(seen["loss"]) or int(seen["loss"].argmin()) == 0
         table |= {"radius": torch.full((count,), float(seen["radius"]), dtype=torch.float64)}
         table |= {"kept": torch.full_like(table["radius"], float(kept))}

@@ -1,0 +1,42 @@
+"""What probes learn for an audit: from training images, or from images of the audit that it does not attack."""
+
+from holdfast.auditing.representations import CLEAN
+from holdfast.core import Classifier, HoldfastError, Probe, Subject, Threat
+from holdfast.core.observation import learning_of
+from holdfast.runtime.errors import no_labels
+
+FEWEST = 2
+"""Images that every class of the attacked images must have among those that are not attacked."""
+
+
+def classifier_of(subject: Subject, probe: Probe, threat: Threat | None = None) -> Classifier:
+    """Return what a probe learns from the representations of the training images, disturbed by a threat or not.
+
+    Without training images of their own these are the images at positions >= `subject.attacked`, so that no image that
+    is attacked, certified or tested was seen in training. A probe that does not train reads nothing.
+
+    Raises:
+        HoldfastError: images without labels, or a class of the tested images of which too few are left to learn from.
+    """
+    labels = subject.labels
+    if labels is None:
+        raise no_labels("this measure", "the audit's source of images")
+    if not probe.trains:
+        return probe.fit(subject.read(CLEAN)["reps"], labels)
+    bank = subject.bank(threat)
+    for label in labels[: subject.attacked].unique().tolist():
+        count = int((bank.labels == label).sum())
+        if subject.trained_apart and count < 1:
+            raise HoldfastError(
+                f"probes learn from the training images: expected some of each class of the tested images among these "
+                f"{len(bank.labels)}, got none of class {label}; leave the class out, or give training images of it"
+            )
+        if not subject.trained_apart and count < FEWEST:
+            raise HoldfastError(
+                f"probes learn from the images that are not attacked: expected at least {FEWEST} of each class among "
+                f"these {len(bank.labels)} of {len(labels)}, got {count} of class {label}; give training images "
+                "(--train), attack fewer images, use more, or a head from a file"
+            )
+    if probe.through:
+        return probe.learned(subject.read(learning_of(probe, threat)))
+    return probe.learn(bank)
