@@ -51,38 +51,38 @@ def example(kind: str, name: str) -> object:
     return cls(function=lambda reps, clean, target: reps.sum(1)) if cls is Loss else cls()
 
 
-@pytest.mark.parametrize(("kind", "name"), PARTS)
-def test_part_is_a_described_frozen_dataclass(kind: str, name: str) -> None:
-    cls = registry.find(kind, name)
-    assert issubclass(cls, BASES[kind])
-    assert dataclasses.is_dataclass(cls)
-    assert cls.__dataclass_params__.frozen
-    assert cls.__name__ == "".join(word.capitalize() for word in name.split("_"))
-    assert registry.part_name(cls) == name
-    doc = inspect.getdoc(cls)
-    assert doc
-    own = [f.name for f in dataclasses.fields(cls) if f.name in cls.__annotations__]
-    inherited = "".join(inspect.getdoc(base) or "" for base in cls.__mro__)
-    for field in own:
-        assert f"{field}:" in inherited, f"{name}: parameter {field} is not described"
+def test_parts_are_described_frozen_dataclasses(subtests: pytest.Subtests) -> None:
+    for kind, name in PARTS:
+        with subtests.test(f"{kind}/{name}"):
+            cls = registry.find(kind, name)
+            assert issubclass(cls, BASES[kind])
+            assert dataclasses.is_dataclass(cls)
+            assert cls.__dataclass_params__.frozen
+            assert cls.__name__ == "".join(word.capitalize() for word in name.split("_"))
+            assert registry.part_name(cls) == name
+            assert inspect.getdoc(cls)
+            own = [field.name for field in dataclasses.fields(cls) if field.name in cls.__annotations__]
+            inherited = "".join(inspect.getdoc(base) or "" for base in cls.__mro__)
+            assert [field for field in own if f"{field}:" not in inherited] == [], "parameters that are not described"
 
 
-@pytest.mark.parametrize(("kind", "name"), PARTS)
-def test_part_survives_json(kind: str, name: str) -> None:
-    part = example(kind, name)
-    if isinstance(part, Loss):
-        with pytest.raises(HoldfastError, match="no JSON form"):
-            registry.spec(part)
-        return
-    data = json.loads(json.dumps(registry.spec(part)))
-    assert registry.build(data) == part
-    assert hash(registry.build(data)) == hash(part)
+def test_parts_survive_json(subtests: pytest.Subtests) -> None:
+    for kind, name in PARTS:
+        with subtests.test(f"{kind}/{name}"):
+            part = example(kind, name)
+            if isinstance(part, Loss):
+                with pytest.raises(HoldfastError, match="no JSON form"):
+                    registry.spec(part)
+                continue
+            data = json.loads(json.dumps(registry.spec(part)))
+            assert registry.build(data) == part
+            assert hash(registry.build(data)) == hash(part)
 
 
-@pytest.mark.parametrize(("kind", "name"), PARTS)
-def test_unknown_parameter_is_named(kind: str, name: str) -> None:
-    with pytest.raises(HoldfastError, match="unknown parameter"):
-        registry.build({"kind": kind, "name": name, "no_such": 1})
+def test_unknown_parameters_are_named(subtests: pytest.Subtests) -> None:
+    for kind, name in PARTS:
+        with subtests.test(f"{kind}/{name}"), pytest.raises(HoldfastError, match="unknown parameter"):
+            registry.build({"kind": kind, "name": name, "no_such": 1})
 
 
 def test_unknown_name_suggests() -> None:
@@ -92,22 +92,23 @@ def test_unknown_name_suggests() -> None:
         registry.names("gadgets")
 
 
-@pytest.mark.parametrize("name", registry.names("measures"))
-def test_measures_say_what_they_mean(name: str) -> None:
-    measure = registry.find("measures", name)()
-    assert measure.better in ("lower", "higher")
-    assert measure.unit in ("share", "ratio", "similarity", "pixels")
-    assert measure.question.endswith("?")
-    for text in (measure.how_to_read, measure.reference, measure.column):
-        assert text
+def test_measures_say_what_they_mean(subtests: pytest.Subtests) -> None:
+    for name in registry.names("measures"):
+        with subtests.test(name):
+            measure = registry.find("measures", name)()
+            assert measure.better in ("lower", "higher")
+            assert measure.unit in ("share", "ratio", "similarity", "pixels")
+            assert measure.question.endswith("?")
+            assert all((measure.how_to_read, measure.reference, measure.column))
 
 
-@pytest.mark.parametrize("name", registry.names("observations"))
-def test_observations_join_with_themselves(name: str) -> None:
-    observation = registry.find("observations", name)()
-    joined = observation.join(observation)
-    assert joined.key() == observation.key()
-    assert joined.passes == observation.passes
+def test_observations_join_with_themselves(subtests: pytest.Subtests) -> None:
+    for name in registry.names("observations"):
+        with subtests.test(name):
+            observation = registry.find("observations", name)()
+            joined = observation.join(observation)
+            assert joined.key() == observation.key()
+            assert joined.passes == observation.passes
 
 
 def test_parts_join_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
