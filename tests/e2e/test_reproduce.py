@@ -183,8 +183,13 @@ PROFILES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "profile"), PROFILES)
-def test_every_recipe_asks_what_holdfast_knows(name: str, profile: str) -> None:
+def test_every_recipe_asks_what_holdfast_knows(subtests: pytest.Subtests) -> None:
+    for name, profile in PROFILES:
+        with subtests.test(f"{name} {profile}"):
+            _asks_what_holdfast_knows(name, profile)
+
+
+def _asks_what_holdfast_knows(name: str, profile: str) -> None:
     asked = read(name, profile)
     specs = {key: one.spec or f"file:{key}.safetensors" for key, one in asked.inputs.items()}
     for key, one in asked.inputs.items():
