@@ -1,4 +1,4 @@
-"""audit --dry-run: what an audit will take, said before anything is run or written."""
+"""audit --dry-run: what an audit will take, from shards that the audit goes on from."""
 
 import io
 import json
@@ -41,7 +41,7 @@ def test_passes_are_those_of_the_record_and_of_the_bars(capsys, tmp_path: Path, 
     folder = ["--out", str(tmp_path / "run")]
     code, out, err = run(capsys, "audit", *SMALL, *folder, "--dry-run", "--calibrate", "0.5", "--json")
     assert (code, err) == (0, "")
-    assert not (tmp_path / "run").exists()
+    assert {path.name for path in (tmp_path / "run").iterdir()} <= {"cache"}
     found = json.loads(out)
     code, out, _ = run(capsys, "audit", *SMALL, *folder, "--json")
     assert code == 0
@@ -56,7 +56,7 @@ def test_passes_are_those_of_the_record_and_of_the_bars(capsys, tmp_path: Path, 
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == files
     shards = found["encoders"][0]["shards"]
     said = " ".join(out.split())
-    assert f"{shards} of {shards} shards stored already" in said
+    assert f"{shards} of {shards} shards stored" in said
     assert f"counts {found['passes']['work']:,} passes" in said
     assert "\x1b[" not in out
 
@@ -94,7 +94,15 @@ def test_faults_are_said(capsys, tmp_path: Path) -> None:
     assert "above 0" in refused(capsys, "audit", *SMALL, *nowhere, "--calibrate", "0")
     missing = ["audit", "zoo:digits-simclr", "--data", str(tmp_path / "none"), *nowhere]
     assert "none" in refused(capsys, *missing)
-    assert not (tmp_path / "run").exists()
+    assert not list((tmp_path / "run").glob("*.json"))
+
+
+def test_a_part_is_estimated_as_a_part(capsys, tmp_path: Path) -> None:
+    given = ["audit", *SMALL, "--out", str(tmp_path / "run"), "--dry-run", "--calibrate", "5"]
+    code, out, _ = run(capsys, *given, "--shard", "2/3")
+    assert code == 0
+    assert "part 2/3: 1 encoder" in " ".join(out.split())
+    assert "shard: expected" in refused(capsys, *given, "--shard", "4/3")
 
 
 def test_bars_say_passes_done_and_planned() -> None:

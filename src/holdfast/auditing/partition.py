@@ -1,6 +1,7 @@
 """One part of an audit's shards, for machines that start many processes by themselves: `--shard 2/8`."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.auditing.units import Job, Layout, Task, Worker
@@ -48,6 +49,18 @@ def part_of(text: str) -> Part:
     if not slash or not number.strip().isdecimal() or not count.strip().isdecimal():
         raise HoldfastError(f"shard: expected NUMBER/COUNT such as 2/8, got {text!r}")
     return Part(int(number), int(count))
+
+
+def own_shards(shards: Sequence[Sequence[object]], encoder: int, part: Part) -> list[list[int]]:
+    """Return the numbers of the shards of each observation that belong to a part; encoders begin with different parts.
+
+    Args:
+        shards: something for each shard of each observation.
+        encoder: its number in the plan.
+        part: the part.
+    """
+    places, mine = itertools.count(encoder), part.number - 1
+    return [[shard for shard in range(len(each)) if next(places) % part.count == mine] for each in shards]
 
 
 @dataclass
@@ -129,9 +142,7 @@ class _Encoder:
 
     def _own(self) -> list[list[int]]:
         """Return the numbers of the shards of each observation that belong to this part."""
-        places = itertools.count(self.number)  # encoders begin with different parts
-        mine, count = self.part.number - 1, self.part.count
-        return [[shard for shard in range(len(work)) if next(places) % count == mine] for work in self.layout.work]
+        return own_shards(self.layout.work, self.number, self.part)
 
     def _missing(self, observation: int) -> list[int]:
         """Return the shards of an observation that nobody has made yet."""

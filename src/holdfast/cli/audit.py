@@ -1,7 +1,7 @@
 """holdfast audit: encoders on images."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +12,11 @@ from holdfast.cli.common import (
     QuietOption,
     SeedOption,
     StrictOption,
-    foretell,
+    answer,
+    listening,
     number,
+    out,
+    partly,
     run_plan,
 )
 from holdfast.cli.workers import engine_of, make_shard
@@ -61,9 +64,10 @@ def audit(
     strict: StrictOption = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it will take: passes, memory, time. Nothing is written.")
+        bool,
+        typer.Option("--dry-run", help="Say what it will take, from its first shards; the audit goes on from them."),
     ] = False,
-    calibrate: Annotated[float, typer.Option(parser=number, help="Seconds in which --dry-run rehearses.")] = 10.0,
+    calibrate: Annotated[float, typer.Option(parser=number, help="Seconds that --dry-run times an encoder.")] = 10.0,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -82,10 +86,29 @@ def audit(
         plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
     chosen = engine_of(engine, workers, plan.device, address, gpus)
     if dry_run:
-        foretell(plan, out_folder, calibrate, json_output, workers or 1, quiet)
+        _estimate(plan, out_folder, calibrate, json_output, workers or 1, shard, quiet)
     elif shard is not None:
         if chosen is not None:
             raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
         make_shard(plan, out_folder, shard, json_output, overwrite, quiet)
     else:
         run_plan(plan, out_folder, json_output, overwrite, chosen, quiet, strict)
+
+
+def _estimate(
+    plan: Any, folder: str, seconds: float, json_output: bool, workers: int, shard: str | None, quiet: bool
+) -> None:
+    """Print what an audit will take; encoders that cannot be opened or run end the command as `partly` says."""
+    from holdfast.auditing.estimate.estimate import estimate
+    from holdfast.auditing.partition import part_of
+    from holdfast.report.estimate import print_estimate
+
+    part = None if shard is None else part_of(shard)
+    with listening(quiet) as bars:
+        expected = estimate(plan, folder, seconds=seconds, workers=workers, part=part, say=bars.stage)
+    if json_output:
+        answer(expected)
+    else:
+        print_estimate(expected, out)
+    broken = [encoder["error"] for encoder in expected["encoders"] if encoder["error"]]
+    partly(broken, len(broken) < len(expected["encoders"]))

@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -159,24 +158,6 @@ def partly(failures: Collection[object], any_answer: bool) -> None:
     """End a command in which parts failed: with status 1 where others gave an answer, with 3 where none did."""
     if failures:
         raise typer.Exit(Status.UNMET if any_answer else Status.NOTHING)
-
-
-def foretell(
-    plan: Any, folder: Path | str, seconds: float, json_output: bool, workers: int = 1, quiet: bool = False
-) -> None:
-    """Print what an audit will take; encoders that cannot be opened or run end the command as `partly` says."""
-    from holdfast.auditing.estimate.expected import as_data
-    from holdfast.auditing.estimate.forecast import forecast
-    from holdfast.report.forecast import print_forecast
-
-    with listening(quiet) as bars:
-        found = as_data(forecast(plan, folder, seconds=seconds, workers=workers, say=bars.stage))
-    if json_output:
-        answer(found)
-    else:
-        print_forecast(found, out)
-    broken = [encoder["error"] for encoder in found["encoders"] if encoder["error"]]
-    partly(broken, len(broken) < len(found["encoders"]))
 
 
 @contextmanager

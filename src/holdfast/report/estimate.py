@@ -14,36 +14,40 @@ SHOWN = 0.005
 """Share of an encoder's time below which parts are put together."""
 
 
-def print_forecast(found: Mapping[str, Any], console: Console) -> None:
+def print_estimate(estimate: Mapping[str, Any], console: Console) -> None:
     """Print passes, memory and expected time of every encoder, and of all of them.
 
     Args:
-        found: what `holdfast.auditing.estimate.forecast.as_data` returned.
+        estimate: what `holdfast.auditing.estimate.estimate.estimate` returned.
         console: where to print; colours follow it.
     """
-    for encoder in found["encoders"]:
+    for encoder in estimate["encoders"]:
         if encoder["error"]:
             console.print(Text.assemble((encoder["name"], "bold"), ": ", (encoder["error"], "bold red")))
             continue
         console.print(Text.assemble((encoder["name"], "bold"), f": {_sentence(encoder)}"))
         console.print(_parts(encoder))
-        for why, titles in _refused(encoder).items():
+        for why, titles in _untimed(encoder).items():
             console.print(Text.assemble((", ".join(titles), "bold"), f": {why}"))
-    if found["seconds"] is None:
-        console.print(Text("No estimate: none of the encoders could be run. Nothing was written.", style="bold"))
+    if estimate["seconds"] is None:
+        console.print(Text("No estimate: none of the encoders could be run.", style="bold"))
         return
-    console.print(Text(_sum(found), style="bold"))
-    console.print(Text(_small_print(found), style="dim"))
+    console.print(Text(_sum(estimate), style="bold"))
+    console.print(Text(_small_print(estimate), style="dim"))
 
 
 def _sentence(encoder: Mapping[str, Any]) -> str:
     unit = encoder["unit_seconds"]
     per_image = f"{unit['forward'] * 1e3:.3g} ms forward, {unit['forward_and_backward'] * 1e3:.3g} ms with the gradient"
-    stored = f"{encoder['stored']:,} of {plural(encoder['shards'], 'shard')} stored already"
+    shards = plural(encoder["shards"], "shard")
+    stored = (
+        f"{shards}, none kept" if encoder["stored"] is None else f"{encoder['stored']:,} of {shards} stored already"
+    )
     device = encoder["device_memory_bytes"]
     return (
         f"{_passes(encoder['passes'], encoder['at_most'])}; {_time(encoder)}; "
         f"{memory(encoder['memory_bytes'])}{'' if device is None else f' and {memory(device)} on the device'}; "
+        f"{memory(encoder['disk_bytes'])} on disk; "
         f"per image {per_image} at batches of {encoder['batch_size']}; {stored}"
     )
 
@@ -77,37 +81,42 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     return table
 
 
-def _refused(encoder: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return what cannot be certified, by the reason."""
-    refused: dict[str, list[str]] = {}
+def _untimed(encoder: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what cannot be certified, and what was not timed, by the reason."""
+    untimed: dict[str, list[str]] = {}
     for part in encoder["parts"]:
-        if part["how"].startswith("not certified"):
-            refused.setdefault(part["how"], []).append(part["title"])
-    return refused
+        if part["guessed"] or part["how"].startswith("not certified"):
+            untimed.setdefault(part["how"], []).append(part["title"])
+    return untimed
 
 
-def _sum(found: Mapping[str, Any]) -> str:
-    encoders = [one for one in found["encoders"] if not one["error"]]
-    workers = "" if found["workers"] == 1 else f" on {found['workers']} workers"
-    at_most = any(one["at_most"] for one in encoders)
-    broken = len(found["encoders"]) - len(encoders)
+def _sum(estimate: Mapping[str, Any]) -> str:
+    encoders = [encoder for encoder in estimate["encoders"] if not encoder["error"]]
+    workers = "" if estimate["workers"] == 1 else f" on {estimate['workers']} workers"
+    part = "" if estimate["shard"] is None else f"part {estimate['shard']}: "
+    at_most = any(encoder["at_most"] for encoder in encoders)
+    broken = len(estimate["encoders"]) - len(encoders)
     without = f", without {plural(broken, 'encoder')} that cannot be run" if broken else ""
-    images = f"{plural(found['images'], 'image')}, {found['attacked']:,} attacked"
+    images = f"{plural(estimate['images'], 'image')}, {estimate['attacked']:,} attacked"
+    sizes = f"{memory(estimate['memory_bytes'])}; {memory(estimate['disk_bytes'])} on disk"
     return (
-        f"{plural(len(encoders), 'encoder')}{without}, {images}: "
-        f"{_passes(found['passes'], at_most)}; {_time(found)}{workers}; {memory(found['memory_bytes'])}"
+        f"{part}{plural(len(encoders), 'encoder')}{without}, {images}: "
+        f"{_passes(estimate['passes'], at_most)}; {_time(estimate)}{workers}; {sizes}"
     )
 
 
-def _small_print(found: Mapping[str, Any]) -> str:
-    bounds = found["passes"]["bounds"]
-    counted = f"; a bound propagation counts as {found['bound']} passes" if bounds else ""
+def _small_print(estimate: Mapping[str, Any]) -> str:
+    bounds = estimate["passes"]["bounds"]
+    counted = f"; a bound propagation counts as {estimate['bound']} passes" if bounds else ""
+    kept = any(encoder["stored"] for encoder in estimate["encoders"])
+    shards = "No shard was kept: reading and representing all images takes longer than half the time (--calibrate)."
+    if kept:
+        shards = f"Shards that were made are kept in {estimate['folder']}, and the audit goes on from them."
     return (
-        f"The progress bar counts {count(found['passes']['work'])} passes{counted}. Times in brackets: two standard "
-        f"errors by the rounds of the calibration, which took {duration(found['calibration_seconds'])}; the start of "
-        "the program, checks, pictures and the report come on top. ≤: may end earlier. ≥: stopped in the "
-        "rehearsal before any of it was done; it takes at least so long. Nothing was written to "
-        f"{found['folder']}."
+        f"The progress bar counts {count(estimate['passes']['work'])} passes{counted}. Times in brackets: two standard "
+        f"errors by the shards that were timed, which took {duration(estimate['calibration_seconds'])}; the start of "
+        "the program, checks, pictures and the report come on top. ≤: may end earlier. ≥: stopped before any of it was "
+        f"done; it takes at least so long. {shards}"
     )
 
 

@@ -1,0 +1,303 @@
+"""What an audit will take: passes, time, memory and disk, from its first shards, which a later audit goes on from."""
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_range
+from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronised, time_passes
+from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
+from holdfast.auditing.images import AuditImages, open_all
+from holdfast.auditing.partition import Part, own_shards
+from holdfast.auditing.plan import Plan, batch_size_for, extent, observations_of
+from holdfast.auditing.run import label
+from holdfast.auditing.session import Session, memory_format
+from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
+from holdfast.core.encoder import BOUND
+from holdfast.numerics.bounds.trace import trace
+from holdfast.runtime.errors import NotCertified, first_line, no_labels
+from holdfast.sources.data import open_images
+from holdfast.sources.encoders import open_encoder
+from holdfast.storage.run_folder import Store, StoreError
+
+SECONDS = 10.0
+"""How long shards of each encoder are timed, about."""
+
+FIRST = 0.5
+"""Share of that time in which all images must be read and represented; else fewer are taken, and no shard is kept."""
+
+
+@dataclass(frozen=True)
+class EncoderEstimate:
+    """What the audit of one encoder is expected to take.
+
+    Attributes:
+        name: the encoder.
+        error: why it could not be opened or does not run; the rest is empty then.
+        batch_size: images per encoder pass.
+        dim: of the representation.
+        shards: files of observations that the audit will write.
+        stored: how many of them are in the run folder now; their time is not taken off. None: no shard was kept.
+        unit_seconds: of one image read, passed "forward", and "forward_and_backward".
+        parts: what it consists of, by kind: "observation", "once", "reading" (images), "scores" (of measures).
+        memory_bytes: at the peak, in the process of one worker.
+        device_memory_bytes: the same on the accelerator; None on a CPU.
+    """
+
+    name: str
+    error: str | None = None
+    batch_size: int = 0
+    dim: int = 0
+    shards: int = 0
+    stored: int | None = None
+    unit_seconds: Mapping[str, float] | None = None
+    parts: tuple[tuple[str, Cost], ...] = ()
+    memory_bytes: int = 0
+    device_memory_bytes: int | None = None
+
+    def as_data(self, workers: int) -> dict[str, Any]:
+        """Return it as JSON data, with sums over its parts; workers share what they observe and read."""
+        costs = [cost for _, cost in self.parts]
+        shared = {"observation": workers, "reading": workers}
+        return asdict(self) | {
+            "passes": _passes(sum((cost.passes for cost in costs), Passes())),
+            "at_most": any(cost.at_most for cost in costs),
+            "at_least": any(cost.at_least for cost in costs),
+            "seconds": {
+                name: sum(getattr(cost, key) / shared.get(kind, 1) for kind, cost in self.parts)
+                for name, key in (("expected", "seconds"), ("low", "low"), ("high", "high"))
+            },
+            "disk_bytes": sum(cost.stored for cost in costs),
+            "parts": [{"kind": kind, **asdict(cost), "passes": _passes(cost.passes)} for kind, cost in self.parts],
+        }
+
+
+def estimate(
+    plan: Plan,
+    folder: str | Path,
+    *,
+    encoders: Mapping[str, Encoder] | None = None,
+    source: ImageSource | None = None,
+    seconds: float = SECONDS,
+    workers: int = 1,
+    part: Part | None = None,
+    clock: Clock = time.perf_counter,
+    say: Callable[[str], object] = lambda text: None,
+) -> dict[str, Any]:
+    """Return what an audit will take, as JSON data.
+
+    The first shards of every observation are made as the audit makes them and stay in the run folder, where it goes on
+    from them; no record is written. The start of the program, pictures and the report are not estimated.
+
+    Args:
+        plan: the audit.
+        folder: its run folder.
+        encoders: encoders that are open already, as in `run_audit`.
+        source: images that are open already.
+        seconds: how long to time shards of each encoder.
+        workers: processes among which the observations are divided.
+        part: the part of the shards that is made; None: all.
+        clock: gives the time in seconds.
+        say: told what is being done.
+
+    Raises:
+        HoldfastError: images or a device that cannot be used, or no time or no worker.
+    """
+    if not seconds > 0 or workers < 1:
+        raise HoldfastError(
+            f"estimate: expected seconds above 0 and at least 1 worker, got {seconds:g} and {workers}; change "
+            "--calibrate or --workers"
+        )
+    began, opened, rows = clock(), encoders or {}, list[EncoderEstimate]()
+    estimator = _Estimator(plan, folder, source, seconds, part, clock)
+    images = estimator.unread.tested
+    if (readers := plan.labelled()) and images.labels is None:
+        raise no_labels(", ".join(readers), str(images))
+    for number, spec in enumerate(plan.encoders):
+        name = spec if spec in opened else label(spec)
+        say(f"timing {name}")
+        try:
+            rows.append(estimator.encoder(number, name, opened.get(spec, spec)))
+        except StoreError:
+            raise
+        except Exception as error:
+            rows.append(EncoderEstimate(name, error=first_line(error)))
+    data = [row.as_data(workers) for row in rows]
+    usable = [row for row in data if row["error"] is None]  # of none of them a sum would look like an estimate
+    ends = ("expected", "low", "high")
+    return {
+        "images": len(images),
+        "attacked": plan.attacked_of(len(images)),
+        "device": plan.device,
+        "workers": workers,
+        "shard": None if part is None else str(part),
+        "folder": str(folder),
+        "calibration_seconds": clock() - began,
+        "bound": BOUND,
+        "passes": _passes(sum((cost.passes for row in rows for _, cost in row.parts), Passes())),
+        "seconds": {key: sum(row["seconds"][key] for row in usable) for key in ends} if usable else None,
+        "at_least": any(row["at_least"] for row in usable),
+        "memory_bytes": workers * max(row["memory_bytes"] for row in usable) if usable else None,
+        "disk_bytes": sum(row["disk_bytes"] for row in usable),
+        "encoders": data,
+    }
+
+
+@dataclass
+class _Estimator:
+    """Estimates the audits of the encoders of a plan, one after the other."""
+
+    plan: Plan
+    folder: str | Path
+    source: ImageSource | None
+    seconds: float
+    part: Part | None
+    clock: Clock
+
+    @cached_property
+    def unread(self) -> AuditImages:
+        """The images, of which none is read yet; training images include those that are tested."""
+        plan = self.plan
+        how = {"seed": plan.seed, "skip_corrupt": plan.skip_corrupt}
+        tested = open_images(plan.data if self.source is None else self.source, size=plan.images, **how)
+        train = None if plan.train is None else open_images(plan.train, size=plan.train_images, **how)
+        return AuditImages(tested, train)
+
+    @cached_property
+    def read(self) -> AuditImages:
+        """The images as the audit takes them, all of them read."""
+        return open_all(self.plan, self.source)
+
+    def encoder(self, number: int, name: str, given: Encoder | str) -> EncoderEstimate:
+        """Return what the audit of one encoder takes."""
+        plan, clock = self.plan, synchronised(self.plan.device, self.clock)
+
+        # the encoder, and its single passes
+        opening = clock()
+        encoder = (open_encoder(given) if isinstance(given, str) else given).to(plan.device)
+        encoder.prepare(precision=plan.precision, compiled=plan.compiled)
+        encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
+        began, before = clock(), encoder.passes
+        once = [_once("opening the encoder", began - opening)]
+        images = self.unread.tested.with_geometry(encoder.geometry)
+        batch_size = plan.batch_size or batch_size_for(images.shape, plan.device)
+        backward = any(observation.passes.backward for observation in plan.observations)
+        passes = time_passes(encoder, images, batch_size, plan.device, backward, self.seconds / 50, clock)
+        if any(observation.passes.bounds for observation in plan.observations):
+            traced = clock()
+            with suppress(NotCertified):  # the certificates say why
+                trace(encoder, images.shape)
+                once.append(_once("tracing the network for bound propagation", clock() - traced))
+            began += clock() - traced
+
+        with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
+            # its first shards, which are kept if all images can be read and represented in time
+            reading = fmean(passes.read) * (len(images) + len(self.unread.train or ()))
+            first = reading + fmean(passes.forward) * len(images)
+            kept = first < FIRST * self.seconds
+            store, watch = Store(self.folder if kept else beside), Stopwatch(encoder, clock)
+            size = max(2 * batch_size, int(len(images) * FIRST / 2 * self.seconds / first))
+            session = self._session(encoder, None if kept else size, batch_size, store, watch)
+            population, train = len(images), len(self.unread.train) if self.unread.train else None
+            if kept:
+                population, train = session.population, session.train_size
+            attacked = plan.attacked_of(population)
+            extents = {one: extent(one, population, attacked, train) for one in plan.observations}
+            each = {one: one.passes_in(plan.precision) for one in extents}
+            predicted = {
+                one: passes.seconds(each[one] + Passes(BOUND * each[one].bounds)) * count
+                for one, count in extents.items()
+            }
+            timings = time_shards(session, store, plan, predicted, began + self.seconds, watch)
+            encoder.passes = before
+
+            # from these to all shards, or to those of one part
+            files = [[shard.file for shard in session.shard_files(one)] for one in extents]
+            stored = [[store.exists(file) for file in whole] for whole in files]
+            if self.part is not None:
+                own = own_shards(files, number, self.part)
+                shares = [len(mine) / max(1, len(whole)) for mine, whole in zip(own, files, strict=True)]
+                extents = {one: round(extents[one] * share) for one, share in zip(extents, shares, strict=True)}
+            costs = {
+                one: extrapolate(one, extents[one], timings[one], passes, plan.precision, readers)
+                for one, readers in plan.observations.items()
+            }
+            complete = {one.key() for one, there in zip(extents, stored, strict=True) if all(there)}
+            scores = self._scores(session, complete) if kept and self.part is None else []
+        memory, device_memory = peak_memory(plan.device)
+        memory += sum(cost.stored for one, cost in costs.items() if not one.scope.training)
+        kinds = {"observation": costs.values(), "once": once, "reading": [_reading(passes, reading)], "scores": scores}
+        return EncoderEstimate(
+            name,
+            batch_size=batch_size,
+            dim=passes.dim,
+            shards=sum(map(len, files)),
+            stored=sum(map(sum, stored)) if kept else None,
+            unit_seconds=passes.means,
+            parts=tuple((kind, cost) for kind, costs in kinds.items() for cost in costs),
+            memory_bytes=memory,
+            device_memory_bytes=device_memory,
+        )
+
+    def _session(self, encoder: Encoder, size: int | None, batch_size: int, store: Store, watch: Stopwatch) -> Session:
+        """Return the encoder with its images; of a size, with the first ones, without a fingerprint."""
+        images = self.unread if size else self.read
+        tested, train = images.tested.with_geometry(encoder.geometry), images.train
+        attacked = self.plan.attacked_of(len(tested))
+        if size and size < len(tested):
+            attacked = max(2, attacked * size // len(tested) // 2 * 2)
+        train = train and train.with_geometry(encoder.geometry)
+        return Session(
+            encoder,
+            tested.unread(size) if size else tested,
+            attacked=attacked,
+            seed=self.plan.seed,
+            batch_size=batch_size,
+            device=self.plan.device,
+            store=store,
+            progress=watch.advance,
+            train=train.unread(size) if train and size else train,
+        )
+
+    def _scores(self, session: Session, complete: set[Observation]) -> list[Cost]:
+        """Return what the measures take of which all that they read was observed."""
+        costs = []
+        for name, measure in self.plan.named_measures.items():
+            if {one.key() for one in observations_of(measure)} <= complete:
+                began = self.clock()
+                with suppress(Exception):  # the audit says why
+                    for one in self.plan.observations:
+                        if one not in session.costs and one.key() in complete:
+                            session.observe(one)
+                    measure.score(measure.observe(session))
+                    costs.append(_once(name, self.clock() - began))
+        return costs
+
+
+def peak_memory(device: str) -> tuple[int, int | None]:
+    """Return the most memory that this process has taken so far, in bytes, and on its accelerator (None on a CPU)."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak, torch.cuda.max_memory_allocated(device) if torch.device(device).type == "cuda" else None
+
+
+def _once(title: str, seconds: float) -> Cost:
+    return Cost(title, 0, Passes(), seconds, seconds, seconds, "timed once")
+
+
+def _reading(passes: PassTimes, seconds: float) -> Cost:
+    low, high = relative_range(passes.read)
+    return Cost("reading images", 0, Passes(), seconds, seconds * low, seconds * high, "times of single images")
+
+
+def _passes(passes: Passes) -> dict[str, int]:
+    return asdict(passes) | {"work": passes.work}

@@ -1,0 +1,244 @@
+"""The first shards of every observation, made and timed; an audit in the same folder goes on from them."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from typing import TypeVar
+
+from torch import Tensor
+
+from holdfast.auditing.estimate.time_passes import Clock
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.session import Session
+from holdfast.core import Encoder, Observation
+from holdfast.numerics.bounds.effort import listening
+from holdfast.runtime.errors import NotCertified, first_line
+from holdfast.runtime.foreign import Ended
+from holdfast.storage.run_folder import Store, StoreError
+
+T = TypeVar("T")
+
+STRETCHES = 4
+"""Stretches of one shard whose paces are compared where no other shard was made."""
+
+
+class TimeUp(Ended):
+    """The time of an observation is over; no code that is running then is to blame."""
+
+
+class Stopwatch:
+    """Hears of encoder passes and of bound propagations, and stops an observation between two of them.
+
+    Args:
+        encoder: whose passes are heard of.
+        clock: gives the time in seconds.
+
+    Attributes:
+        deadline: when to stop, by the clock.
+        moments: (time, work done by then in encoder passes) of what is running.
+        share: of its first bound propagation that is done.
+    """
+
+    def __init__(self, encoder: Encoder, clock: Clock):
+        self._encoder, self._clock = encoder, clock
+        self.deadline = float("inf")
+        self._start()
+
+    def _start(self) -> None:
+        self._before = self._last = self._encoder.passes
+        self.moments, self.share = [(self._clock(), 0)], 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - self._clock()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since what is running, or was stopped, began."""
+        return self._clock() - self.moments[0][0]
+
+    def time(self, run: Callable[[], T]) -> tuple[float, T]:
+        """Run something; return the seconds that it took, and its result.
+
+        Raises:
+            TimeUp: it is not done by the deadline.
+        """
+        self._start()
+        with listening(self._propagated):
+            result = run()
+        return self.elapsed, result
+
+    def advance(self, work: int) -> None:
+        """Hear of passes: of one forward when it begins, of anything else when it is done."""
+        if self._encoder.watch is None:
+            return  # a shard that is done, or was stored
+        added, self._last = self._encoder.passes - self._last, self._encoder.passes
+        done = (self._last - self._before).work
+        self.moments.append((self._clock(), done - added.forward))
+        if not added.backward:  # autograd is left in peace
+            self._check()
+
+    def _propagated(self, share: float) -> None:
+        self.share = max(self.share, share)
+        self._check()
+
+    def _check(self) -> None:
+        if self.left < 0:
+            raise TimeUp
+
+    def paces(self) -> list[float]:
+        """Return the seconds per pass of some stretches of what ran last."""
+        heard = self.moments[1:]
+        marks = [heard[i * (len(heard) - 1) // STRETCHES] for i in range(STRETCHES + 1)] if heard else []
+        steps = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(marks)]
+        return [seconds / work for seconds, work in steps if work > 0]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What was timed of an observation.
+
+    Attributes:
+        seconds: of one image; None where nothing was done of which the time can be told.
+        paces: of the shards, runs or stretches that it is the mean of, in any unit.
+        how: what was timed, or why nothing was.
+        rows: what was seen of some images; None where none was observed to the end.
+        images: how many these are.
+        at_least: whether it takes longer: it was stopped before anything of it was done.
+    """
+
+    seconds: float | None
+    paces: tuple[float, ...]
+    how: str
+    rows: dict[str, Tensor] | None = None
+    images: int = 0
+    at_least: bool = False
+
+
+def time_shards(
+    session: Session, store: Store, plan: Plan, predicted: Mapping[Observation, float], end: float, watch: Stopwatch,
+) -> dict[Observation, Timing]:  # fmt: skip
+    """Time every observation of an encoder whose time comes, the cheapest first.
+
+    What others read is completed where that fits. All others have shares of the time that grow as the roots of what
+    they cost, and leave what they do not need to dearer ones.
+
+    Args:
+        session: the encoder and its images.
+        store: where it keeps its shards.
+        plan: the audit.
+        predicted: about how many seconds each observation takes.
+        end: of the time, by the clock of `watch`.
+        watch: stops them.
+    """
+    order, needed = list(plan.observations), plan.dependencies
+    waiting, complete = set(range(len(order))), set[int]()
+    timings: dict[Observation, Timing] = {}
+    while ready := [number for number in waiting if needed[number] <= complete]:
+        number = min(ready, key=lambda number: (predicted[order[number]], number))
+        observation, read = order[number], any(number in needed[other] for other in waiting)
+        watch.deadline = end
+        costs = {other: predicted[order[other]] for other in waiting}
+        if read and costs[number] > 0.8 * watch.left:
+            watch.deadline -= watch.left / 2
+        elif not read and 2 * sum(costs.values()) > watch.left:  # else all of them will be done
+            roots = {other: sqrt(cost) + 1e-9 for other, cost in costs.items()}
+            watch.deadline -= watch.left * (1 - roots[number] / sum(roots.values()))
+        waiting.remove(number)
+        try:
+            timing = time_observation(session, store, observation, watch)
+            watch.deadline = float("inf")
+            if read and all(store.exists(shard.file) for shard in session.shard_files(observation)):
+                session.observe(observation)
+                complete.add(number)
+        except StoreError:
+            raise
+        except NotCertified as error:
+            timing = Timing(0.0, (), str(error))
+        except Exception as error:
+            timing = Timing(None, (), first_line(error))
+        timings[observation] = timing
+    names = {
+        number: f"it reads {', '.join(order[other].title for other in needed[number] - complete)}" for number in waiting
+    }
+    return timings | {order[number]: Timing(None, (), why) for number, why in names.items()}
+
+
+def time_observation(session: Session, store: Store, observation: Observation, watch: Stopwatch) -> Timing:
+    """Time one observation until the deadline of a watch, on shards that are not stored yet.
+
+    What makes exactly its passes is stopped within its first shard if need be, and how far it came tells the rest. What
+    may end early, and a proof, is first run on one image to the end, then on twice as many, and so on, until a shard
+    can be expected to be done in time.
+
+    Raises:
+        Exception: whatever the observation raises.
+    """
+    shards = session.shard_files(observation)
+    missing = [shard for shard in shards if not store.exists(shard.file)]
+    if not missing:
+        return _stored(store, shards)
+    start, stop, file = missing[0]
+    piecewise = (observation.adaptive or observation.passes.bounds) and not observation.scope.at_once
+    count, rows = 1 if piecewise else stop - start, None
+    trials, made = list[tuple[int, float]](), list[tuple[int, float]]()  # images, seconds
+    try:
+        # a few images, until it is clear whether a shard will be done in time
+        while start + count < stop and not (trials and _expected(trials[-1], stop - start) < watch.left):
+            if trials and _expected(trials[-1], count) > watch.left:
+                return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
+            took, rows = watch.time(partial(session.run, observation, start, start + count))
+            trials.append((count, took))
+            start, count = start + count, 2 * count
+        # shards, which are kept
+        for shard in missing:
+            size = shard.stop - shard.start
+            if made and _expected(made[-1], size) > watch.left:
+                break
+            took, _ = watch.time(partial(session.make, observation, shard))
+            made.append((size, took))
+    except TimeUp:
+        if not (made or trials):
+            return _stopped(observation, count, watch)
+    if not made:
+        return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
+    held = store.read_tensors(file)
+    return _mean(made, watch, f"shards made: {len(made)}", held and held[0], made[0][0])
+
+
+def _expected(run: tuple[int, float], images: int) -> float:
+    """Return the seconds that some images take at the pace of a run."""
+    return run[1] / run[0] * images
+
+
+def _mean(
+    runs: Sequence[tuple[int, float]], watch: Stopwatch, how: str, rows: dict[str, Tensor] | None, images: int
+) -> Timing:
+    """Return the mean pace of some runs; where there is one, with the paces of its stretches."""
+    paces = [seconds / images for images, seconds in runs] if len(runs) > 1 else watch.paces()
+    seconds = sum(seconds for _, seconds in runs) / sum(images for images, _ in runs)
+    return Timing(seconds, tuple(paces), how, rows, images)
+
+
+def _stored(store: Store, shards: list) -> Timing:
+    """Return what the first shards took that an earlier run has stored."""
+    runs = [(shard.stop - shard.start, store.read_tensors(shard.file)) for shard in shards[:STRETCHES]]
+    held = [(images, *there) for images, there in runs if there is not None]
+    paces = tuple(float(facts["seconds"]) / images for images, _, facts in held)
+    return Timing(sum(paces) / len(paces), paces, "stored already", held[0][1], held[0][0])
+
+
+def _stopped(observation: Observation, images: int, watch: Stopwatch) -> Timing:
+    """Return what is known of an observation that was stopped before its first images were done."""
+    (_, done), each = watch.moments[-1], observation.passes.work
+    if done > 0:
+        seconds = watch.elapsed / done * each
+        return Timing(seconds, tuple(watch.paces()), f"{done / (each * images):.2g} of a shard of {images:,}")
+    if not observation.passes.bounds:
+        return Timing(None, (), "one pass takes longer than its share of the time")
+    took = watch.elapsed
+    how = f"{watch.share:.2g} of the first bound propagation was done in {took:.1f} s"
+    return Timing(took / (watch.share or 1.0) / images, (), how, at_least=True)

@@ -1,0 +1,323 @@
+"""Estimates against what is known: the record's passes, clocks of known pace, shards that the audit goes on from."""
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from torch import nn
+
+from holdfast.auditing.estimate.estimate import estimate
+from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range
+from holdfast.auditing.estimate.time_passes import PassTimes
+from holdfast.auditing.estimate.time_shards import Stopwatch, TimeUp, Timing, time_observation
+from holdfast.auditing.partition import Part
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_file import make_plan
+from holdfast.auditing.run import run_audit
+from holdfast.auditing.session import Session
+from holdfast.core import Encoder, HoldfastError, Margin, Passes
+from holdfast.numerics.bounds import effort
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.certifiers.alpha_crown import AlphaCrown
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.crown_ibp import CrownIbp
+from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.certified import Certified
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.radii import Radii
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.report.estimate import print_estimate
+from holdfast.runtime.errors import NotCertified
+from holdfast.sources.data import open_images
+from holdfast.storage.run_folder import Store
+
+PER_IMAGE = 0.01
+"""Seconds that one pass of one image takes by the clock of these tests."""
+
+
+class Clock:
+    """A clock that stands still but for what is added to it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Slow(nn.Module):
+    """A linear map that takes `PER_IMAGE` of a clock's time for each image, and once as much again for its gradient."""
+
+    def __init__(self, clock: Clock, dim: int = 6):
+        super().__init__()
+        self.clock, self.linear = clock, nn.Linear(64, dim)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.clock.now += PER_IMAGE * len(x)
+        reps = self.linear(x.flatten(1))
+        if reps.requires_grad:
+            reps.register_hook(self._gradient)
+        return reps
+
+    def _gradient(self, gradient: torch.Tensor) -> None:
+        self.clock.now += PER_IMAGE * len(gradient)
+
+
+def slow(clock: Clock, dim: int = 6) -> Encoder:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Encoder(Slow(clock, dim), mean=0.0, std=1.0, name="slow")
+
+
+def estimated(folder: Path, plan: Plan, seconds: float = 10.0, dim: int = 6, **run) -> dict[str, Any]:
+    clock = Clock()
+    return estimate(plan, folder, encoders={"slow": slow(clock, dim)}, seconds=seconds, clock=clock, **run)
+
+
+MEASURES = (BreakawayRisk(Pgd(20), Linf(0.1)), UniversalQuantile(Pgd(20), Linf(0.1)))
+PLAN = Plan(("slow",), "digits", MEASURES, images=200, attacked=100, batch_size=32)
+WORK = 200 + 100 * 41
+"""Passes of that plan: clean ones, then 21 forward and 20 backward for each attacked image."""
+
+
+@pytest.mark.parametrize(("seconds", "shards"), [(0.5, None), (5.0, 7), (20.0, 8), (200.0, 11)])
+def test_the_time_of_a_slow_encoder_is_estimated_from_the_shards_that_the_time_allows(
+    tmp_path: Path, seconds: float, shards: int | None
+) -> None:
+    """Clean representations take 2 s, a shard under attack 13; where the former do not fit, nothing is kept."""
+    whole = estimated(tmp_path / "run", PLAN, seconds)
+    (encoder,) = whole["encoders"]
+    assert encoder["error"] is None
+    truth = PER_IMAGE * WORK
+    assert whole["seconds"]["low"] <= truth * 1.05
+    assert whole["seconds"]["high"] >= truth * 0.95
+    assert whole["seconds"]["expected"] == pytest.approx(truth, rel=0.1)
+    assert encoder["stored"] == shards
+    files = list((tmp_path / "run").rglob("*.safetensors"))
+    assert len(files) == (shards or 0)
+    least = PER_IMAGE * 32 * 5  # single passes, and one step beyond the end
+    assert whole["calibration_seconds"] <= max(seconds, least) * 1.2 + PER_IMAGE * 64
+
+
+def test_an_audit_goes_on_from_what_was_timed_and_another_one_is_not_refused(tmp_path: Path) -> None:
+    encoders = {"slow": slow(Clock())}
+    first = estimated(tmp_path, PLAN, 20.0)
+    assert not (tmp_path / "record.json").exists()
+    other = Plan(("slow",), "digits", MEASURES, images=100, attacked=50, batch_size=32)
+    assert estimated(tmp_path, other)["encoders"][0]["stored"] > 0
+    record = run_audit(PLAN, tmp_path, encoders=encoders)
+    assert record["run"]["resumed_shards"] == first["encoders"][0]["stored"] == 8
+    fresh = run_audit(PLAN, tmp_path / "fresh", encoders=encoders)
+    assert record["encoders"][0]["passes"] == fresh["encoders"][0]["passes"]
+    again = estimated(tmp_path, PLAN)["encoders"][0]
+    assert again["stored"] == again["shards"] == 11
+
+
+def test_workers_divide_time_and_multiply_memory(tmp_path: Path) -> None:
+    one, four = estimated(tmp_path / "1", PLAN), estimated(tmp_path / "4", PLAN, workers=4)
+    assert four["seconds"]["expected"] == pytest.approx(one["seconds"]["expected"] / 4, rel=0.05)
+    assert four["memory_bytes"] >= 3.5 * one["memory_bytes"]
+    assert four["passes"] == one["passes"]
+
+
+def test_parts_add_up_to_the_whole(tmp_path: Path) -> None:
+    whole = estimated(tmp_path, PLAN)["passes"]["work"]
+    parts = [estimated(tmp_path, PLAN, part=Part(number, 3))["passes"]["work"] for number in (1, 2, 3)]
+    assert sum(parts) == pytest.approx(whole, rel=0.02)
+    assert max(parts) < 0.6 * whole
+
+
+@pytest.mark.slow
+def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
+    settings = {"images": 24, "attacked": 8, "batch_size": 8, "settings": ["*.attack.steps=3"]}
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="hardening", **settings)
+    whole = estimate(plan, tmp_path, seconds=1.0)
+    record = run_audit(plan, tmp_path)
+    spent = record["encoders"][0]["passes"]
+    assert {key: whole["passes"][key] for key in ("forward", "backward")} == {
+        key: spent[key] for key in ("forward", "backward")
+    }
+    by_title = {
+        part["title"]: part["passes"] for part in whole["encoders"][0]["parts"] if part["kind"] == "observation"
+    }
+    for observation in record["encoders"][0]["observations"]:
+        passes = Passes(**observation["passes"])
+        assert by_title[observation["title"]] == {**observation["passes"], "work": passes.work}
+
+
+def test_progress_counts_the_same(tmp_path: Path) -> None:
+    assert estimated(tmp_path, PLAN)["passes"]["work"] == PLAN.predict(200).work == WORK
+
+
+def test_what_is_written_grows_with_images_and_dimensions(tmp_path: Path) -> None:
+    def bytes_of(images: int, dim: int) -> int:
+        plan = Plan(("slow",), "digits", MEASURES[:1], images=images, attacked=images // 2, batch_size=32)
+        return estimated(tmp_path / f"{images}-{dim}", plan, 200.0, dim=dim)["disk_bytes"]
+
+    assert bytes_of(400, 6) / bytes_of(200, 6) == pytest.approx(2, rel=0.1)
+    assert bytes_of(200, 600) / bytes_of(200, 300) == pytest.approx(2, rel=0.1)
+    assert bytes_of(200, 300) >= 4 * 300 * (200 + 100)  # clean ones and those under attack, in float32
+    files = sum(file.stat().st_size for file in (tmp_path / "200-600").rglob("*.safetensors"))
+    assert bytes_of(200, 600) == pytest.approx(files, rel=0.1)
+
+
+def session(tiny: Encoder, folder: Path, watch: Stopwatch, images: int = 64) -> tuple[Session, Store]:
+    store, source = Store(folder), open_images("digits", size=images)
+    ready = Session(
+        tiny, source, attacked=images // 2, seed=0, batch_size=8, device="cpu", store=store, progress=watch.advance
+    )
+    ready.observe(Clean())
+    return ready, store
+
+
+def test_what_reads_more_than_could_be_made_is_guessed_from_its_passes(tmp_path: Path) -> None:
+    """Learning the noise takes 1,000 seconds and more; draws of it cannot be made before."""
+    plan = Plan(("slow",), "digits", (WorstNoiseRobustness(),), images=64, attacked=32, batch_size=32)
+    (encoder,) = estimated(tmp_path, plan, 20.0)["encoders"]
+    guessed = [part for part in encoder["parts"] if part["guessed"]]
+    assert guessed
+    for part in guessed:
+        assert "it reads worst noise learned" in part["how"]
+        assert part["seconds"] == pytest.approx(PER_IMAGE * part["passes"]["work"], rel=0.02)
+    learned = next(part for part in encoder["parts"] if part["title"].startswith("worst noise learned"))
+    assert learned["seconds"] == pytest.approx(PER_IMAGE * learned["passes"]["work"], rel=0.1)
+    assert "of a shard of" in learned["how"]
+
+
+def test_what_may_end_early_is_timed_on_few_images_to_the_end(tiny: Encoder, tmp_path: Path) -> None:
+    watch = Stopwatch(tiny, time.perf_counter)
+    ready, store = session(tiny, tmp_path, watch)
+    watch.deadline = time.perf_counter() + 60
+    timing = time_observation(ready, store, Radii(), watch)
+    assert timing.how == "shards made: 4"  # 32 images, 8 to a shard
+    assert (timing.rows or {})["radius"].shape == (8, 10)
+
+
+def test_a_stopped_shard_leaves_no_trace(tiny: Encoder, tmp_path: Path) -> None:
+    ticks = iter(range(10_000))
+    watch = Stopwatch(tiny, lambda: float(next(ticks)))
+    ready, store = session(tiny, tmp_path, watch)
+    attacked = Attacked(Pgd(50), Linf(0.1))
+    watch.deadline = next(ticks) + 60.0
+    timing = time_observation(ready, store, attacked, watch)
+    assert "of a shard of 8" in timing.how
+    assert timing.rows is None
+    assert not timing.at_least
+    assert tiny.watch is None
+    assert not any(store.exists(shard.file) for shard in ready.shard_files(attacked))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_what_ends_in_the_middle_of_its_first_propagation_takes_at_least_so_long(
+    tiny: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    """It makes no pass, so nothing says how far it came but a propagation that tells its own progress."""
+    clock = Clock()
+    watch = Stopwatch(tiny, clock)
+    ready, store = session(tiny, tmp_path, watch)
+
+    def forever(*given: object) -> None:
+        listener = effort._listener.get()
+        assert listener is not None
+        while True:
+            clock.now += 1.0
+            listener(share)
+
+    monkeypatch.setattr(Certified, "run", forever)
+    watch.deadline = clock.now + 5.5
+    timing = time_observation(ready, store, Certified(), watch)
+    assert timing.at_least
+    assert timing.seconds == 6.0 / (share or 1.0)
+    assert f"{share:g} of the first bound propagation" in timing.how
+
+
+def test_code_of_users_is_not_to_blame_for_the_end_of_the_time(tmp_path: Path) -> None:
+    from holdfast.runtime.foreign import foreign
+
+    with pytest.raises(TimeUp), foreign("an encoder", "run"):
+        raise TimeUp
+
+
+def test_a_propagation_counts_when_it_is_done(tiny: Encoder, edges: torch.Tensor) -> None:
+    class Stops(Crown):
+        def lower(self, *given, **more):
+            raise KeyboardInterrupt
+
+    margin, before = Margin(torch.ones(8, 1, 12), torch.zeros(8, 1)), tiny.passes
+    with pytest.raises(KeyboardInterrupt):
+        Stops()(tiny, margin, edges, Linf(0.1))
+    assert tiny.passes == before
+    Crown()(tiny, margin, edges, Linf(0.1))
+    assert (tiny.passes - before).bounds == 8
+
+
+@pytest.mark.parametrize("certifier", [Crown(), AlphaCrown(2, 2)])
+def test_a_propagation_tells_its_progress_and_what_is_too_much_is_refused(
+    certifier: Crown | AlphaCrown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = [nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Conv2d(2, 2, 3, padding=1), nn.ReLU(), nn.Flatten()]
+    encoder = Encoder(nn.Sequential(*layers, nn.Linear(128, 16), nn.ReLU(), nn.Linear(16, 4)), mean=0, std=1)
+    x, margin = torch.full((1, 1, 8, 8), 0.5), Margin(torch.ones(1, 1, 4), torch.zeros(1, 1))
+    shares: list[float] = []
+    with effort.listening(shares.append):
+        certifier(encoder, margin, x, L2(0.5))
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    assert 0 < shares[1] < shares[-1] <= 1
+    assert shares[-1] == 1 or isinstance(certifier, AlphaCrown)
+    monkeypatch.setitem(effort.MOST, "cpu", 1e3)
+    with pytest.raises(NotCertified, match=r"not certified: \d+ values .* take crown_ibp or interval"):
+        certifier(encoder, margin, x, L2(0.5))
+    CrownIbp()(encoder, margin, x, L2(0.5))
+
+
+def test_lower_bounds_of_times_are_printed_as_such(tmp_path: Path) -> None:
+    shown, data = io.StringIO(), estimated(tmp_path, PLAN)
+    (encoder,) = data["encoders"]
+    encoder["parts"][0] |= {"at_least": True, "title": "margins"}
+    encoder["parts"][1] |= {"how": "not certified: too large", "title": "radii"}
+    encoder["parts"][2] |= {"how": "passes alone, not timed: it reads radii", "title": "draws", "guessed": True}
+    data["at_least"] = encoder["at_least"] = True
+    print_estimate(data, Console(file=shown, width=150))
+    text = " ".join(shown.getvalue().split())
+    assert "≥ " in text
+    assert text.count("; at least ") == 2
+    assert "about" not in text
+    assert "radii: not certified: too large" in text
+    assert "draws: passes alone, not timed: it reads radii" in text
+
+
+def test_what_was_not_timed_takes_as_long_as_its_passes() -> None:
+    passes = PassTimes((0.5, 0.5), (1.0, 3.0), (6.0, 6.0), 4)
+    assert passes.seconds(Passes(forward=10, backward=5)) == 10 * 2 + 5 * 4
+    attack = extrapolate(Attacked(Pgd(5), Linf(0.1)), 7, Timing(None, (), "why"), passes, "float32", ())
+    assert attack.seconds == 7 * passes.seconds(Attacked(Pgd(5), Linf(0.1)).passes)
+    assert (attack.guessed, attack.at_least) == (True, False)
+    proof = extrapolate(Certified(), 7, Timing(None, (), "why"), passes, "float32", ())
+    assert (proof.seconds, proof.at_least) == (7 * 2.0, True)
+    assert relative_range((1.0, 3.0)) == (0.0, 2.0)  # one second or three: two standard errors are two
+    assert relative_range((6.0, 6.0)) == (1.0, 1.0)
+
+
+def test_an_encoder_that_fails_is_said_so_and_the_others_go_on(tmp_path: Path) -> None:
+    clock = Clock()
+    broken = Encoder(nn.Linear(3, 3), mean=0.0, std=1.0, name="broken")
+    plan = Plan(("broken", "slow"), "digits", MEASURES, images=64, attacked=32, batch_size=32)
+    encoders = {"broken": broken, "slow": slow(clock)}
+    whole = estimate(plan, tmp_path, encoders=encoders, seconds=5.0, clock=clock)
+    assert [row["error"] is None for row in whole["encoders"]] == [False, True]
+    assert whole["seconds"] == whole["encoders"][1]["seconds"]
+
+
+@pytest.mark.parametrize(("seconds", "workers"), [(0.0, 1), (-1.0, 1), (float("nan"), 1), (1.0, 0)])
+def test_no_time_and_no_workers_are_refused(tmp_path: Path, seconds: float, workers: int) -> None:
+    with pytest.raises(HoldfastError, match="expected seconds above 0"):
+        estimated(tmp_path, PLAN, seconds=seconds, workers=workers)
