@@ -55,3 +55,18 @@ def test_every_module_can_be_imported() -> None:
         name = ".".join(("holdfast", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
         if path.stem != "__main__":
             import_module(name)
+
+
+def test_no_module_takes_the_name_of_what_its_package_offers() -> None:
+    """The first import of `package.name` binds the module in the package, in the place of a function of that name."""
+    clashes = set()
+    for path in ROOT.rglob("__init__.py"):
+        package = ".".join(("holdfast", *path.parent.relative_to(ROOT).parts)).removesuffix(".")
+        below = {child.stem for child in path.parent.iterdir()} - {"__init__"}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                clashes |= {f"{package}.{node.name}"} if node.name in below else set()
+            elif isinstance(node, ast.ImportFrom) and node.module != package:
+                offered = {alias.asname or alias.name for alias in node.names}  # safe from the module of that name
+                clashes |= {f"{package}.{name}" for name in offered & below if node.module != f"{package}.{name}"}
+    assert not clashes, "call the module otherwise: medians.py for median"

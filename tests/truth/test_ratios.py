@@ -9,7 +9,7 @@ from scipy import stats
 
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics import ratio as ratios
+from holdfast.numerics.statistics import ratios
 
 
 def score(value, low, high, n=100) -> Score:

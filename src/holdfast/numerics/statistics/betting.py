@@ -19,7 +19,7 @@ PerVariable = Float[Tensor, "*shape"]
 
 
 def _levels() -> Tensor:
-    """Return the grid on which values are tallied: steps of 1/32, and geometric ones towards both ends."""
+    """The grid on which values are tallied: steps of 1/32, and geometric ones towards both ends."""
     ends = 2.0 ** -torch.arange(6, 21, dtype=torch.float64)
     inner = torch.arange(1, 32, dtype=torch.float64) / 32
     return torch.cat([torch.tensor([0.0]), ends.flip(0), inner, 1 - ends, torch.tensor([1.0])])
@@ -34,7 +34,7 @@ ROUNDING = 1e-10
 
 
 def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
-    """Return how often each level occurs; a value between two levels is shared among them so that its mean is kept.
+    """Number of draws at each level; a value between two levels is shared among them so that its mean is kept.
 
     log(1 + λ(x - m)) is concave in x, so what the shares gain in `log_capital` is never more than what x itself
     would: bounds from tallies are on the safe side, and exact for 0/1 variables.
@@ -64,19 +64,19 @@ def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
 
 
 def tally_votes(hits: Shaped[Tensor, "*shape"], draws: Shaped[Tensor, "*shape"]) -> Counts:
-    """Return the tally of 0/1 variables, of which `hits` out of `draws` were 1."""
+    """Tally of 0/1 variables, of which `hits` out of `draws` were 1."""
     counts = torch.zeros(*hits.shape, len(LEVELS), dtype=torch.float64)
     counts[..., 0], counts[..., -1] = draws - hits, hits
     return counts
 
 
 def empirical_mean(counts: Counts) -> PerVariable:
-    """Return the plain mean of what was tallied."""
+    """Plain mean of the tallied draws."""
     return counts @ LEVELS / counts.sum(-1)
 
 
 def bets(alpha: float, budget: int) -> Float[Tensor, "bets"]:
-    """Return the fractions c of the capital that are put at stake, from the smallest that `budget` draws may need up.
+    """Fractions c of the capital that are put at stake, from the smallest that `budget` draws may need up.
 
     The bound holds for any grid; this one, even in log c / (1 - c), contains nearly the best c for every variance.
     """
@@ -86,7 +86,7 @@ def bets(alpha: float, budget: int) -> Float[Tensor, "bets"]:
 
 
 def log_capital(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> PerVariable:
-    """Return log K(m), the log of the capital won by betting that the mean exceeds m > 0.
+    """Log K(m), the log of the capital won by betting that the mean exceeds m > 0.
 
     K(m) = 1/|C| Σ_{c in C} Π_i (1 - c + c x_i / m). If the mean is m or less, no factor's expectation exceeds 1, so K
     is a non-negative supermartingale that starts at 1: the chance that it ever reaches 1/α is at most α (Ville).
@@ -99,18 +99,18 @@ def log_capital(counts: Counts, mean: PerVariable, alpha: float, budget: int) ->
 
 
 def exceeds(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
-    """Return whether the draws prove, at confidence 1 - α, that the mean is above `mean`."""
+    """Whether the draws prove, at confidence 1 - α, that the mean is above `mean`."""
     demanded = math.log(1 / alpha) + ROUNDING * counts.sum(-1)
     return (mean <= 0) | (log_capital(counts, mean.clamp_min(1e-12), alpha, budget) >= demanded)
 
 
 def stays_below(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
-    """Return whether the draws prove, at confidence 1 - α, that the mean is below `mean`."""
+    """Whether the draws prove, at confidence 1 - α, that the mean is below `mean`."""
     return exceeds(counts.flip(-1), 1 - mean, alpha, budget)
 
 
 def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
-    """Return a lower 1 - α confidence bound of the mean of each variable: the largest m that `exceeds` rules out.
+    """Lower 1 - α confidence bound of the mean of each variable: the largest m that `exceeds` rules out.
 
     Found by bisection, which ends on an m that is itself ruled out, so the result is never above the true root.
 
@@ -140,7 +140,7 @@ def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
 
 @cache
 def fewest_draws(alpha: float) -> int:
-    """Return the fewest draws with which `lower` can exceed ½: those that do when every one of them is 1."""
+    """Fewest draws with which `lower` can exceed ½: those that do when every one of them is 1."""
     draws = fewest_trials(alpha)
     while not bool(exceeds(_all_ones(draws), torch.tensor(0.5).double(), alpha, draws)):
         draws += 1
@@ -148,7 +148,7 @@ def fewest_draws(alpha: float) -> int:
 
 
 def near_mean(counts: Counts, precision: float, alpha: float, budget: int) -> PerVariable:
-    """Return Φ(max(min(Φ⁻¹(plain mean), `highest_radius`) - precision, 0)): the bound that more draws hardly raise."""
+    """Φ(max(min(Φ⁻¹(plain mean), `highest_radius`) - precision, 0)): the bound that more draws hardly raise."""
     most = highest_radius(budget, alpha)
     plain = torch.special.ndtri(empirical_mean(counts).clamp(0, 1))
     return torch.special.ndtr((plain.clamp_max(most) - precision).clamp_min(0))
@@ -156,7 +156,7 @@ def near_mean(counts: Counts, precision: float, alpha: float, budget: int) -> Pe
 
 @cache
 def highest_radius(draws: int, alpha: float) -> float:
-    """Return Φ⁻¹ of the largest bound that `lower` can give: that of draws which are all 1."""
+    """Φ⁻¹ of the largest bound that `lower` can give: that of draws which are all 1."""
     return float(special.ndtri(float(lower(_all_ones(draws), alpha, draws))))
 
 
@@ -165,14 +165,14 @@ def _all_ones(draws: int) -> Float[Tensor, "levels"]:
 
 
 def fewest_trials(alpha: float) -> int:
-    """Return the fewest trials with which `clopper_pearson_lower` can exceed ½: the smallest n with α^(1/n) > ½."""
+    """Fewest trials with which `clopper_pearson_lower` can exceed ½: the smallest n with α^(1/n) > ½."""
     return math.floor(math.log2(1 / alpha)) + 1
 
 
 def clopper_pearson_lower(
     successes: Shaped[Tensor, "*shape"], trials: int | Shaped[Tensor, "*shape"], alpha: float
 ) -> PerVariable:
-    """Return Beta⁻¹(α; k, n - k + 1), the exact lower 1 - α bound of a share; 0 at k = 0.
+    """Beta⁻¹(α; k, n - k + 1), the exact lower 1 - α bound of a share; 0 at k = 0.
 
     Holds for a number of trials that was fixed beforehand only. The inverse is accurate to about 1e-14; ten times as
     much is taken off, so that rounding never raises the bound.

@@ -17,7 +17,7 @@ Values = Float[Tensor, "encoders"]
 
 
 def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
-    """Return Pearson's correlation, of a linear relation, with Fisher's interval.
+    """Pearson's correlation, of a linear relation, with Fisher's interval.
 
     r = Σ (a-ā)(b-b̄) / √(Σ (a-ā)² Σ (b-b̄)²); tanh(artanh r ± z / √(n-3)), exact for large samples of normal values.
     Points on a line have no interval: r = ±1 leaves nothing to tell its error from.
@@ -29,18 +29,18 @@ def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
 
     Source: Fisher (1921).
     """
-    a, b, note = _known(a, b)
+    a, b, note = _finite(a, b)
     kind = "Fisher's transformation, points as a sample"
     value, why = _correlation(a, b)
     if value is None or len(a) < 4:
-        return _bare(value, len(a), kind, confidence, note, why)
+        return _without_interval(value, len(a), kind, confidence, note, why)
     if 1 - abs(value) < 1e-12:
-        return _bare(value, len(a), kind, confidence, note, "all points lie on a line: no interval")
-    return _scored(value, value, 1 / math.sqrt(len(a) - 3), len(a), kind, confidence, note)
+        return _without_interval(value, len(a), kind, confidence, note, "all points lie on a line: no interval")
+    return _transformed(value, value, 1 / math.sqrt(len(a) - 3), len(a), kind, confidence, note)
 
 
 def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
-    """Return Spearman's correlation, of an order, with the interval of Bonett and Wright.
+    """Spearman's correlation, of an order, with the interval of Bonett and Wright.
 
     r is Pearson's of the ranks, equal values sharing their mean rank; tanh(artanh r ± z √((1 + r²/2) / (n-3))).
     The next value that r can take is 12 / (n³-n) away, so within half of that, r counts as 1 - 6 / (n³-n) (or minus
@@ -55,32 +55,32 @@ def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
     Source: Bonett & Wright (2000), "Sample size requirements for estimating Pearson, Kendall and Spearman
     correlations".
     """
-    a, b, note = _known(a, b)
+    a, b, note = _finite(a, b)
     kind = "Fisher's transformation with Bonett and Wright's variance, points as a sample"
     n = len(a)
     value, why = _correlation(*(torch.from_numpy(stats.rankdata(column.numpy())) for column in (a, b)))
     if value is None or n < 4:
-        return _bare(value, n, kind, confidence, note, why)
-    most = 1 - 6 / (n**3 - n)
+        return _without_interval(value, n, kind, confidence, note, why)
+    most = 1 - 6 / (n**3 - n)  # half a step of the ranks inside ±1
     inner = max(-most, min(most, value))
-    return _scored(value, inner, math.sqrt((1 + inner**2 / 2) / (n - 3)), n, kind, confidence, note)
+    return _transformed(value, inner, math.sqrt((1 + inner**2 / 2) / (n - 3)), n, kind, confidence, note)
 
 
-def _known(a: Values, b: Values) -> tuple[Tensor, Tensor, str]:
-    """Return the encoders with two finite numbers, in float64, and a note about the others."""
+def _finite(a: Values, b: Values) -> tuple[Tensor, Tensor, str]:
+    """Encoders with two finite numbers, in float64, and a note about the others."""
     a, b = a.detach().cpu().double(), b.detach().cpu().double()
-    known = a.isfinite() & b.isfinite()
-    left_out = int((~known).sum())
+    finite = a.isfinite() & b.isfinite()
+    left_out = int((~finite).sum())
     note = (
         f"{left_out} of {len(a)} points are left out: one of their two numbers is undefined or infinite"
         if left_out
         else ""
     )
-    return a[known], b[known], note
+    return a[finite], b[finite], note
 
 
 def _correlation(a: Values, b: Values) -> tuple[float | None, str]:
-    """Return the correlation, or why there is none, and why it has no interval where points are few."""
+    """Correlation, or why there is none, and why it has no interval where points are few."""
     for column in (a, b):
         if len(column) < 2 or bool((column - column.mean()).norm() <= 1e-12 * column.norm()):
             return None, "undefined: needs two points that differ in both numbers"
@@ -90,7 +90,8 @@ def _correlation(a: Values, b: Values) -> tuple[float | None, str]:
     return max(-1.0, min(1.0, value)), few
 
 
-def _scored(value: float, inner: float, error: float, n: int, kind: str, confidence: float, note: str) -> Score:
+def _transformed(value: float, inner: float, error: float, n: int, kind: str, confidence: float, note: str) -> Score:
+    """Interval by Fisher's transformation; an end at ±1 where the value is further out than its inner stand-in."""
     reach = float(stats.norm.ppf(0.5 + confidence / 2)) * error
     low, high = math.tanh(math.atanh(inner) - reach), math.tanh(math.atanh(inner) + reach)
     if inner < value:
@@ -100,5 +101,5 @@ def _scored(value: float, inner: float, error: float, n: int, kind: str, confide
     return Score(value, low, high, n, kind, confidence, note)
 
 
-def _bare(value: float | None, n: int, kind: str, confidence: float, *notes: str) -> Score:
+def _without_interval(value: float | None, n: int, kind: str, confidence: float, *notes: str) -> Score:
     return Score(value, None, None, n, kind, confidence, "; ".join(filter(None, notes)))

@@ -14,10 +14,11 @@ from torch import Tensor
 from holdfast.core import Rng, Score, Subject
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.numerics.statistics.rows import constant
 
 
 def negatives_of(subject: Subject, images: int, count: int) -> Int[Tensor, "images count"]:
-    """Return the positions of the negatives that observations draw for the first images of the population."""
+    """Positions of the negatives that observations draw for the first images of the population."""
     return _drawn(subject.seed, tuple(subject.ids[:images]), subject.population, count)
 
 
@@ -29,7 +30,7 @@ def _drawn(seed: int, ids: tuple[str, ...], population: int, count: int) -> Int[
 def contributions(
     values: Float[Tensor, "images count"], negatives: Int[Tensor, "images count"], population: int
 ) -> Float[Tensor, "population"]:
-    """Return what each image of the population contributes to the mean of values against drawn others.
+    """Contributions of each image of the population to the mean of values against drawn others.
 
     θ + N I_i, with I_i = Σ_k (v_ik - θ) / (MK) over the negatives of image i, plus the same over the pairs in which
     it is the negative. What is each pair's own is counted twice, on the safe side.
@@ -41,12 +42,12 @@ def contributions(
 
     Source: Owen (2007), "The pigeonhole bootstrap", for the variance; as for `statistics.pair_mean`.
     """
-    known = ~values.isnan().any(1)
-    value = values[known].double().mean()
-    excess = (values.double() - value)[known] / max(int(known.sum()) * values.shape[1], 1)
+    defined = ~values.isnan().any(1)
+    value = values[defined].double().mean()
+    excess = (values.double() - value)[defined] / max(int(defined.sum()) * values.shape[1], 1)
     moves = torch.zeros(population, dtype=torch.float64)
-    moves[: len(known)][known] += excess.sum(1)
-    moves.index_add_(0, negatives[known].flatten(), excess.flatten())
+    moves[: len(defined)][defined] += excess.sum(1)
+    moves.index_add_(0, negatives[defined].flatten(), excess.flatten())
     return value + population * moves
 
 
@@ -57,7 +58,7 @@ def mean(
     confidence: float = 0.95,
     most: float | None = None,
 ) -> Score:
-    """Return the mean over images of their means over negatives; its interval is that of their contributions.
+    """Mean over images of their means over negatives; its interval is that of their contributions.
 
     Args:
         means: of each image over its negatives, NaN where it has none, [M] or [N].
@@ -66,14 +67,14 @@ def mean(
         confidence: level of the interval.
         most: the largest value possible, where one is known.
     """
-    known = means[~means.isnan()]
-    alone = statistics.mean(known, None, given, confidence, most)
-    if len(known) < 2 or float(known.std()) <= 1e-12 * float(known.abs().max()):
+    defined = means[~means.isnan()]
+    alone = statistics.mean(defined, None, given, confidence, most)
+    if constant(defined):
         return alone
     both = statistics.mean(parts, None, given, confidence)
     low, high = both.low, both.high
     if low is None or high is None:
         return alone
-    low = max(low, 0.0) if float(known.min()) >= 0 else low
+    low = max(low, 0.0) if float(defined.min()) >= 0 else low
     high = high if most is None else min(high, most)
     return replace(both, value=alone.value, low=low, high=high, n=alone.n, note=alone.note)

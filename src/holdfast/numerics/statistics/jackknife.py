@@ -12,7 +12,7 @@ Contributions = Float[Tensor, "images"]
 
 
 def of_pairs(per_image: Contributions) -> Contributions:
-    """Return the contributions to a mean over all pairs of different images, a U-statistic of a symmetric function h.
+    """Contributions to a mean over all pairs of different images, a U-statistic of a symmetric function h.
 
     θ + 2(n-1)/(n-2) (u_i - θ) with u_i = mean of h(i, j) over j ≠ i and θ = mean of u: the jackknife's pseudo-values,
     with (nθ - 2u_i) / (n-2) the value without image i. Twice, because an image is in both places of a pair. Where u
@@ -30,7 +30,7 @@ def of_pairs(per_image: Contributions) -> Contributions:
 
 
 def of_function(value: float, without: Contributions) -> Contributions:
-    """Return the contributions to any smooth function of the images, from its values without each of them.
+    """Contributions to any smooth function of the images, from its values without each of them.
 
     θ + (n-1) (mean of θ_(-) - θ_(-i)): their mean is θ itself, uncorrected, and var / n is the jackknife's variance.
 
@@ -44,7 +44,7 @@ def of_function(value: float, without: Contributions) -> Contributions:
 
 
 def over_classes(contributions: Contributions, labels: Int[Tensor, "images"]) -> Contributions:
-    """Return the contributions to the mean over classes of what the contributions' mean within each class is.
+    """Contributions to the mean over classes of the contributions' means within classes.
 
     θ + n / (C n_c) √(n_c / (n_c - 1)) (w_i - w̄_c) for image i of class c, θ the mean of the C class means w̄_c. Classes
     are given, not drawn: how they differ is no part of the spread. Undefined images are left out of their class.
@@ -53,11 +53,11 @@ def over_classes(contributions: Contributions, labels: Int[Tensor, "images"]) ->
         contributions: w_i, in any unit; NaN where undefined, [n].
         labels: the class of each image, [n].
     """
-    values, known = contributions.double(), ~contributions.isnan()
-    classes, number = labels[known].unique(return_inverse=True)
+    values, defined = contributions.double(), ~contributions.isnan()
+    classes, number = labels[defined].unique(return_inverse=True)
     sizes = number.bincount().double()
-    means = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, number, values[known]) / sizes
-    weight = known.sum() / (len(classes) * (sizes * (sizes - 1).clamp_min(1)).sqrt())
+    means = torch.zeros(len(classes), dtype=torch.float64).index_add_(0, number, values[defined]) / sizes
+    weight = defined.sum() / (len(classes) * (sizes * (sizes - 1).clamp_min(1)).sqrt())
     result = torch.full_like(values, torch.nan)
-    result[known] = means.mean() + weight[number] * (values[known] - means[number])
+    result[defined] = means.mean() + weight[number] * (values[defined] - means[number])
     return result

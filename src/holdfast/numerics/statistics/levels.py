@@ -39,7 +39,7 @@ class Reach:
 
 @lru_cache(maxsize=4096)  # of a score that takes part in many pairs
 def reach(score: Score) -> Reach | None:
-    """Return how far the interval of a score would reach at other levels; None without an interval."""
+    """Reach of the interval of a score at other levels; None without an interval."""
     if score.value is None or score.low is None or score.high is None:
         return None
     below, above = score.value - score.low, score.high - score.value
@@ -51,6 +51,7 @@ def reach(score: Score) -> Reach | None:
     if trials is None:
         ratio = _students(max(score.n - 1, 1), tail)
         return Reach(below * ratio, above * ratio)
+    # a proportion: Clopper-Pearson's ends at each level for the trials that its interval is worth
     k, p = score.value * trials, score.value
     lows = stats.beta.ppf(ALPHAS / 2, k, trials - k + 1) if k > 0 else np.zeros_like(ALPHAS)
     highs = stats.beta.isf(ALPHAS / 2, k + 1, trials - k) if k < trials else np.ones_like(ALPHAS)
@@ -65,18 +66,19 @@ def _students(freedom: int, tail: float) -> Levels:
     return np.maximum(stats.t.isf(ALPHAS / 2, freedom) / stats.t.isf(tail, freedom), 0)
 
 
-def _scaled(reaches: Levels, own: float, given: float) -> Levels:
-    return np.maximum(reaches, 0) * (given / own if own > 0 else 0.0)
+def _scaled(reaches: Levels, own: float, reported: float) -> Levels:
+    return np.maximum(reaches, 0) * (reported / own if own > 0 else 0.0)
 
 
 def _trials(score: Score, tail: float) -> float | None:
-    """Return how many trials have this interval on the side where it is longer; None where no number has."""
+    """Number of trials that have this interval on the side where it is longer; None where no number has."""
     value, low, high = score.value, score.low, score.high
     assert value is not None
     assert low is not None
     assert high is not None
     if not 0 <= low <= value <= high <= 1:
         return None
+    # the trials whose upper end is the interval's: the root of a function that falls with log n
     p, far = (value, high) if value <= 0.5 else (1 - value, 1 - low)  # by symmetry, the upper end
     if not p < far < 1:
         return None
@@ -94,7 +96,7 @@ def _trials(score: Score, tail: float) -> float | None:
 
 
 def p_value(gap: float, first: Reach, second: Reach, correlation: float, n: int) -> float:
-    """Return 1 - the highest level at which the paired interval of a difference excludes zero.
+    """1 - the highest level at which the paired interval of a difference excludes zero.
 
     The interval at each level is `statistics.difference`'s (MOVER) of both scores' intervals at that level.
 
@@ -107,9 +109,9 @@ def p_value(gap: float, first: Reach, second: Reach, correlation: float, n: int)
     """
     if gap == 0:
         return 1.0
-    towards, other = (first.below, second.above) if gap > 0 else (first.above, second.below)
+    first_reach, second_reach = (first.below, second.above) if gap > 0 else (first.above, second.below)
     rho = min(correlation, 1 - 1 / max(n, 1))
-    squared = towards**2 + other**2 - 2 * rho * towards * other
+    squared = first_reach**2 + second_reach**2 - 2 * rho * first_reach * second_reach  # MOVER at each level
     excess = abs(gap) - np.sqrt(np.maximum(squared, 0))  # above 0: excludes zero
     inside = np.flatnonzero(excess <= 0)
     if not len(inside):
@@ -117,5 +119,6 @@ def p_value(gap: float, first: Reach, second: Reach, correlation: float, n: int)
     last = int(inside[-1])
     if last == len(ALPHAS) - 1:
         return 1.0
+    # between two levels, linear in log α
     step = -excess[last] / (excess[last + 1] - excess[last])
     return float(np.exp(np.log(ALPHAS[last]) + step * (np.log(ALPHAS[last + 1]) - np.log(ALPHAS[last]))))

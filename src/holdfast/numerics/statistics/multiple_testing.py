@@ -15,7 +15,7 @@ CORRECTIONS = {
 
 
 def adjusted(p: Sequence[float], correction: str) -> list[float]:
-    """Return adjusted p-values, to be compared with the level as they are.
+    """Adjusted p-values, to be compared with the level as they are.
 
     Holm: max_{j <= i} min(1, (m - j + 1) p_(j)), over the ordered p_(1) <= … <= p_(m); controls the probability of
     any false rejection whatever the dependence. Benjamini-Hochberg: min_{j >= i} min(1, m p_(j) / j); controls the
@@ -37,9 +37,9 @@ def adjusted(p: Sequence[float], correction: str) -> list[float]:
         return values.tolist()
     order = np.argsort(values, kind="stable")
     ranks = np.arange(1, m + 1)
-    if correction == "holm":
+    if correction == "holm":  # steps down from the smallest p
         stepped = np.maximum.accumulate((m - ranks + 1) * values[order])
-    else:
+    else:  # Benjamini-Hochberg: steps up from the largest
         stepped = np.minimum.accumulate((m / ranks * values[order])[::-1])[::-1]
     result = np.empty(m)
     result[order] = np.minimum(stepped, 1)

@@ -1,10 +1,10 @@
-"""Which places an encoder may have: ranks with uncertainty."""
+"""Ranks with uncertainty: the places that an encoder may have."""
 
 from collections.abc import Collection, Mapping
 
 
 def rank_intervals(beaten: Mapping[str, Collection[str]]) -> dict[str, tuple[int, int]]:
-    """Return for each encoder the places that it may have, [1 + #{better than it}, n - #{worse than it}].
+    """Places that each encoder may have, [1 + #{better than it}, n - #{worse than it}].
 
     "Better" and "worse" are verdicts of paired comparisons. Where with 95 % confidence no verdict is wrong (Holm over
     all pairs), with the same confidence all true places lie in these intervals at once: whoever is truly better by a

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Score
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics.rows import constant
 
 
 def crossed_mean(
@@ -16,7 +17,7 @@ def crossed_mean(
     confidence: float = 0.95,
     most: float | None = None,
 ) -> Score:
-    """Return the mean of values that every image has in every repetition, with an interval that covers both.
+    """Mean of values that every image has in every repetition, with an interval that covers both.
 
     With random effects of images and of repetitions the mean x̄ has the variance σ_a²/I + σ_b²/R + σ_e²/(IR), and that
     of image means, over I, plus that of repetition means, over R, is it and one σ_e²/(IR) more: on the safe side.
@@ -49,14 +50,17 @@ def crossed_mean(
         return scored(None, None)
     if repetitions < 2:
         return scored(None, None, "one repetition does not tell how repetitions differ: no interval over both")
+
+    # MOVER: the interval of image means, widened by Student's of repetition means
     means = values[~values.isnan().any(1)].double().mean(0)
     deviation = float(means.std())
-    alike = deviation <= 1e-12 * float(means.abs().max())
     reach = float(stats.t.ppf(0.5 + confidence / 2, repetitions - 1)) * deviation / math.sqrt(repetitions)
     low = images.value - math.hypot(images.value - images.low, reach)
     high = images.value + math.hypot(images.high - images.value, reach)
     return scored(
         max(low, 0.0) if float(means.min()) >= 0 else low,
         high if most is None else min(high, most),
-        f"all {repetitions} repetitions have the same mean, so the interval is over images alone" if alike else "",
+        f"all {repetitions} repetitions have the same mean, so the interval is over images alone"
+        if constant(means)
+        else "",
     )

@@ -16,6 +16,8 @@ from torch import Tensor
 from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.statistics.medians import middle
+from holdfast.numerics.statistics.proportions import effective_trials
 
 KIND = "order statistics of the drift and binomial with effective size of the pairs (U-statistic), combined (MOVER)"
 
@@ -23,7 +25,7 @@ KIND = "order statistics of the drift and binomial with effective size of the pa
 def place(
     bank: Float[Tensor, "population dim"], drifts: Float[Tensor, "columns images"], name: str = "l2"
 ) -> tuple[Float[Tensor, "columns population"], Float[Tensor, "columns population"], Float[Tensor, "population"]]:
-    """Return each drift's quantile among all pairs, and what each image of the population does to their medians.
+    """Quantile of each drift among all pairs, and the influence of each image of the population on their medians.
 
     Args:
         bank: clean representations, [N, D].
@@ -45,14 +47,14 @@ def place(
 
 
 def padded(values: Float[Tensor, "*columns images"], population: int) -> Float[Tensor, "*columns population"]:
-    """Return values of the first images of a population with NaN for the others, in float64."""
+    """Values of the first images of a population with NaN for the others, in float64."""
     rows = torch.full((*values.shape[:-1], population), torch.nan, dtype=torch.float64)
     rows[..., : values.shape[-1]] = values
     return rows
 
 
 def _middle(values: Float[Tensor, "images"]) -> Int[Tensor, "two"]:
-    """Return the positions of the two middle values, the same one twice where their number is odd; NaN come last."""
+    """Positions of the two middle values, the same one twice where their number is odd; NaN come last."""
     order, count = values.argsort(stable=True), int((~values.isnan()).sum())
     return order[[max(count - 1, 0) // 2, min(count // 2, len(values) - 1)]]
 
@@ -60,7 +62,7 @@ def _middle(values: Float[Tensor, "images"]) -> Int[Tensor, "two"]:
 def median(
     quantiles: Float[Tensor, "population"], near: Float[Tensor, "population"], confidence: float = 0.95
 ) -> Score:
-    """Return the median of universal quantiles with an interval over images in both roles: attacked, and in pairs.
+    """Median of universal quantiles with an interval over images in both roles: attacked, and in pairs.
 
     As images vary, so do m (order statistics, l₁ and u₁) and F(m). The pairs' share is a U-statistic; to first order
     (Hájek) image i moves it by 2 (u_i - θ) / N, and v = Σ 4 (u_i - θ)² / N² gives the number of independent pairs that
@@ -79,22 +81,24 @@ def median(
 
     Source: Hoeffding (1948) for U-statistics; Korn & Graubard (1998); Zou & Donner (2008), "MOVER".
     """
-    seen = _Drifts.of(quantiles, confidence)
-    score = Score(seen.value, None, None, seen.n, KIND, confidence)
-    if seen.value is None:
+    drifts = _Drifts.of(quantiles, confidence)
+    score = Score(drifts.value, None, None, drifts.n, KIND, confidence)
+    if drifts.value is None:
         return replace(score, note="no image has a quantile")
-    if seen.low is None or seen.high is None:
-        return replace(score, note=f"{seen.n} are too few for a {confidence:.0%} interval of a median")
-    value, by_drift, by_pairs = seen.value, *_influences(quantiles, near, seen)
+    if drifts.low is None or drifts.high is None:
+        return replace(score, note=f"{drifts.n} are too few for a {confidence:.0%} interval of a median")
+    value, by_drift, by_pairs = drifts.value, *_influences(quantiles, near, drifts)
     rho = float(by_drift @ by_pairs / (by_drift.norm() * by_pairs.norm()).clamp_min(1e-300))
+
+    # combine both sources of error, correlated as their influences are (MOVER for a sum)
     low, high = statistics.clopper_pearson(*_trials(value, by_pairs, confidence), confidence)
-    below = statistics.combined(value - seen.low, value - low, -rho)
-    above = statistics.combined(seen.high - value, high - value, -rho)
+    below = statistics.combined(value - drifts.low, value - low, -rho)
+    above = statistics.combined(drifts.high - value, high - value, -rho)
     return replace(score, low=max(value - below, 0.0), high=min(value + above, 1.0))
 
 
 def influence(quantiles: Float[Tensor, "population"], near: Float[Tensor, "population"]) -> Float[Tensor, "population"]:
-    """Return each image's influence on the median universal quantile, by its drift and by its pairs; see `median`.
+    """Influence of each image on the median universal quantile, by its drift and by its pairs; see `median`.
 
     An image above the median raises it by √(variance of the median over images / M): Woodruff's, from its interval.
     """
@@ -119,23 +123,21 @@ class _Drifts:
         if not n:
             return cls(None, None, None, 0, confidence)
         low, high = statistics.at_ranks(ordered, statistics.median_ranks(n, confidence))
-        return cls(float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2), low, high, n, confidence)
+        return cls(middle(ordered), low, high, n, confidence)
 
 
-def _influences(quantiles: Tensor, near: Tensor, seen: _Drifts) -> tuple[Tensor, Tensor]:
-    """Return what each image contributes by its drift and by its pairs; their squares add up to both variances."""
-    reach = 0.0 if seen.low is None or seen.high is None else (seen.high - seen.low) / 2
-    deviation = reach / float(stats.norm.ppf(0.5 + seen.confidence / 2))
-    above = (quantiles - (seen.value or 0.0)).sign().nan_to_num(0.0)
-    return above * deviation / math.sqrt(max(seen.n, 1)), 2 * (near - near.mean()) / len(near)
+def _influences(quantiles: Tensor, near: Tensor, drifts: _Drifts) -> tuple[Tensor, Tensor]:
+    """Contribution of each image by its drift and by its pairs; their squares add up to both variances."""
+    reach = 0.0 if drifts.low is None or drifts.high is None else (drifts.high - drifts.low) / 2
+    deviation = reach / float(stats.norm.ppf(0.5 + drifts.confidence / 2))
+    above = (quantiles - (drifts.value or 0.0)).sign().nan_to_num(0.0)
+    return above * deviation / math.sqrt(max(drifts.n, 1)), 2 * (near - near.mean()) / len(near)
 
 
 def _trials(value: float, by_pairs: Tensor, confidence: float) -> tuple[float, float]:
-    """Return successes and trials of the share of pairs: those that its variance is worth."""
-    n, tail = len(by_pairs), 0.5 + confidence / 2
+    """Successes and trials of the share of pairs: those that its variance is worth."""
+    n = len(by_pairs)
     pairs, variance = n * (n - 1) / 2, float(by_pairs.square().sum())
-    size = pairs if 0 < value < 1 else pairs / 2
-    if variance > 0:
-        ratio = float(stats.norm.ppf(tail) / stats.t.ppf(tail, n - 1))
-        size = min(size, value * (1 - value) / variance * ratio**2)
+    most = pairs if 0 < value < 1 else pairs / 2
+    size = effective_trials(value, variance, n - 1, most, confidence)
     return value * size, size

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from holdfast.comparison.records import Run, score_of
 from holdfast.core import HoldfastError, Measure, Score, registry
-from holdfast.numerics.statistics import clopper_pearson
-from holdfast.numerics.statistics import ratio as ratios
+from holdfast.numerics.statistics import clopper_pearson, ratios
 from holdfast.numerics.statistics.correlations import pearson
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.comparison.records import Run, score_of
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.ratio import relative_drop
+from holdfast.numerics.statistics.ratios import relative_drop
 from holdfast.runtime.errors import unknown
 from holdfast.workflows.reproduce.cells import (
     APART,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.core import Score
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.ratio import relative_drop
+from holdfast.numerics.statistics.ratios import relative_drop
 from holdfast.workflows.study.plan import ORIGINAL, Study
 
 GIVEN = "given the trained encoders and what the probes learned"

@@ -10,7 +10,7 @@ from holdfast.numerics import statistics
 from holdfast.numerics.geometry import feature_space
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.statistics.jackknife import over_classes
-from holdfast.numerics.statistics.ratio import influence_of_ratio, ratio
+from holdfast.numerics.statistics.ratios import influence_of_ratio, ratio
 from holdfast.parts.measures.shared.disturbed import CONTRASTIVE
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.measures.shared.shape import SHOWN, ShapeMeasure

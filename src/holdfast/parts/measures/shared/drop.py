@@ -5,7 +5,7 @@ from torch import Tensor
 
 from holdfast.core import Score, Table
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.ratio import influence_of_ratio, relative_drop
+from holdfast.numerics.statistics.ratios import influence_of_ratio, relative_drop
 from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
 from holdfast.parts.measures.shared.disturbed import AVERAGE
 from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure

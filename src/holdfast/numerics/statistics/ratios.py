@@ -11,7 +11,7 @@ from holdfast.core import HoldfastError, Score
 
 
 def ratio(first: Score, second: Score, correlation: float) -> Score:
-    """Return first / second of two scores that are never negative, with an interval recovered from theirs.
+    """Ratio first / second of two scores that are never negative, with an interval recovered from theirs.
 
     L is the smallest R at which θ₁ - R θ₂ may be 0 by the interval of a difference (`statistics.difference`), U the
     largest. With a = θ₁-l₁, b = u₂-θ₂ the former is the smaller root of
@@ -50,6 +50,7 @@ def ratio(first: Score, second: Score, correlation: float) -> Score:
     value = first.value / second.value
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return Score(value, None, None, n, kind, level, "one of the two scores has no interval")
+    # L and U are roots of the quadratic that the interval of θ₁ - R θ₂ makes of 0
     low = _smaller_root(
         second.high * (2 * second.value - second.high),
         first.value * second.value - rho * (first.value - first.low) * (second.high - second.value),
@@ -65,7 +66,7 @@ def ratio(first: Score, second: Score, correlation: float) -> Score:
 
 
 def relative_drop(changed: Score, original: Score, correlation: float) -> Score:
-    """Return Δ = 1 - changed / original: the share of the original score that is lost; below 0 for a gain.
+    """Relative drop Δ = 1 - changed / original: the share of the original score that is lost; below 0 for a gain.
 
     A score of 89.53 % that falls to 87.36 % has Δ = 0.024. As all corruptions of one set of images share the original,
     the average of their Δ is the Δ of the average of their scores.
@@ -86,7 +87,7 @@ def relative_drop(changed: Score, original: Score, correlation: float) -> Score:
 
 
 def influence_of_ratio(first: Float[Tensor, "units"], second: Float[Tensor, "units"]) -> Float[Tensor, "units"]:
-    """Return each unit's influence on mean(first) / mean(second), up to a factor: first - R second, in float64.
+    """Influence of each unit on mean(first) / mean(second), up to a factor: first - R second, in float64.
 
     Rows where one of the two is undefined have none. Minus this is the influence on `relative_drop`.
 
@@ -95,15 +96,15 @@ def influence_of_ratio(first: Float[Tensor, "units"], second: Float[Tensor, "uni
         second: the same in the denominator.
     """
     first, second = first.double(), second.double()
-    known = ~(first.isnan() | second.isnan())
-    total = float(second[known].sum())
+    defined = ~(first.isnan() | second.isnan())
+    total = float(second[defined].sum())
     if total == 0:
         return torch.zeros_like(first)
-    return (first - float(first[known].sum()) / total * second).nan_to_num(0.0)
+    return (first - float(first[defined].sum()) / total * second).nan_to_num(0.0)
 
 
 def _smaller_root(a: float, b: float, c: float) -> float:
-    """Return the smaller root above 0 of a r² - 2 b r + c = 0, or 0 where c = 0; a may be 0 or below."""
+    """Smaller root above 0 of a r² - 2 b r + c = 0, or 0 where c = 0; a may be 0 or below."""
     if c <= 0:
         return 0.0
     twice = b + math.sqrt(max(0.0, b * b - a * c))

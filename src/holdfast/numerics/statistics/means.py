@@ -1,0 +1,112 @@
+"""Means of skewed values: the outer ends of Student's t and Hall's interval."""
+
+import math
+
+from jaxtyping import Float, Int
+from scipy import stats
+from torch import Tensor
+
+from holdfast.core import Score
+from holdfast.numerics.statistics.rows import by_unit, constant, defined
+
+
+def mean(
+    values: Float[Tensor, "rows"],
+    units: Int[Tensor, "rows"] | None = None,
+    given: str = "",
+    confidence: float = 0.95,
+    most: float | None = None,
+) -> Score:
+    """Mean of non-negative, often skewed values (radii, many of them 0) with an interval that knows skew.
+
+    The ends are the outer ones of two intervals: Student's t, x̄ ± t s/√n, and Hall's, which removes the skewness λ,
+    [x̄ - s g(t/√n), x̄ - s g(-t/√n)] with g(z) = 3/λ ((1 + λ(z - λ/6n))^(1/3) - 1) and t the quantile of as many degrees
+    as s² has, 2n / (κ - 1) with κ the kurtosis, at most n - 1 (Satterthwaite): heavy tails tell less about the spread.
+    Student's alone is too short where values are skewed (0.82 instead of 0.95 for 50 values of which 9 in 10 are 0), as
+    are bootstrap percentiles with bias correction and acceleration (0.87); Hall's needs no drawing, and the outer ends
+    keep the level or exceed it slightly (0.93 to 0.98 in simulations with n >= 20; see tests/truth/test_mean.py).
+    The lower end is not below 0 where no value is.
+
+    With units the rows of one unit are correlated: each unit u counts as one value, x̄ + m/n Σ_{i in u} (x_i - x̄), whose
+    mean is x̄ and whose spread gives the linearised variance.
+
+    Equal values tell nothing about the spread. Where all values lie in [0, most], less than 1 - (α/2)^(1/n) of
+    the distribution differs from what was seen n times, and this gives the interval; else there is none.
+
+    Args:
+        values: one number per row, in any unit; NaN where undefined.
+        units: which rows belong together; None when rows are independent.
+        given: what the interval is conditional on.
+        confidence: level of the interval.
+        most: the largest value possible, if there is one; the interval's limit, and used where all values are equal.
+
+    Source: Hall (1992), "On the removal of skewness by transformation"; Särndal et al. (1992) for linearisation.
+    """
+    values, units, note = defined(values.double(), units)
+    kind = "outer ends of Student's t and Hall's skewness-corrected interval" + (f", {given}" if given else "")
+    if not len(values):
+        return Score(None, None, None, 0, kind, confidence, note)
+    value = float(values.mean())
+    parts = values if units is None else _linearised(values, value, units)
+    n, tail = len(parts), (1 - confidence) / 2
+
+    def scored(low: float | None, high: float | None, kind: str = kind, *words: str) -> Score:
+        return Score(value, low, high, n, kind, confidence, "; ".join(filter(None, [note, *words])))
+
+    # samples without a spread
+    if not math.isfinite(value):
+        return scored(None, None, kind, "some values are infinite")
+    if n == 1:
+        return scored(None, None, kind, "one value has no interval")
+    if constant(parts):
+        if most is None:
+            return scored(None, None, kind, f"all {n} values are equal, so their spread is unknown: no interval")
+        same = tail ** (1 / n)
+        return scored(same * value, same * value + (1 - same) * most, "exact limit for a sample without exception")
+
+    # outer ends of Student's t and Hall's interval
+    deviation, centred = float(parts.std()), parts - parts.mean()
+    t = float(stats.t.ppf(1 - tail, degrees_of_freedom(centred))) / math.sqrt(n)
+    skew = float(centred.pow(3).mean() / centred.square().mean() ** 1.5)
+    low = value - deviation * max(t, _unskewed(t, skew, n))
+    high = value + deviation * max(t, -_unskewed(-t, skew, n))
+
+    # a warning where few values differ from the commonest: moments of so few are not to be trusted
+    carriers = int((values != values.mode().values).sum())
+    few = f"only {len(values)} values"
+    if carriers < len(values) - 1:
+        few = f"only {carriers} of {len(values)} values differ from the commonest"
+    return scored(
+        max(low, 0.0) if values.min() >= 0 else low,
+        high if most is None else min(high, most),
+        kind,
+        f"{few}: the interval may be too short" if carriers < 10 else "",
+    )
+
+
+def degrees_of_freedom(centred: Float[Tensor, "units"]) -> float:
+    """Degrees of freedom of the spread of values, less their mean: 2n / (κ - 1), at most n - 1.
+
+    κ is the kurtosis: heavy tails tell less about the spread (Satterthwaite).
+    """
+    n, square = len(centred), float(centred.square().mean())
+    kurtosis = float(centred.pow(4).mean()) / square**2 if square > 0 else 0.0
+    return min(n - 1, 2 * n / (kurtosis - 1)) if kurtosis > 1 else n - 1
+
+
+def influence_of_mean(values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
+    """Influence of each row on the mean, up to a factor: value - mean; 0 where undefined."""
+    return (values - values.nanmean()).nan_to_num(0.0)
+
+
+def _linearised(values: Float[Tensor, "rows"], value: float, units: Int[Tensor, "rows"]) -> Float[Tensor, "units"]:
+    """One number per unit, whose mean is that of the rows and whose spread is that between units."""
+    names, unit = units.unique(return_inverse=True)
+    return value + by_unit(values - value, unit) * len(names) / len(values)
+
+
+def _unskewed(z: float, skew: float, n: int) -> float:
+    """Hall's g(z): the studentised mean that his transformation maps to z; z itself without skewness."""
+    if abs(skew) < 1e-6:
+        return z
+    return 3 / skew * (math.cbrt(1 + skew * (z - skew / (6 * n))) - 1)

@@ -1,0 +1,24 @@
+"""Rows of numbers: those that are defined, and the units (images) that several rows share."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def defined(values: Tensor, units: Tensor | None = None) -> tuple[Tensor, Tensor | None, str]:
+    """Rows that are not NaN, their units, and a note that counts the others."""
+    keep = ~values.isnan()
+    left_out = int((~keep).sum())
+    note = f"{left_out} of {len(values)} rows are undefined and left out" if left_out else ""
+    return values[keep], units[keep] if units is not None else None, note
+
+
+def by_unit(rows: Float[Tensor, "rows"], units: Int[Tensor, "rows"]) -> Float[Tensor, "units"]:
+    """Sum of the rows of each unit, in float64."""
+    size = int(units.max()) + 1 if len(units) else 0
+    return torch.zeros(size, dtype=torch.float64).index_add_(0, units, rows.double())
+
+
+def constant(values: Tensor) -> bool:
+    """Whether values are equal but for rounding, so that their spread is unknown; true of a single value."""
+    return len(values) < 2 or float(values.std()) <= 1e-12 * float(values.abs().max())
