@@ -98,6 +98,11 @@ def load(path: str | Path) -> None:
         raise HoldfastError(f"{str(path)!r} registers no part: put @register from holdfast.extend above its class")
 
 
+def paths() -> list[str]:
+    """Return where the files of parts are that this process has run."""
+    return [str(file) for file in _files]
+
+
 def files() -> dict[str, str]:
     """Return the files of parts that this process has run: name -> SHA-256."""
     return {file.name: digest for file, digest in _files.items()}

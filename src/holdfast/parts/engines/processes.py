@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, NoReturn
 
-from holdfast.parts.engines.shared.pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unready
+from holdfast.parts.engines.shared.pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unpacked, unready
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import Ended, foreign
@@ -192,7 +192,7 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
     try:
         try:
             with foreign("code that a worker called", "run"):
-                work: Work = pickle.loads(make)()
+                work: Work = unpacked(make)
         except Exception as error:
             theirs.send_bytes(pickle.dumps(portable(error)))
             return

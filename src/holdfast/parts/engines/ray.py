@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.parts.engines.processes import cores
-from holdfast.parts.engines.shared.pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unready
+from holdfast.parts.engines.shared.pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unpacked, unready
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.optional import optional
@@ -227,7 +227,7 @@ class _Serve:
 
         torch.set_num_threads(threads)
         try:
-            self._work: Work = pickle.loads(make)()
+            self._work: Work = unpacked(make)
         except Exception as error:
             return pickle.dumps((None, portable(error)))
         return pickle.dumps((None, None))

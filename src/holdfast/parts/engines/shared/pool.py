@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.core import registry
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError, first_line
 
@@ -74,13 +75,13 @@ class Engine(metaclass=Checked):
 
 
 def packed(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
-    """Return what makes a worker's work as bytes.
+    """Return what makes a worker's work as bytes, and which files of parts it must run before; see `unpacked`.
 
     Raises:
         HoldfastError: something of it cannot be sent to another process.
     """
     try:
-        return dumps(make)
+        return pickle.dumps((registry.paths(), dumps(make)))
     except Exception as error:  # whatever a user's module raises
         raise HoldfastError(
             f"expected encoders and images that other processes can open, got some that cannot be sent to them "
@@ -95,6 +96,14 @@ def portable(error: Exception) -> Exception:
         return error if str(again) == str(error) else HoldfastError(str(error))
     except Exception:
         return HoldfastError(f"{type(error).__name__}: {first_line(error)}")
+
+
+def unpacked(work: bytes) -> Work:
+    """Return a worker's work, made in its process, which knows the user's own parts first."""
+    paths, make = pickle.loads(work)
+    for path in paths:
+        registry.load(path)
+    return pickle.loads(make)()
 
 
 def unready(who: str, error: Exception) -> HoldfastError:

@@ -1,0 +1,81 @@
+"""A source, a threat, an attack, an observation and a measure of one's own, in one file, appear everywhere."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OWN = Path(__file__).parents[1] / "own_parts.py"
+PLAN = """
+encoders = ["averages:4", "averages:2"]
+data = "digits"
+profile = "quick"
+images = 24
+attacked = 8
+measures = [
+    { name = "norm_loss", threat = { name = "dimmed", loss = 0.25 } },
+    { name = "universal_quantile", attack = { name = "random_search", steps = 3 } },
+]
+"""
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory) -> Path:
+    """A run folder, made by two workers."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "plan.toml").write_text(PLAN)
+    holdfast("audit", "plan.toml", "--out", "run", "--workers", "2", at=folder)
+    return folder
+
+
+def holdfast(*arguments: str, at: Path, own: bool = True, status: int = 0) -> str:
+    parts = ["--parts", str(OWN)] if own else []
+    environment = {key: value for key, value in os.environ.items() if key != "HOLDFAST_PARTS"}
+    command = [sys.executable, "-m", "holdfast", *parts, *arguments]
+    run = subprocess.run(command, cwd=at, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == status, run.stdout + run.stderr
+    return run.stdout + run.stderr
+
+
+def test_they_are_listed_and_shown(tmp_path: Path) -> None:
+    listed = json.loads(holdfast("list", "--json", at=tmp_path))
+    assert "averages:4" in listed["encoders"]["averages:"]
+    assert {"dimmed", "random_search", "norms", "norm_loss"} <= {name for kind in listed.values() for name in kind}
+    assert "How much of its length" in holdfast("show", "norm_loss", at=tmp_path)
+
+
+def test_workers_know_them_and_the_record_names_their_file(audit: Path) -> None:
+    record = json.loads((audit / "run" / "record.json").read_text())
+    for row in record["encoders"]:
+        mean = row["measures"]["norm_loss"]["scores"]["mean"]
+        assert 0 < mean["low"] < mean["value"] < mean["high"] < 1
+        assert row["measures"]["universal_quantile"]["scores"]
+    assert list(record["holdfast"]["parts"]) == ["own_parts.py"]
+    assert record["comparison"]["norm_loss"]["pairs"]
+
+
+def test_report_and_check_need_no_code(audit: Path) -> None:
+    assert "norm loss" in holdfast("report", "run", at=audit, own=False).lower()
+    assert "norm loss" in (audit / "run" / "report.html").read_text().lower()
+    holdfast("check", "run", "--require", "norm_loss > 99 %", at=audit, own=False, status=1)
+
+
+def test_compare_pairs_images_with_their_code(audit: Path) -> None:
+    assert "norm_loss" in holdfast("compare", "run", "--json", at=audit)
+
+
+def test_bad_files_are_one_line(tmp_path: Path) -> None:
+    for text in ("import nowhere\n", "x = 1\n", "raise ValueError\n"):
+        (tmp_path / "bad.py").write_text(text)
+        said = subprocess.run(
+            [sys.executable, "-m", "holdfast", "--parts", "bad.py", "list"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert said.returncode == 2
+        assert len(said.stderr.strip().splitlines()) <= 4
+        assert "Traceback" not in said.stderr
