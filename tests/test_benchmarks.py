@@ -17,6 +17,7 @@ from benchmarks import (
     dimensions,
     images,
     index,
+    mutants,
     negatives,
     sharing,
     whole_audit,
@@ -153,3 +154,15 @@ def test_what_was_asked_is_answered_by_the_worst_of_this_run(tmp_path):
     assert answers["2 workers / 1"] == ("(not measured)", "")
     assert asked.markdown(found).count("\n") == len(asked.ASKED) + 1
     assert json.loads(file.read_text(encoding="utf-8"))[1]["met"] is False
+
+
+def test_every_mutant_changes_one_place_and_names_tests_that_are_there():
+    assert [problem for mutant in mutants.mutants() if (problem := mutant.problem())] == []
+
+
+def test_a_mutant_is_planted_in_a_copy(tmp_path):
+    mutant = mutants.mutants("PGD does not project")[0]
+    planted = (mutant.planted(tmp_path) / Path(mutant.file).relative_to("src")).read_text(encoding="utf-8")
+    assert mutant.new in planted
+    assert mutant.old not in planted
+    assert not mutant.problem()
