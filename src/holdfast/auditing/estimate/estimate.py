@@ -4,7 +4,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -19,7 +19,7 @@ from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.images import AuditImages, open_all
 from holdfast.auditing.partition import Part, own_shards
-from holdfast.auditing.plan import Plan, batch_size_for, extent, observations_of
+from holdfast.auditing.plan import Plan, batch_size_for, extent
 from holdfast.auditing.run import label
 from holdfast.auditing.session import Session, memory_format
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
@@ -232,7 +232,7 @@ class _Estimator:
                 one: extrapolate(one, extents[one], timings[one], passes, plan.precision, readers)
                 for one, readers in plan.observations.items()
             }
-            complete = {one.key() for one, there in zip(extents, stored, strict=True) if all(there)}
+            complete = [one for one, there in zip(extents, stored, strict=True) if all(there)]
             scores = self._scores(session, complete) if kept and self.part is None else []
         memory, device_memory = peak_memory(plan.device)
         memory += sum(cost.stored for one, cost in costs.items() if not one.scope.training)
@@ -269,18 +269,21 @@ class _Estimator:
             train=train.unread(size) if train and size else train,
         )
 
-    def _scores(self, session: Session, complete: set[Observation]) -> list[Cost]:
-        """Return what the measures take of which all that they read was observed."""
+    def _scores(self, session: Session, complete: Sequence[Observation]) -> list[Cost]:
+        """Return what the measures take of which all that they read is stored."""
+        readers = self.plan.observations
+        waiting = {name for observation in readers.keys() - complete for name in readers[observation]}
         costs = []
         for name, measure in self.plan.named_measures.items():
-            if {one.key() for one in observations_of(measure)} <= complete:
-                began = self.clock()
-                with suppress(Exception):  # the audit says why
-                    for one in self.plan.observations:
-                        if one not in session.costs and one.key() in complete:
-                            session.observe(one)
-                    measure.score(measure.observe(session))
-                    costs.append(_once(name, self.clock() - began))
+            if name in waiting:
+                continue
+            began = self.clock()
+            with suppress(Exception):  # the audit says why
+                for observation in complete:
+                    if observation not in session.costs and name in readers[observation]:
+                        session.observe(observation)
+                measure.score(measure.observe(session))
+                costs.append(_once(name, self.clock() - began))
         return costs
 
 
