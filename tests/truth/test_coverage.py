@@ -72,7 +72,8 @@ def events(p: float, attacked: int, population: int, strength: Tensor, random: t
 
 @RUNS
 @pytest.mark.parametrize(
-    ("p", "attacked", "population"), [(0.3, 50, 50), (0.05, 50, 50), (0.05, 60, 150), (0.01, 60, 60)]
+    ("p", "attacked", "population"),
+    [(0.05, 60, 150), *(pytest.param(p, n, n, marks=pytest.mark.slow) for p, n in ((0.3, 50), (0.05, 50), (0.01, 60)))],
 )
 @pytest.mark.parametrize("strength", [(1, 1, 1), (0, 0, 1)], ids=["image effects", "independent pairs"])
 def test_mean_over_pairs(p, attacked, population, strength, runs) -> None:

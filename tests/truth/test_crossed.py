@@ -33,7 +33,9 @@ def draw(
 @RUNS
 @pytest.mark.parametrize("shape", [(20, 3), (100, 5), (100, 20)], ids=str)
 @pytest.mark.parametrize(
-    ("images", "repetitions", "level"), [(1, 0.2, 0), (1, 0, 2), (0.1, 0.5, 0), (0, 0, 2.5)], ids=str
+    ("images", "repetitions", "level"),
+    [(1, 0.2, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 0, 2), (0.1, 0.5, 0), (0, 0, 2.5)))],
+    ids=str,
 )
 def test_the_truth_is_inside_as_often_as_promised(
     shape, images: float, repetitions: float, level: float, runs: int

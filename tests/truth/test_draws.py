@@ -61,7 +61,7 @@ def test_looks_cover_all_draws_and_do_not_depend_on_how_many_may_follow(most: in
     assert seen[:-1] == list(looks(100_000))[: len(seen) - 1]
 
 
-@pytest.mark.parametrize("p", [0.001, 0.005, 0.02, 0.3, 1.0])
+@pytest.mark.parametrize("p", [0.02, 1.0, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.001, 0.005, 0.3))])
 def test_sequential_answers_are_wrong_no_more_often_than_alpha(p: float) -> None:
     rule = Sequential(2000, gamma=0.01, alpha=0.1)
     failed, drawn = rule.answered(outcomes(p, 2000, 2000))
@@ -80,7 +80,7 @@ def test_sequential_decides_what_is_clear() -> None:
     assert int(drawn.max()) <= 1024  # 299 successes in a row are the least that could do
 
 
-@pytest.mark.parametrize("p", [0.0, 0.05, 0.5])
+@pytest.mark.parametrize("p", [0.05, *(pytest.param(p, marks=pytest.mark.slow) for p in (0.0, 0.5))])
 def test_precise_intervals_are_as_narrow_as_asked_and_cover(p: float) -> None:
     rule = Precise(20_000, precision=0.05, alpha=0.1)
     failed, drawn = rule.answered(outcomes(p, 300, 5000))

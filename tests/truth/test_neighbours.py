@@ -13,7 +13,7 @@ from holdfast.numerics.geometry.divergences import DIVERGENCES, divergence
 
 NAMES = sorted(DIVERGENCES)
 QUICK = settings(
-    max_examples=40,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     database=None,

@@ -85,7 +85,7 @@ NORMS = [pytest.param(Linf, 1.0, id="linf"), pytest.param(L2, 2.0, id="l2")]
 
 
 @pytest.mark.parametrize(("norm", "dual"), NORMS)
-@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("classes", [pytest.param(2, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("member", [*MEMBERS[:3], None], ids=["ce", "dlr", "norm", "all"])
 def test_linear_classifiers(
     member: tuple[Attack, Objective] | None, classes: int, norm: Callable[[float], Ball], dual: float

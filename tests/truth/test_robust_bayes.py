@@ -1,5 +1,6 @@
 """Robust Bayes classifiers of two Gaussian classes: against simulation, optimality, invariance, edges."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -46,9 +47,19 @@ def near(found: torch.Tensor, expected: torch.Tensor, deviation: torch.Tensor | 
     return bool(((found - expected).abs() < 4 * deviation / math.sqrt(DRAWS)).all())
 
 
-@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
-@pytest.mark.parametrize("share", [0.5, 0.8, 0.1])
-@pytest.mark.parametrize("kind", ["isotropic", "general", "flat"])
+def cases(shares: list[float], norms: list[float]) -> pytest.MarkDecorator:
+    """Every kind, share and norm: each pair of a kind and a norm with one share, all in long runs."""
+    every = itertools.product(enumerate(["isotropic", "general", "flat"]), enumerate(shares), enumerate(norms))
+    return pytest.mark.parametrize(
+        ("kind", "share", "norm"),
+        [
+            pytest.param(kind, share, norm, marks=[pytest.mark.slow] * ((i + j + k) % len(shares) > 0))
+            for (i, kind), (j, share), (k, norm) in every
+        ],
+    )
+
+
+@cases([0.5, 0.8, 0.1], [1.0, 2.0, math.inf])
 def test_formulas_agree_with_simulation(kind: str, share: float, norm: float) -> None:
     model = mixture(kind, share)
     rules = model.classifiers(budgets(kind), norm=norm)
@@ -102,9 +113,7 @@ def test_isotropic_margins_are_those_of_the_first_result() -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, 3.0, math.inf])
-@pytest.mark.parametrize("share", [0.5, 0.8])
-@pytest.mark.parametrize("kind", ["isotropic", "general", "flat"])
+@cases([0.5, 0.8], [1.0, 1.5, 2.0, 3.0, math.inf])
 def test_no_other_linear_classifier_is_more_robust(kind: str, share: float, norm: float) -> None:
     model = mixture(kind, share)
     rules = model.classifiers(budgets(kind), norm=norm)

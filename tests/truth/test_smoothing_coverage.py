@@ -74,15 +74,13 @@ FAR, NEAR, ALL_DRAWS, EARLY_STOPPING = [-0.3, 1.0], [0.9, 0.6], 0.0, 1.0
 @RUNS
 @pytest.mark.parametrize(
     ("other", "temperature", "precision"),
-    [  # half of the combinations; all in long runs
-        (FAR, 0.0, ALL_DRAWS),
-        (NEAR, 0.1, ALL_DRAWS),
+    [  # two of the combinations; all in long runs
         (FAR, 0.1, EARLY_STOPPING),
-        (NEAR, 0.0, EARLY_STOPPING),
-        pytest.param(NEAR, 0.0, ALL_DRAWS, marks=pytest.mark.slow),
-        pytest.param(FAR, 0.1, ALL_DRAWS, marks=pytest.mark.slow),
+        (NEAR, 0.0, ALL_DRAWS),
+        *(pytest.param(other, 0.0, EARLY_STOPPING, marks=pytest.mark.slow) for other in (FAR, NEAR)),
+        *(pytest.param(other, 0.1, ALL_DRAWS, marks=pytest.mark.slow) for other in (FAR, NEAR)),
         pytest.param(NEAR, 0.1, EARLY_STOPPING, marks=pytest.mark.slow),
-        pytest.param(FAR, 0.0, EARLY_STOPPING, marks=pytest.mark.slow),
+        pytest.param(FAR, 0.0, ALL_DRAWS, marks=pytest.mark.slow),
     ],
 )
 def test_pair_probability(other, temperature, precision, runs) -> None:
@@ -129,7 +127,7 @@ def test_all_pairs_together(runs) -> None:
 
 @RUNS
 @pytest.mark.parametrize("bound", ["clopper_pearson", "betting"])
-@pytest.mark.parametrize("distance", [0.05, 0.8, 1.5])
+@pytest.mark.parametrize("distance", [0.8, *(pytest.param(d, marks=pytest.mark.slow) for d in (0.05, 1.5))])
 def test_classifier(bound, distance, runs) -> None:
     """Two instances on a line: x is as far as half their distance from the border, the true radius."""
     anchor, draw = plane([[0.0, 0.0], [2 * distance, 0.0]])

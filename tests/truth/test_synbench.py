@@ -180,7 +180,10 @@ def covered(runs: tuple[Tensor, Tensor], samples: int, start: float, over: str, 
     return sum(one.low <= truth <= one.high for one in found) / len(found)
 
 
-@pytest.mark.parametrize(("dim", "strength", "start"), [(5, 1.0, 0.6), (20, 0.12, 0.5), (20, 0.12, 0.7)])
+@pytest.mark.parametrize(
+    ("dim", "strength", "start"),
+    [(20, 0.12, 0.7), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((5, 1.0, 0.6), (20, 0.12, 0.5)))],
+)
 def test_intervals_contain_the_expected_score(dim, strength, start) -> None:
     runs, n = 150, 64
     [seen] = simulated(dim, n, runs, seed=3, strength=strength)

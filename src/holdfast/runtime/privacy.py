@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 KEEP = "HOLDFAST_KEEP_PATHS"
@@ -64,17 +65,25 @@ def public(value: Any) -> Any:
     "/mnt/alice/photos" is "…/photos"; what lies in the current folder is relative to it, in the home folder to "~".
     What is public stays as it is, so it may be done twice. With `HOLDFAST_KEEP_PATHS` set, paths stay.
     """
+    return _public(value, (*_here(), os.path.expanduser("~"), os.environ.get(KEEP, "")))
+
+
+def _public(value: Any, places: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
-        return {public(key): public(inner) for key, inner in value.items()}
+        return {_public(key, places): _public(inner, places) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [public(inner) for inner in value]
-    if not isinstance(value, str):
-        return value
+        return [_public(inner, places) for inner in value]
+    return _public_text(value, places) if isinstance(value, str) else value
+
+
+@lru_cache(2**12)  # a record says the same words many times
+def _public_text(text: str, places: tuple[str, ...]) -> str:
+    """A public text; what it depends on besides the text, the `places` and the variable, is part of the key."""
     if os.environ.get(KEEP):
-        return concealed(value)
-    while (text := _shortened(value)) != value:
-        value = text
-    return value
+        return concealed(text)
+    while (shorter := _shortened(text)) != text:
+        text = shorter
+    return text
 
 
 def _shortened(text: str) -> str:
