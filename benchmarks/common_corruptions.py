@@ -17,8 +17,8 @@ import torch
 from benchmarks.published_corruptions import FUNCTIONS
 from benchmarks.result import Result, from_rounds, report
 from holdfast.core import Rng
-from holdfast.parts.threats.common import Common
-from holdfast.parts.threats.common.constants import IMAGENET
+from holdfast.parts.threats.imagenet_c import ImagenetC
+from holdfast.parts.threats.imagenet_c.constants import IMAGENET
 
 TARGET = 0.1
 AIMED = tuple(FUNCTIONS)[:6]
@@ -69,7 +69,7 @@ def _ratio(name: str) -> Result:
     for turn in range(ROUNDS + 1):
         for severity, constants in enumerate(IMAGENET[corruption]):
             began = process_time()
-            Common(corruption, severity + 1, "imagenet").sample(x, rng)
+            ImagenetC(corruption, severity + 1, "imagenet").sample(x, rng)
             ours[turn, severity] = 1e3 * (process_time() - began) / BATCH
             random, began = np.random.default_rng(0), process_time()
             np.stack([np.uint8(FUNCTIONS[name](image, random, *constants).clip(0, 255)) for image in pictures])

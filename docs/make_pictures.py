@@ -50,13 +50,13 @@ def corruptions() -> None:
     from holdfast.core import Rng
     from holdfast.parts.measures.shared.disturbed import SIX
     from holdfast.parts.observations.shared.noisy import title_of
-    from holdfast.parts.threats.common import CORRUPTIONS, Common
+    from holdfast.parts.threats.imagenet_c import CORRUPTIONS, ImagenetC
     from holdfast.sources.data import open_images
 
     images = open_images("digits", size=3, seed=0)
     x = images.batch(0, 3)
     shown = [("clean", x)]
-    for threat in (*SIX[1:2], SIX[3], *(Common(name, 3) for name in CORRUPTIONS[2::3])):
+    for threat in (*SIX[1:2], SIX[3], *(ImagenetC(name, 3) for name in CORRUPTIONS[2::3])):
         shown.append((title_of(threat), threat.sample(x, Rng(0, ids=tuple(images.ids)))))
     figure, axes = plt.subplots(3, len(shown), figsize=(1.05 * len(shown), 3.4))
     for column, (title, pictures) in enumerate(shown):

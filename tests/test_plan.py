@@ -35,8 +35,8 @@ from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.robust_linear import RobustLinear
-from holdfast.parts.threats.common import Common
 from holdfast.parts.threats.gamma import Gamma
+from holdfast.parts.threats.imagenet_c import ImagenetC
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.laplace import Laplace
 from holdfast.parts.threats.linf import Linf
@@ -219,8 +219,8 @@ def test_what_is_true_or_not_is_said_in_words() -> None:
 
 
 def test_twins_that_differ_in_lists_are_called_by_their_first_members() -> None:
-    long = tuple(Common(name, 3) for name in ("fog", "snow", "frost"))
-    twins = (CorruptionDrift((Gamma(0.5),)), CorruptionDrift(long), CorruptionDrift((*long[:2], Common("frost", 4))))
+    long = tuple(ImagenetC(name, 3) for name in ("fog", "snow", "frost"))
+    twins = (CorruptionDrift((Gamma(0.5),)), CorruptionDrift(long), CorruptionDrift((*long[:2], ImagenetC("frost", 4))))
     assert list(named(twins)) == [
         "corruption_drift[threats=gamma]",
         "corruption_drift[threats=common+common+1 more]",

@@ -17,7 +17,7 @@ from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
-from holdfast.parts.threats.common import CORRUPTIONS
+from holdfast.parts.threats.imagenet_c import CORRUPTIONS
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 

@@ -48,5 +48,5 @@ def test_it_has_a_title_of_its_own_and_no_distribution_to_search(part: Corruptio
 
 def test_there_are_some() -> None:
     assert {registry.part_name(part) for part in CORRUPTIONS} >= {
-        "common", "gamma", "global_shuffle", "local_shuffle", "lowpass",
+        "imagenet_c", "gamma", "global_shuffle", "local_shuffle", "lowpass",
     }  # fmt: skip

@@ -12,11 +12,11 @@ from holdfast.parts.measures.corruptions.neighbour_consistency import NeighbourC
 from holdfast.parts.measures.corruptions.relative_drop import RelativeDrop
 from holdfast.parts.probes.knn import Knn
 from holdfast.parts.probes.trained import Trained
-from holdfast.parts.threats.common import Common
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
+from holdfast.parts.threats.imagenet_c import ImagenetC
 
-THREATS = (Gamma(0.2), Gamma(5.0), GlobalShuffle(4), *(Common(name, 3) for name in ("fog", "jpeg_compression")))
+THREATS = (Gamma(0.2), Gamma(5.0), GlobalShuffle(4), *(ImagenetC(name, 3) for name in ("fog", "jpeg_compression")))
 
 
 @pytest.mark.slow

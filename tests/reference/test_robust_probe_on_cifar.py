@@ -10,10 +10,10 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.classifiers.robust_probe import RobustProbe
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.parts.probes.robust_linear import RobustLinear
-from holdfast.parts.threats.common import Common
+from holdfast.parts.threats.imagenet_c import ImagenetC
 from holdfast.parts.threats.l2 import L2
 
-THREATS = tuple(Common(name, 3) for name in ("gaussian_noise", "fog", "jpeg_compression"))
+THREATS = tuple(ImagenetC(name, 3) for name in ("gaussian_noise", "fog", "jpeg_compression"))
 
 
 @pytest.mark.slow

@@ -26,11 +26,11 @@ from sklearn.datasets import load_sample_images
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.parts.threats.common import Common, blur, spatter, weather
-from holdfast.parts.threats.common.constants import CIFAR, IMAGENET
-from holdfast.parts.threats.common.edges import distance, edges
-from holdfast.parts.threats.common.motion import line
-from holdfast.parts.threats.common.parts import in_parts
+from holdfast.parts.threats.imagenet_c import ImagenetC, blur, spatter, weather
+from holdfast.parts.threats.imagenet_c.batches import in_parts
+from holdfast.parts.threats.imagenet_c.constants import CIFAR, IMAGENET
+from holdfast.parts.threats.imagenet_c.edges import distance, edges
+from holdfast.parts.threats.imagenet_c.motion import line
 
 SEVERITIES = (1, 2, 3, 4, 5)
 TABLES = {"imagenet": IMAGENET, "cifar": CIFAR}
@@ -351,7 +351,7 @@ def test_frost_that_is_drawn_is_like_the_photographs() -> None:
 @pytest.mark.parametrize("corruption", MINE)
 def test_severity_is_monotone(corruption: str, constants: str) -> None:
     x = photographs(SIDES[constants])
-    change = [float((Common(corruption, s, constants).sample(x, rng(x)) - x).abs().mean()) for s in SEVERITIES]
+    change = [float((ImagenetC(corruption, s, constants).sample(x, rng(x)) - x).abs().mean()) for s in SEVERITIES]
     broken = {  # as published: motion is as long at 4 as at 3 but for a tail that weighs nothing; glass is shaken as
         # often as its third number says, which counts most; the more ice, the less is left of a picture to be far from;
         # flakes and drops change their kind with their threshold
@@ -373,7 +373,7 @@ def test_severity_is_monotone(corruption: str, constants: str) -> None:
 @pytest.mark.parametrize("constants", TABLES)
 def test_images_do_not_depend_on_their_batch(corruption: str, constants: str) -> None:
     x = photographs(SIDES[constants])
-    part = Common(corruption, 3, constants)
+    part = ImagenetC(corruption, 3, constants)
     whole = part.sample(x, rng(x))
     for i, name in enumerate("abcd"):
         assert torch.equal(part.sample(x[i : i + 1], rng(x).at([name]))[0], whole[i])
@@ -382,7 +382,7 @@ def test_images_do_not_depend_on_their_batch(corruption: str, constants: str) ->
 
 @pytest.mark.parametrize("corruption", MINE)
 def test_draws_belong_to_the_seed_and_the_image(corruption: str) -> None:
-    x, part = photographs(32)[:1].expand(2, -1, -1, -1), Common(corruption, 4)
+    x, part = photographs(32)[:1].expand(2, -1, -1, -1), ImagenetC(corruption, 4)
     first, second = part.sample(x, rng(x))
     drawn = corruption not in ("gaussian_blur", "defocus_blur", "zoom_blur")
     assert torch.equal(first, second) is not drawn
@@ -407,7 +407,7 @@ def test_parts_are_joined_in_their_order() -> None:
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_constant_images_stay_what_they_are(corruption: str, severity: int) -> None:
     x = torch.tensor([0.0, 77 / 255, 1.0]).view(3, 1, 1, 1).expand(3, 3, 64, 72)
-    out = Common(corruption, severity, "imagenet").sample(x, rng(x))
+    out = ImagenetC(corruption, severity, "imagenet").sample(x, rng(x))
     gain = {4: 1.01298, 5: 1.01079}.get(severity, 1) if corruption == "defocus_blur" else 1  # published kernels
     assert torch.equal((255 * out).round(), (255 * gain * x).clamp_max(255).add(1e-3).floor())
 
@@ -428,9 +428,9 @@ def test_images_that_are_too_small_are_refused(
 ) -> None:
     x = torch.rand(2, 3, *small, generator=torch.Generator().manual_seed(0))
     with pytest.raises(HoldfastError, match=f"{corruption}: expected sides of at least {least} pixels, got {small[0]}"):
-        Common(corruption, severity, "imagenet").sample(x, rng(x))
+        ImagenetC(corruption, severity, "imagenet").sample(x, rng(x))
     enough = torch.rand(2, 3, least, least, generator=torch.Generator().manual_seed(0))
-    out = Common(corruption, severity, "imagenet").sample(enough, rng(enough))
+    out = ImagenetC(corruption, severity, "imagenet").sample(enough, rng(enough))
     assert bool(out.isfinite().all())
 
 
@@ -438,6 +438,6 @@ def test_folders_without_photographs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     x = photographs(32)
     with pytest.raises(HoldfastError, match=r"expected a folder with .png or .jpg photographs, found none"):
-        Common("frost", textures=str(tmp_path)).sample(x, rng(x))
+        ImagenetC("frost", textures=str(tmp_path)).sample(x, rng(x))
     folder_of(tmp_path, (400, 400))
-    assert Common("frost", textures=str(tmp_path)).sample(x, rng(x)).shape == x.shape
+    assert ImagenetC("frost", textures=str(tmp_path)).sample(x, rng(x)).shape == x.shape

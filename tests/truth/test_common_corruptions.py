@@ -24,8 +24,8 @@ from sklearn.datasets import load_sample_images
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.parts.threats.common import CORRUPTIONS, EXTRA, FUNCTIONS, Common
-from holdfast.parts.threats.common.constants import CIFAR, IMAGENET
+from holdfast.parts.threats.imagenet_c import CORRUPTIONS, EXTRA, FUNCTIONS, ImagenetC
+from holdfast.parts.threats.imagenet_c.constants import CIFAR, IMAGENET
 
 SEVERITIES = (1, 2, 3, 4, 5)
 TABLES = {"imagenet": IMAGENET, "cifar": CIFAR}
@@ -49,8 +49,8 @@ def rng(x: Tensor, seed: int = 3) -> Rng:
 
 
 def corrupted(x: Tensor, corruption: str, severity: int, constants: str) -> np.ndarray:
-    """Return the levels that Common gives, [B, C, H, W]."""
-    levels = 255 * Common(corruption, severity, constants).sample(x, rng(x)).double().numpy()
+    """Return the levels that ImagenetC gives, [B, C, H, W]."""
+    levels = 255 * ImagenetC(corruption, severity, constants).sample(x, rng(x)).double().numpy()
     assert np.abs(levels - levels.round()).max() < 1e-4
     return levels.round().astype(int)
 
@@ -309,7 +309,7 @@ def test_severity_is_monotone(corruption: str, constants: str) -> None:
 
 @pytest.mark.parametrize("corruption", FUNCTIONS)
 def test_images_do_not_depend_on_their_batch(corruption: str) -> None:
-    x, part = photographs(32), Common(corruption)
+    x, part = photographs(32), ImagenetC(corruption)
     whole = part.sample(x, rng(x))
     assert whole.shape == x.shape
     assert whole.min() >= 0
@@ -321,7 +321,7 @@ def test_images_do_not_depend_on_their_batch(corruption: str) -> None:
 
 @pytest.mark.parametrize("corruption", MINE)
 def test_draws_belong_to_the_seed_and_the_image(corruption: str) -> None:
-    x, part = photographs(32)[:1].expand(2, -1, -1, -1), Common(corruption, 4)
+    x, part = photographs(32)[:1].expand(2, -1, -1, -1), ImagenetC(corruption, 4)
     first, second = part.sample(x, rng(x))
     drawn = corruption.endswith("noise") or corruption == "elastic_transform"
     assert torch.equal(first, second) is not drawn
@@ -331,9 +331,10 @@ def test_draws_belong_to_the_seed_and_the_image(corruption: str) -> None:
 
 def test_severities_share_their_random_numbers() -> None:
     x = flat(0.5, 16)
-    mild, harsh = (Common("impulse_noise", s).sample(x, rng(x)) != x for s in (1, 5))
+    mild, harsh = (ImagenetC("impulse_noise", s).sample(x, rng(x)) != x for s in (1, 5))
     damaged = (
-        Common("impulse_noise", 1).sample(x, rng(x)).round() == Common("impulse_noise", 5).sample(x, rng(x)).round()
+        ImagenetC("impulse_noise", 1).sample(x, rng(x)).round()
+        == ImagenetC("impulse_noise", 5).sample(x, rng(x)).round()
     )
     assert bool((harsh | ~mild).all())
     assert bool(damaged[mild].any())
@@ -342,23 +343,23 @@ def test_severities_share_their_random_numbers() -> None:
 def test_constants_fit_the_size_of_the_image() -> None:
     for side, constants in ((28, "cifar"), (84, "cifar"), (85, "imagenet"), (96, "imagenet")):
         x = flat(0.5, side)
-        auto = Common("contrast").sample(x + torch.linspace(-0.2, 0.2, side), rng(x))
-        told = Common("contrast", constants=constants).sample(x + torch.linspace(-0.2, 0.2, side), rng(x))
+        auto = ImagenetC("contrast").sample(x + torch.linspace(-0.2, 0.2, side), rng(x))
+        told = ImagenetC("contrast", constants=constants).sample(x + torch.linspace(-0.2, 0.2, side), rng(x))
         assert torch.equal(auto, told)
     tall = torch.rand(1, 3, 300, 40, generator=torch.Generator().manual_seed(0))
     assert torch.equal(
-        Common("contrast").sample(tall, rng(tall)), Common("contrast", 3, "cifar").sample(tall, rng(tall))
+        ImagenetC("contrast").sample(tall, rng(tall)), ImagenetC("contrast", 3, "cifar").sample(tall, rng(tall))
     )
 
 
 @pytest.mark.parametrize("corruption", [name for name in FUNCTIONS if name != "saturate"])
 def test_grey_images_stay_grey(corruption: str) -> None:
     x = photographs(32).mean(1, keepdim=True)
-    out = Common(corruption, 2).sample(x, rng(x))
+    out = ImagenetC(corruption, 2).sample(x, rng(x))
     assert out.shape == x.shape
     assert 0.001 < float((out - x).abs().mean()) < 0.4
     if corruption in ("brightness", "contrast", "pixelate", "jpeg_compression"):
-        coloured = Common(corruption, 2).sample(x.expand(-1, 3, -1, -1), rng(x))
+        coloured = ImagenetC(corruption, 2).sample(x.expand(-1, 3, -1, -1), rng(x))
         torch.testing.assert_close(coloured, out.expand_as(coloured), atol=1.01 / 255, rtol=0)
 
 
@@ -366,29 +367,29 @@ def test_all_nineteen_have_constants_and_titles() -> None:
     assert len(CORRUPTIONS) == 15
     assert len(EXTRA) == 4
     assert set(CORRUPTIONS) | set(EXTRA) == set(IMAGENET) == set(CIFAR)
-    assert Common().title == "gaussian noise 3"
-    assert Common("jpeg_compression", 5, "cifar").title == "jpeg compression 5 (cifar)"
+    assert ImagenetC().title == "gaussian noise 3"
+    assert ImagenetC("jpeg_compression", 5, "cifar").title == "jpeg compression 5 (cifar)"
 
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(HoldfastError, match="did you mean 'gaussian_noise'"):
-        Common("gausian_noise")
+        ImagenetC("gausian_noise")
     for severity in (0, 6):
         with pytest.raises(HoldfastError, match=f"expected 1, 2, 3, 4 or 5, got {severity}"):
-            Common("fog" if "fog" in FUNCTIONS else "contrast", severity)
+            ImagenetC("fog" if "fog" in FUNCTIONS else "contrast", severity)
     with pytest.raises(HoldfastError, match="known: auto, cifar, imagenet"):
-        Common("contrast", constants="tiny")
+        ImagenetC("contrast", constants="tiny")
     with pytest.raises(HoldfastError, match="only frost pastes photographs"):
-        Common("contrast", textures="ice")
+        ImagenetC("contrast", textures="ice")
     x = flat(0.5, 8)
     with pytest.raises(HoldfastError, match="expected grey or RGB images, got 2 channels"):
-        Common().sample(x[:, :2], rng(x))
+        ImagenetC().sample(x[:, :2], rng(x))
     with pytest.raises(HoldfastError, match="grey images have no saturation"):
-        Common("saturate").sample(x[:, :1], rng(x))
+        ImagenetC("saturate").sample(x[:, :1], rng(x))
     with pytest.raises(HoldfastError, match="at least 4 pixels, got 3 x 8"):
-        Common("pixelate", 5, "imagenet").sample(x[:, :, :3], rng(x))
+        ImagenetC("pixelate", 5, "imagenet").sample(x[:, :, :3], rng(x))
     with pytest.raises(HoldfastError, match="at least 3 pixels, got 8 x 2"):
-        Common("elastic_transform").sample(x[..., :2], rng(x))
+        ImagenetC("elastic_transform").sample(x[..., :2], rng(x))
 
 
 def test_jpeg_is_what_pillow_reads_back() -> None:

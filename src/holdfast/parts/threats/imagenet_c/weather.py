@@ -5,10 +5,10 @@ import math
 from torch.nn import functional as F
 
 from holdfast.core import Images, Rng
-from holdfast.parts.threats.common.ice import crops, ice
-from holdfast.parts.threats.common.motion import move
-from holdfast.parts.threats.common.parts import too_small
-from holdfast.parts.threats.common.plasma import plasma
+from holdfast.parts.threats.imagenet_c.batches import too_small
+from holdfast.parts.threats.imagenet_c.frost import crops, ice
+from holdfast.parts.threats.imagenet_c.motion import move
+from holdfast.parts.threats.imagenet_c.plasma import plasma
 
 
 def snow(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.core import HoldfastError, Images, Rng
-from holdfast.parts.threats.common.parts import in_parts, too_small
-from holdfast.parts.threats.common.rows import combine
+from holdfast.parts.threats.imagenet_c.batches import in_parts, too_small
+from holdfast.parts.threats.imagenet_c.rows import combine
 
 
 def brightness(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:

@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.core import Images, Rng
-from holdfast.parts.threats.common.edges import distance, edges
-from holdfast.parts.threats.common.parts import too_small
-from holdfast.parts.threats.common.rows import gaussian
+from holdfast.parts.threats.imagenet_c.batches import too_small
+from holdfast.parts.threats.imagenet_c.edges import distance, edges
+from holdfast.parts.threats.imagenet_c.rows import gaussian
 
 WATER = (175 / 255, 238 / 255, 238 / 255)
 MUD = (63 / 255, 42 / 255, 20 / 255)

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.core import Images, Rng
-from holdfast.parts.threats.common.motion import move
-from holdfast.parts.threats.common.parts import too_small
-from holdfast.parts.threats.common.rows import gaussian
+from holdfast.parts.threats.imagenet_c.batches import too_small
+from holdfast.parts.threats.imagenet_c.motion import move
+from holdfast.parts.threats.imagenet_c.rows import gaussian
 
 
 def gaussian_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:

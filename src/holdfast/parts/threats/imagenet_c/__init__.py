@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Corruption, HoldfastError, Images, Rng
-from holdfast.parts.threats.common import blur, digital, noise, spatter, weather
-from holdfast.parts.threats.common.constants import CIFAR, IMAGENET
-from holdfast.parts.threats.common.parts import in_parts
+from holdfast.parts.threats.imagenet_c import blur, digital, noise, spatter, weather
+from holdfast.parts.threats.imagenet_c.batches import in_parts
+from holdfast.parts.threats.imagenet_c.constants import CIFAR, IMAGENET
 from holdfast.runtime.errors import unknown
 
 CORRUPTIONS = (
@@ -65,7 +65,7 @@ BETWEEN = math.sqrt(32 * 224)
 
 
 @dataclass(frozen=True)
-class Common(Corruption):
+class ImagenetC(Corruption):
     """⌊255 · clamp(c(x))⌋ / 255 for one of 15 + 4 published corruptions c at one of five severities.
 
     The published generators end by cutting to 8 bits (not rounding), and so does this; what lies less than a thousandth
