@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.config.overrides import Change, changed
 from holdfast.config.reader import arguments
-from holdfast.config.tables import Table, over, spread
+from holdfast.config.tables import Table, laid, over, spread
 from holdfast.core import Ball, HoldfastError, Measure, registry
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).with_name("profiles")
 """Holdfast's own profiles."""
 
 KEYS: dict[str, Any] = {
-    "like": str, "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
+    "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
     "shared_searches": bool, "defaults": dict, "measures": tuple[str | dict, ...],
 }  # fmt: skip
 """Keys of a profile and their types."""
@@ -82,25 +82,25 @@ def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:
     return Profile(**table)
 
 
-def profile_table(name: str, above: tuple[str, ...] = ()) -> Table:
+def profile_table(name: str) -> Table:
     """Return what the file of a profile says, laid over the one that it is `like`.
 
     Args:
         name: see `profile`.
-        above: the files that lie over it.
 
     Raises:
         HoldfastError: a name or a key that is not known, a value of another type, or a profile that is like itself.
     """
-    own = name.endswith(".toml")
-    if (not own and name not in profile_names()) or name in above:
-        raise unknown("profile", name, {*profile_names()} - {*above})
-    path = Path(name) if own else FOLDER / f"{name}.toml"
-    table = arguments(KEYS, read_toml(path, "profile"), path.name)
-    if (like := table.pop("like", None)) is None:
-        return table
-    beside = str(path.parent / like) if like.endswith(".toml") else like
-    return over(profile_table(beside, (*above, name)), table)
+
+    def find(like: str) -> Table:
+        if like.endswith(".toml"):
+            return read_toml(Path(name).parent / like, "profile")
+        if like not in profile_names():
+            raise unknown("profile", like, profile_names())
+        return read_toml(FOLDER / f"{like}.toml", "profile")
+
+    where = Path(name).name
+    return arguments(KEYS, laid({"like": where if name.endswith(".toml") else name}, find, where), where)
 
 
 def _begun(measures: Iterable[Change], common: Mapping[str, Any]) -> list[Change]:

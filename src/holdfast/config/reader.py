@@ -31,7 +31,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
     if origin is tuple and inner[1:] == (Ellipsis,) and isinstance(value, (list, tuple)):
         return tuple(read(inner[0], item, where) for item in value)
     for choice in inner if origin in (Union, types.UnionType) else (kind,):
-        if value is None or not isinstance(choice, type) or isinstance(value, choice):
+        if value is None or choice is Any or not isinstance(choice, type) or isinstance(value, choice):
             continue
         if (family := _family(choice)) is not None:
             return _part(family, value, where)

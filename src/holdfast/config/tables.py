@@ -2,11 +2,11 @@
 
 import copy
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
-from holdfast.core import HoldfastError
+from holdfast.core import HoldfastError, registry
 from holdfast.runtime.checked import shown
 from holdfast.storage.documents import TooDeep, parse_json
 
@@ -24,11 +24,38 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
         under = joined.get(key)
         if isinstance(under, str) and isinstance(value, Mapping):
             under = {"name": under}
-        if isinstance(value, Mapping) and isinstance(under, Mapping) and value.get("name") in (None, under.get("name")):
+        if isinstance(under, Mapping) and isinstance(value, Mapping) and not _another_part(under, value):
             joined[key] = over(under, value)
         else:
             joined[key] = copy.deepcopy(value)
     return joined
+
+
+def _another_part(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
+    name = above.get("name", below.get("name"))
+    return name != below.get("name") and any(name in registry.names(kind) for kind in registry.KINDS)
+
+
+def laid(table: Any, find: Callable[[str], Any], where: str, above: tuple[str, ...] = ()) -> Table:
+    """Return a table laid over the one that it says it is `like`, which may be like another.
+
+    Args:
+        table: as it is written.
+        find: returns the table of a name.
+        where: the file and the key, for errors.
+        above: names of the tables that lie over it.
+
+    Raises:
+        HoldfastError: no table, or one that is like itself.
+    """
+    if not isinstance(table, Mapping):
+        raise HoldfastError(f"{where}: expected a table, got {shown(table)}")
+    own = {key: value for key, value in table.items() if key != "like"}
+    if (like := table.get("like")) is None:
+        return own
+    if not isinstance(like, str) or like in above:
+        raise HoldfastError(f"{where}: like: expected the name of another table, got {shown(like)}")
+    return over(laid(find(like), find, where, (*above, like)), own)
 
 
 def spread(tables: Iterable[Any]) -> list[Any]:

@@ -37,7 +37,10 @@ Signed = Annotated[float, "signed"]
 LARGEST = 2**63 - 1
 """The largest whole number: that of torch, NumPy and Parquet."""
 
-_WORDS = {int: "a whole number", float: "a finite number", bool: "True or False", str: "text", type(None): "None"}
+_WORDS = {
+    int: "a whole number", float: "a finite number", bool: "True or False", str: "text", dict: "a table",
+    type(None): "None",
+}  # fmt: skip
 
 
 class Checked(ABCMeta):

@@ -2,21 +2,24 @@
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from safetensors import safe_open
 
 from holdfast.auditing.series import fluctuation
+from holdfast.config.reader import arguments
 from holdfast.core import Encoder, HoldfastError, Measure, registry
-from holdfast.runtime.errors import unknown
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.storage.run_folder import Store
 from holdfast.training.recipe import Recipe
 from holdfast.workflows.monitor.snapshot import look, measures_of
 
-KEYS = ("every", "epochs", "data", "images", "attacked", "train", "train_images", "measures", "seed")
+KEYS: dict[str, Any] = {
+    **dict.fromkeys(("every", "epochs", "images", "attacked", "train_images", "seed"), int),
+    **dict.fromkeys(("data", "train"), str), "measures": tuple[str | dict, ...],
+}  # fmt: skip
+"""Keys of `[monitor]` and their types."""
 
 
 class AuditMonitor:
@@ -116,21 +119,9 @@ def monitors_of(asked: Any, recipe: Recipe, store: Store) -> tuple[AuditMonitor,
 
 
 def _monitor(table: Any, recipe: Recipe, store: Store, name: str) -> AuditMonitor:
-    if not isinstance(table, Mapping):
-        raise HoldfastError(f"monitor: expected a table, got {table!r}")
-    for key in table:
-        if key not in KEYS:
-            raise unknown("key of [monitor]", key, KEYS)
-    for key in ("every", "epochs", "images", "attacked", "train_images", "seed"):
-        if key in table and (not isinstance(table[key], int) or isinstance(table[key], bool)):
-            raise HoldfastError(f"monitor: {key}: expected a whole number, got {table[key]!r}")
-    for key in ("data", "train"):
-        if key in table and not isinstance(table[key], str):
-            raise HoldfastError(f"monitor: {key}: expected a data spec, got {table[key]!r}")
+    table = arguments(KEYS, table, "monitor")
     if "data" not in table or ("every" in table) == ("epochs" in table):
         raise HoldfastError("monitor: expected data, and every (steps) or epochs between looks, one of the two")
-    if not isinstance(measures := table.get("measures", []), list):
-        raise HoldfastError(f"monitor: measures: expected a list of names or tables, got {measures!r}")
     every = table.get("every")
     if every is None:
         learned = len(open_images(recipe.data, size=recipe.images, seed=recipe.seed))
@@ -141,7 +132,7 @@ def _monitor(table: Any, recipe: Recipe, store: Store, name: str) -> AuditMonito
         store,
         every,
         open_images(table["data"], size=table.get("images"), seed=seed),
-        measures_of(measures),
+        measures_of(table.get("measures", ())),
         name=name,
         train=None if train is None else open_images(train, size=table.get("train_images"), seed=seed),
         attacked=table.get("attacked"),

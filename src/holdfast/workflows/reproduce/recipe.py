@@ -1,30 +1,36 @@
 """What a paper's table asks: inputs, audits, studies; where each number stands, what was published and claimed."""
 
-import copy
-import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import holdfast
+from holdfast.config.reader import arguments
+from holdfast.config.reader import read as read_table
+from holdfast.config.tables import Table, laid, over, spread
 from holdfast.core import HoldfastError
 from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
 from holdfast.workflows.reproduce.cells import APART, OTHERS
 from holdfast.workflows.reproduce.claims import KINDS, Claim
-from holdfast.workflows.reproduce.rows import spread
+from holdfast.workflows.reproduce.rows import spread as spread_rows
 
 FULL = "full"
 """The profile with the paper's own parameters."""
 
-NEEDED = ("paper", "where", "title", "units")
-KEYS = {
-    "paper", "where", "title", "units", "notes", "minutes", "inputs", "trainings", "audits", "studies", "columns",
-    "rows", "claims", "profiles",
+TEXTS = ("paper", "where", "title", "units")
+"""What a recipe has to say of itself."""
+
+KEYS: dict[str, Any] = {
+    **dict.fromkeys((*TEXTS, "notes"), str), "minutes": float,
+    **dict.fromkeys(("inputs", "trainings", "audits", "studies", "profiles"), dict),
+    **dict.fromkeys(("columns", "rows", "claims"), tuple[dict, ...]),
 }  # fmt: skip
+"""Keys of a recipe and their types."""
 
 
 @dataclass(frozen=True)
@@ -139,23 +145,13 @@ def read(name: str, profile: str = FULL) -> Reproduction:
     return made(values, path.stem, profile)
 
 
-def read_file(path: Path, above: tuple[str, ...] = ()) -> dict[str, Any]:
+def read_file(path: Path) -> Table:
     """Return what a recipe file says, laid over the file beside it that it is `like`.
-
-    Args:
-        path: the file.
-        above: the files that are laid over it.
 
     Raises:
         HoldfastError: a file that cannot be read, is not TOML, or is like itself.
     """
-    values = read_toml(path, "recipe")
-    above = (*above, path.stem)
-    if (like := values.pop("like", None)) is None:
-        return values
-    if not isinstance(like, str) or like in above:
-        raise HoldfastError(f"{path.stem}: like: expected the name of another table beside it, got {like!r}")
-    return over(read_file(path.with_name(f"{like}.toml"), above), values)
+    return laid({"like": path.stem}, lambda like: read_toml(path.with_name(f"{like}.toml"), "recipe"), path.stem)
 
 
 def profiles(values: Mapping[str, Any]) -> list[str]:
@@ -166,67 +162,49 @@ def profiles(values: Mapping[str, Any]) -> list[str]:
 def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
     """Return what the tables of a file say in one profile.
 
-    `[profiles.small]` lies over the file: its tables are joined with those of the file, its other values take the
-    place of theirs; "" in the place of an input, an audit or a study leaves it out. A measure of an audit that says
-    `each = { "attack.steps" = [5, 10] }` stands for one measure with each of these values, or with each combination.
-    A row of several `scores` stands for one row of each, see `spread`.
+    `[profiles.small]` lies over the file, see `over`; "" in the place of an input, an audit or a study leaves it out. A
+    measure with `each` stands for several, see `holdfast.config.tables.spread`. A row of several `scores` stands for
+    one row of each, see `holdfast.workflows.reproduce.rows.spread`.
 
     Raises:
         HoldfastError: keys that nobody knows, or that are missing.
     """
-    for key in values:
-        if key not in KEYS:
-            raise unknown(f"key of {name}", key, KEYS)
-    if profile not in profiles(values):
-        raise unknown(f"profile of {name}", profile, profiles(values))
-    values = over(values, values.get("profiles", {}).get(profile, {}))
-    values |= spread(values, name)
-    for key in NEEDED:
-        if not isinstance(values.get(key), str):
-            raise HoldfastError(f"{name}: expected a text {key!r}, got {values.get(key)!r}")
-    columns = tuple(_line(one, f"{name}: columns") for one in values.get("columns", ()))
-    rows = tuple(_line(one, f"{name}: rows", columns) for one in values.get("rows", ()))
+    # The file, under its profile.
+    table = arguments(KEYS, values, name)
+    if profile not in profiles(table):
+        raise unknown(f"profile of {name}", profile, profiles(table))
+    above = table.get("profiles", {}).get(profile, {})
+    table = over(table, arguments(KEYS, above, f"{name}: profiles.{profile}"))
+    table |= spread_rows(table, name)
+    for key in TEXTS:
+        if key not in table:
+            raise HoldfastError(f"{name}: expected a text {key!r}, got none")
+    # The table to fill, and what is claimed of it.
+    columns = tuple(_line(column, f"{name}: columns") for column in table.get("columns", ()))
+    rows = tuple(_line(row, f"{name}: rows", columns) for row in table.get("rows", ()))
     if not columns or not rows:
         raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
-    for line in (*columns, *rows):
-        for key in (*OTHERS, "mean"):
-            named = line.at.get(key, [])
-            for one in named if isinstance(named, list) else [named]:
-                if one not in {column.name for column in columns}:
-                    raise unknown(f"column that {line.name!r} is {key}", str(one), [column.name for column in columns])
-        if line.at.get("from", rows[0].name) not in {row.name for row in rows}:
-            raise unknown(f"row that {line.name!r} is from", line.at["from"], [row.name for row in rows])
-    tried = [_claim(one, name, rows, columns, profile) for one in values.get("claims", ())]
-    claims = tuple(claim for claim in tried if claim is not None)
-    trainings = values.get("trainings", {})
-    inputs = {key: _input(one, f"{name}: inputs.{key}", trainings) for key, one in _kept(values, "inputs").items()}
-    audits = _kept(values, "audits")
-    audits = {key: _alike(one, f"{name}: audits.{key}", "audit", audits) for key, one in audits.items()}
-    audits = {key: _spread(one, f"{name}: audits.{key}") for key, one in audits.items()}
-    studies = _kept(values, "studies")
-    told = {key: values[key] for key in NEEDED}
+    _check_names(columns, rows)
+    claims = [_claim(claim, f"{name}: claims", rows, columns, profile) for claim in table.get("claims", ())]
+    # What has to be run for it.
+    kinds = ("inputs", "audits", "studies")
+    inputs, audits, studies = ({key: own for key, own in table.get(kind, {}).items() if own != ""} for kind in kinds)
+    trainings = table.get("trainings", {})
+    inputs = {key: _input(own, f"{name}: inputs.{key}", trainings) for key, own in inputs.items()}
+    audits = {key: _audit(own, f"{name}: audits.{key}", audits) for key, own in audits.items()}
     return Reproduction(
         name,
         profile,
-        **told,
-        notes=values.get("notes", ""),
-        minutes=values.get("minutes"),
+        **{key: table[key] for key in TEXTS},
+        notes=table.get("notes", ""),
+        minutes=table.get("minutes"),
         inputs=_needed(inputs, audits, studies),
         audits=audits,
         studies=studies,
         columns=columns,
         rows=rows,
-        claims=claims,
+        claims=tuple(claim for claim in claims if claim is not None),
     )
-
-
-def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tables joined, at any depth; where both have a value that is no table, that of the upper one."""
-    joined = copy.deepcopy(dict(below))
-    for key, value in above.items():
-        tables = isinstance(value, Mapping) and isinstance(joined.get(key), Mapping)
-        joined[key] = over(joined[key], value) if tables else copy.deepcopy(value)
-    return joined
 
 
 def filled(value: Any, specs: Mapping[str, str]) -> Any:
@@ -255,11 +233,6 @@ def named(value: Any) -> list[str]:
     return re.findall(r"\{(\w+)\}", json.dumps(value))
 
 
-def _kept(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return the tables of one kind but those that a profile leaves out."""
-    return {name: one for name, one in values.get(key, {}).items() if one != ""}
-
-
 def _needed(
     inputs: Mapping[str, Input], audits: Mapping[str, Mapping[str, Any]], studies: Mapping[str, Any]
 ) -> dict[str, Input]:
@@ -273,55 +246,25 @@ def _needed(
     return {name: one for name, one in inputs.items() if name in found}
 
 
-def _spread(audit: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the table of a plan with a measure for each combination of the values that it says `each` of.
+def _audit(table: Any, where: str, audits: Mapping[str, Any]) -> Table:
+    """Return the table of a plan, laid over the audit that it is like; a measure with `each` stands for several."""
+    table = laid(table, partial(_found, audits, f"audit that {where} is like"), where)
+    return table | ({"measures": spread(table["measures"])} if "measures" in table else {})
 
-    Raises:
-        HoldfastError: values that are no lists, or a place for them that is no table.
-    """
-    found = []
-    for measure in audit.get("measures", ()):
-        each = measure.get("each", {})
-        if not isinstance(each, Mapping) or not all(isinstance(values, list) and values for values in each.values()):
-            raise HoldfastError(f'{where}: each: expected a table of lists, {{ "attack.steps" = [5] }}, got {each!r}')
-        for values in itertools.product(*each.values()):
-            one = copy.deepcopy({key: value for key, value in measure.items() if key != "each"})
-            for path, value in zip(each, values, strict=True):
-                *parts, last = path.split(".")
-                place = one
-                for part in parts:
-                    place = place.setdefault(part, {})
-                    if not isinstance(place, dict):
-                        raise HoldfastError(f"{where}: each: {path}: expected a table {part!r}, got {place!r}")
-                place[last] = value
-            found.append(one)
-    return {**audit, "measures": found} if found else dict(audit)
+
+def _found(tables: Mapping[str, Any], what: str, name: str) -> Any:
+    if name not in tables:
+        raise unknown(what, name, tables)
+    return tables[name]
 
 
 def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
-    known = {"about", "spec", "train", "says"}
-    if not isinstance(table, Mapping) or not isinstance(table.get("about"), str):
-        raise HoldfastError(f"{where}: expected a table with 'about', what it is, got {table!r}")
-    for key in table:
-        if key not in known:
-            raise unknown(f"key of {where}", key, known)
-    if isinstance(table.get("spec"), str) and table.get("spec") and table.get("train"):
+    values = arguments({"about": str, "spec": str, "train": dict | str, "says": str}, table, where)
+    values["spec"], train = values.get("spec") or None, values.get("train") or None
+    if values["spec"] and train:
         raise HoldfastError(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
-    train = _alike(table["train"], f"{where}: train", "training", trainings) if table.get("train") else None
-    return Input(table["about"], table.get("spec") or None, train, table.get("says", ""))
-
-
-def _alike(table: Any, where: str, what: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table laid over that of the known ones which it says that it is `like`."""
-    if not isinstance(table, Mapping):
-        raise HoldfastError(f"{where}: expected a table, got {table!r}")
-    own = {key: value for key, value in table.items() if key != "like"}
-    if (like := table.get("like")) is None:
-        return own
-    if like not in known:
-        raise unknown(f"{what} that {where} is like", str(like), known)
-    above = {key: one for key, one in known.items() if key != like}  # none is like itself
-    return over(_alike(known[like], f"{what}s.{like}", what, above), own)
+    find = partial(_found, trainings, f"training that {where} is like")
+    return read_table(Input, values | {"train": train and laid(train, find, f"{where}: train")}, where)
 
 
 AT = (
@@ -330,49 +273,67 @@ AT = (
 )  # fmt: skip
 """Keys that say where a number is found, see `Line.at`."""
 
+LINE: dict[str, Any] = dict.fromkeys(AT, Any) | {
+    "name": str, "published": tuple[float | Literal["-"], ...], "cells": dict, "scale": float, "unit": str,
+}  # fmt: skip
+"""Keys of a row or a column."""
+
+CLAIM: dict[str, Any] = dict.fromkeys(KINDS, Any) | {
+    "text": str, "profiles": tuple[str, ...], "row": str, "column": str, "rows": tuple[str, ...],
+    "columns": tuple[str, ...],
+}  # fmt: skip
+"""Keys of a claim."""
+
 
 def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
-    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
-        raise HoldfastError(f"{where}: expected tables with a name, got {table!r}")
-    values = dict(table)
-    name, published, cells = values.pop("name"), values.pop("published", []), values.pop("cells", {})
-    scale, unit = values.pop("scale", 1.0), values.pop("unit", "")
-    for key in values:
-        if key not in AT:
-            raise unknown(f"key of {where}", key, (*AT, "name", "published", "cells", "scale", "unit"))
-    if columns and published and len(published) != len(columns):
+    values = arguments(LINE, table, where)
+    at = {key: values.pop(key) for key in AT if key in values}
+    line: Line = read_table(Line, values | {"at": at, "published": _numbers(values.get("published", ()))}, where)
+    if columns and line.published and len(line.published) != len(columns):
         raise HoldfastError(
-            f"{where}: {name!r}: expected {len(columns)} published numbers, one for each column ('-' for none), got "
-            f"{len(published)}"
+            f"{where}: {line.name!r}: expected {len(columns)} published numbers, one for each column ('-' for none), "
+            f"got {len(line.published)}"
         )
-    for column in cells:
-        if column not in {one.name for one in columns}:
-            raise unknown(f"column of {name!r}", column, [one.name for one in columns])
-    numbers = tuple(None if value == "-" else float(value) for value in published)
-    return Line(name, values, float(scale), numbers, cells, unit)
+    for column in line.cells:
+        _found({column.name: column for column in columns}, f"column of {line.name!r}", column)
+    return line
 
 
-def _claim(table: Any, where: str, rows: tuple[Line, ...], columns: tuple[Line, ...], profile: str) -> Claim | None:
+def _numbers(published: Iterable[float | str]) -> tuple[float | None, ...]:
+    return tuple(None if number == "-" else float(number) for number in published)
+
+
+def _check_names(columns: Sequence[Line], rows: Sequence[Line]) -> None:
+    """Refuse rows and columns that are made of others which the table does not have."""
+    names_of_columns, names_of_rows = ({line.name: line for line in lines} for lines in (columns, rows))
+    for line in (*columns, *rows):
+        for key in (*OTHERS, "mean"):
+            others = line.at.get(key, [])
+            for other in others if isinstance(others, list) else [others]:
+                _found(names_of_columns, f"column that {line.name!r} is {key}", str(other))
+        _found(names_of_rows, f"row that {line.name!r} is from", line.at.get("from", rows[0].name))
+
+
+def _claim(table: Any, where: str, rows: Sequence[Line], columns: Sequence[Line], profile: str) -> Claim | None:
     """Return a claim; None where it is tried in other `profiles` only."""
-    if not isinstance(table, Mapping) or not isinstance(table.get("text"), str):
-        raise HoldfastError(f"{where}: claims: expected tables with a text, got {table!r}")
-    values = dict(table)
-    text, tried = values.pop("text"), values.pop("profiles", [profile])
-    if profile not in tried:
+    values = arguments(CLAIM, table, where)
+    if "text" not in values:
+        raise HoldfastError(f"{where}: expected a text, got none")
+    where = f"{where}: {values['text']!r}"
+    if profile not in values.get("profiles", (profile,)):
         return None
     kinds = [kind for kind in KINDS if kind in values]
     if len(kinds) != 1:
-        raise HoldfastError(f"{where}: claim {text!r}: expected one of {', '.join(KINDS)}, got {kinds}")
-    for one, several in (("row", "rows"), ("column", "columns")):
-        values[several] = tuple(values.get(several, [values[one]] if one in values else ()))
-        values.pop(one, None)
-    for key in values:
-        if key not in ("rows", "columns", kinds[0]):
-            raise unknown(f"key of the claim {text!r}", key, ("text", "profiles", "row", "rows", "column", "columns"))
-    claim = Claim(text, kinds[0], values.pop(kinds[0]), **values)
-    claim.check([one.name for one in rows], [one.name for one in columns])
-    told = [row.published for row in rows if row.published and row.name in (claim.rows or (row.name,))]
-    known = {one.name for row in told for one, number in zip(columns, row, strict=True) if number is not None}
-    if claim.kind == "agrees" and not known.intersection(claim.columns):
-        raise HoldfastError(f"{where}: claim {text!r}: agrees: expected published numbers to agree with, got none")
+        raise HoldfastError(f"{where}: expected one of {', '.join(KINDS)}, got {kinds}")
+    tried = {f"{key}s": values.get(f"{key}s", (values[key],) if key in values else ()) for key in ("row", "column")}
+    claim = Claim(values["text"], kinds[0], values[kinds[0]], **tried)
+    claim.check([row.name for row in rows], [column.name for column in columns])
+    numbers = [
+        row.published[place]
+        for row in rows
+        for place, column in enumerate(columns)
+        if row.published and row.name in (claim.rows or (row.name,)) and column.name in claim.columns
+    ]
+    if claim.kind == "agrees" and all(number is None for number in numbers):
+        raise HoldfastError(f"{where}: agrees: expected published numbers to agree with, got none")
     return claim
