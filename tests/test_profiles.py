@@ -91,7 +91,7 @@ def test_a_profile_of_your_own(tmp_path: Path) -> None:
         ("imagse = 1", "did you mean 'images'"),
         ("images = 'x'", "mine.toml: images: expected a whole number, got 'x'"),
         ("like = 'nosuch'", "unknown profile 'nosuch'"),
-        ("like = 'mine.toml'", "unknown profile"),
+        ("like = 'mine.toml'", "expected the name of another table"),
         (OWN.replace("breakaway", "breakway"), "profile mine: unknown measure 'breakway_risk'; did you mean"),
         (OWN.replace("steps = 7", "step = 7"), "did you mean 'steps'"),
         (OWN.replace("7 }", "{ eps = 0 } }"), "above 0"),

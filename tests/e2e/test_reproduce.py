@@ -155,7 +155,7 @@ def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -
         ("published = [30.0]", "published = [30.0, 1.0]", "published"),
         ('falls = ["clean", "robust"]', 'falls = ["clean", "strong"]', "strong"),
         ('falls = ["clean", "robust"]', 'rows = ["robust"]\nagrees = 5', "published numbers to agree with"),
-        ('falls = ["clean", "robust"]', 'sinks = ["clean", "robust"]', "expected one of"),
+        ('falls = ["clean", "robust"]', 'sinks = ["clean", "robust"]', "unknown key of t: claims 'sinks'"),
         ('about = "photos"', 'abut = "photos"', "about"),
         ('paper = "A paper"', "paper = A", "TOML"),
     ],
