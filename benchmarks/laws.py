@@ -311,7 +311,7 @@ def rare(measure: Measure, world: World) -> list[Table]:
 
 def corrupted(measure: Any, world: World) -> list[Table]:
     """Whether a classifier is right, clean and under corruptions."""
-    columns = {f"right@{title}": world.hits(0.4, 0.9, latent=world.hardness) for title in measure.titles}
+    columns = {f"right@{title}": world.hits(0.4, 0.9, latent=world.hardness) for title in measure.corruptions}
     average = torch.stack(list(columns.values())).mean(0)
     ones = torch.ones(world.images, dtype=torch.float64)
     clean = world.hits(0.7, 0.97, latent=world.hardness)
@@ -323,7 +323,7 @@ def shots(measure: Any, world: World) -> list[Table]:
     of_draws = 0.3 * world.normal(measure.draws)
     level = (1.8 if world.strong else 0.2) + world.hardness[..., None] + of_draws[:, None]
     hits = (level + world.normal(world.images, measure.draws) > 0).double()
-    (title,) = measure.titles
+    (title,) = measure.corruptions
     columns = {f"draw {draw + 1}@{title}": hits[..., draw] for draw in range(measure.draws)}
     return _each(columns | {f"right@{title}": hits.mean(-1)})
 

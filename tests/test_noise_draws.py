@@ -4,8 +4,9 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from holdfast.auditing.artifacts.noise_draws import covariance_of_blocks, shrunk
+from holdfast.numerics.geometry.pictures import shrunk
 from holdfast.numerics.geometry.projection import axes, neighbourhoods, plane
+from holdfast.parts.observations.shared.noise_draws import covariance_of_blocks
 from holdfast.parts.threats.shared.generator import Gaussians
 
 

@@ -11,16 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast.auditing import audit_encoder
-from holdfast.auditing.artifacts import noises as module
+from holdfast.auditing.audit_encoder import EncoderAudit
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Rng
+from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.learners.worst_mixture import WorstMixture
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
+from holdfast.parts.observations import attacked, worst_noise
+from holdfast.parts.observations.shared import noise_pictures as module
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.mixture import Mixture
@@ -48,16 +50,16 @@ def audit(folder: Path, measures=MEASURES[:1]) -> dict:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder and the record of an audit whose pictures were seen to cost no encoder pass."""
-    folder, write = tmp_path_factory.mktemp("run"), audit_encoder.write_noises
+    folder, pictures = tmp_path_factory.mktemp("run"), EncoderAudit._pictures
 
-    def watched(store, subject, *rest):
+    def watched(self, subject, *rest):
         before = subject.encoder.passes
-        entries = write(store, subject, *rest)
+        entries = pictures(self, subject, *rest)
         assert subject.encoder.passes == before
         return entries
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(audit_encoder, "write_noises", watched)
+        patch.setattr(EncoderAudit, "_pictures", watched)
         record = audit(folder, MEASURES)
     assert record["failures"] == []
     return folder, record
@@ -199,8 +201,8 @@ def test_a_gallery_that_fails_does_not_hide_the_noises(tmp_path, monkeypatch):
     def fail(*_):
         raise RuntimeError("no gallery today")
 
-    monkeypatch.setattr(audit_encoder, "write_gallery", fail)
-    record = audit(tmp_path)
+    monkeypatch.setattr(attacked, "gallery", fail)
+    record = audit(tmp_path, (UniversalQuantile(Pgd(2)), *MEASURES[:1]))
     assert ["no gallery today" in failure for failure in record["failures"]] == [True]
     assert len(record["encoders"][0]["noises"][0]["pictures"]) == 6
 
@@ -209,6 +211,6 @@ def test_a_full_disk_ends_the_audit(tmp_path, monkeypatch):
     def full(noise, path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "save", full)
+    monkeypatch.setattr(worst_noise, "save", full)
     with pytest.raises(StoreError, match="the disk is full"):
         audit(tmp_path)

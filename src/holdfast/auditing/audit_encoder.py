@@ -9,8 +9,7 @@ from typing import Any
 
 from holdfast.auditing import record as entries
 from holdfast.auditing.artifacts.attention import write_attention
-from holdfast.auditing.artifacts.noises import write_noises
-from holdfast.auditing.artifacts.pictures import write_extremes, write_gallery, write_impersonations
+from holdfast.auditing.artifacts.pictures import album, shown, write_extremes
 from holdfast.auditing.copied import readable_by
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan, batch_size_for, merge, total_passes
@@ -18,19 +17,12 @@ from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table, registry
 from holdfast.core.chart import chart_data
-from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
-from holdfast.parts.measures.shared.corrupted import CorruptedMeasure
-from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
-from holdfast.parts.measures.shared.fine_tuned import FineTunedMeasure
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import OtherEncoder, Store, StoreError
 from holdfast.storage.standing import settle
-
-UNDER_CORRUPTIONS = (DisturbedMeasure, CorruptedMeasure, FineTunedMeasure)
-"""Measures with a score for each of several corruptions."""
 
 
 class EncoderAudit:
@@ -101,11 +93,12 @@ class EncoderAudit:
         readers = dict(self._readers(subject))
         for seen, observation in zip(entry["observations"], readers, strict=True):
             self._draw("charts", lambda s=seen, o=observation: s.update(charts=_charts_of(subject, o)))
-        self._draw("pictures", lambda: self._pictures(subject, entry))
-        self._draw(
-            "pictures of noise",
-            lambda: entry.update(noises=write_noises(self._store, subject, self._slug, readers)),
-        )
+        self._draw("pictures", lambda: entry.update(extremes=self._extremes(subject)))
+        for observation, number in shown(subject):
+            self._draw(
+                f"pictures of {observation.title}",
+                lambda o=observation, n=number: entry[o.shows].extend(self._pictures(subject, o, n, readers[o])),
+            )
         self._draw(
             "attention maps",
             lambda: entry.update(attention=write_attention(self._store, subject, self._slug, self._plan.measures)),
@@ -114,10 +107,12 @@ class EncoderAudit:
         self.remade += sum(cost.remade for cost in subject.costs.values())
         return entry
 
-    def _pictures(self, subject: Session, entry: dict[str, Any]) -> None:
-        entry["gallery"] = write_gallery(self._store, subject, self._slug)
-        entry["extremes"] = self._extremes(subject)
-        entry["impersonations"] = write_impersonations(self._store, subject, self._slug)
+    def _pictures(
+        self, subject: Session, observation: Observation, number: int, readers: tuple[str, ...]
+    ) -> list[dict[str, Any]]:
+        """Return what the record says of an observation's pictures."""
+        leaves = album(self._store, subject, self._slug, number, readers)
+        return observation.pictures(subject.read(observation), leaves)
 
     def _draw(self, what: str, draw: Callable[[], None]) -> None:
         """Draw something; what fails is noted, and the audit goes on."""
@@ -235,7 +230,7 @@ class EncoderAudit:
             "unit": measure.unit,
             "reference": measure.reference,
             "needs_labels": measure.needs_labels,
-            "corruptions": list(measure.titles) if isinstance(measure, UNDER_CORRUPTIONS) else [],
+            "corruptions": list(measure.corruptions),
             "passes_alone": entries.passes_entry(_alone(measure, subject)),
             "scores": {},
             "charts": [],
@@ -291,11 +286,11 @@ class EncoderAudit:
         return replace(self.scored[name][1], standing=settled["standing"], because=tuple(settled["because"]))
 
     def _extremes(self, subject: Session) -> dict[str, Any]:
-        """Return the least and the most robust images by their certified radius, where it was measured."""
+        """Return the least and the most robust images by the first measure that shows them."""
         for name, measure in self._plan.named_measures.items():
-            if isinstance(measure, CertifiedRadius) and name in self.scored:
-                found = write_extremes(self._store, subject, self._slug, self.scored[name][0])
-                return {"measure": name, **found}
+            if measure.shown_by and name in self.scored:
+                extremes = write_extremes(measure, self.scored[name][0], album(self._store, subject, self._slug))
+                return {"measure": name, **extremes}
         return {}
 
     def _check(self, name: str, check: Check, subject: Session) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from holdfast.auditing.series import expand
 from holdfast.config.overrides import Change, changed, set_parameters
 from holdfast.config.reader import arguments
 from holdfast.core import Ball, HoldfastError, registry
-from holdfast.parts.measures.shared.shape import ShapeMeasure
 from holdfast.storage.documents import read_toml
 
 KEYS: dict[str, Any] = {
@@ -87,7 +86,7 @@ def make_plan(
     most = chosen.images if images is None else images
     examined = chosen.examined if examined is None else examined
     queries = chosen.queries if queries is None else queries
-    learns = any(measure.needs_labels and not isinstance(measure, ShapeMeasure) for measure in asked)
+    learns = any(measure.learns for measure in asked)
     return Plan(
         encoders,
         data,

@@ -5,6 +5,7 @@
 Every image is a tensor of pixels in [0, 1]; every epsilon, sigma and radius is in those pixel units.
 """
 
+from holdfast.core.album import Album
 from holdfast.core.attack import Attack, Trajectory
 from holdfast.core.certificate import Bound, Certifier, Margin, Rows
 from holdfast.core.chart import Chart
@@ -21,8 +22,8 @@ from holdfast.core.threat import Ball, Corruption, Draws, Noise, PerImage, Threa
 from holdfast.runtime.errors import HoldfastError
 
 __all__ = [
-    "Attack", "Ball", "Bank", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption", "Draws", "Encoder",
-    "Event", "Examination", "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images",
+    "Album", "Attack", "Ball", "Bank", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption", "Draws",
+    "Encoder", "Event", "Examination", "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images",
     "LinearProbe", "Margin", "Measure", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe",
     "Reader", "Reps", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "Subject", "Table", "Threat", "Trajectory",
     "Verdict",

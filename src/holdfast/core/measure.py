@@ -3,12 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core.chart import Chart, Distribution
+from holdfast.core.classifier import LinearProbe
 from holdfast.core.observation import Reader, Search
 from holdfast.core.subject import Subject
 
@@ -71,6 +72,8 @@ class Measure(Reader):
         how_to_read: what its values mean, for somebody who meets it first.
         reference: where it is defined.
         needs_labels: whether it reads labels; an audit of images without labels then refuses to start.
+        shown_by: columns of its table by which the least and the most robust images are shown; the first one orders
+            them.
     """
 
     better: Literal["lower", "higher"]
@@ -79,6 +82,22 @@ class Measure(Reader):
     how_to_read: str
     reference: str
     needs_labels: bool = False
+    shown_by: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def learns(self) -> bool:
+        """Whether it learns from labelled images that are not attacked, of which some must then be spared."""
+        return self.needs_labels
+
+    @property
+    def corruptions(self) -> tuple[str, ...]:
+        """The titles of the corruptions of each of which it has a score."""
+        return ()
+
+    @property
+    def shown_probe(self) -> LinearProbe | None:
+        """The probe of clean images whose classes attention maps show; None where it has none that is linear."""
+        return None
 
     @property
     @abstractmethod

@@ -5,12 +5,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.core import registry
+from holdfast.core.album import Album
 from holdfast.core.attack import Attack
 from holdfast.core.chart import Chart
 from holdfast.core.classifier import Head, Probe
@@ -135,6 +136,14 @@ class Observation(metaclass=Checked):
     scope: ClassVar[Scope] = Scope.FIRST
 
     @property
+    def shows(self) -> Literal["", "gallery", "impersonations", "noises"]:
+        """Among what of the record its `pictures` are; empty where it leaves none.
+
+        Of one "gallery" an audit has the pictures: that of the observation that costs the most passes.
+        """
+        return ""
+
+    @property
     def disturbed_by(self) -> Threat | None:
         """What befalls all images that it represents; None: nothing, or more than one threat."""
         return None
@@ -227,6 +236,15 @@ class Observation(metaclass=Checked):
             clean: clean representations of the population.
         """
         return ()
+
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+        """Leave pictures and tables of what it saw, and return what the record says of them; `shows` tells where.
+
+        Args:
+            results: what it saw, one row for each image.
+            album: the images, and where files go.
+        """
+        return []
 
     @abstractmethod
     def run(self, shard: Shard) -> dict[str, Tensor]:

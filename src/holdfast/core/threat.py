@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core.encoder import Images, Reps
+from holdfast.core.registry import part_name
 from holdfast.core.rng import Rng
 from holdfast.runtime.checked import Checked
 
@@ -17,7 +18,18 @@ Draws = Float[Tensor, "batch draws channel height width"]
 
 
 class Threat(metaclass=Checked):
-    """How an image may change. Subclasses are frozen dataclasses; `sample` draws one changed image each."""
+    """How an image may change. Subclasses are frozen dataclasses; `sample` draws one changed image each.
+
+    Attributes:
+        moves_pixels: whether it only moves pixels, the same ways in every image, so that maps can be moved alike.
+    """
+
+    moves_pixels: ClassVar[bool] = False
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return part_name(self)
 
     @abstractmethod
     def sample(self, x: Images, rng: Rng) -> Images:
@@ -49,6 +61,11 @@ class Noise(Threat):
 
     ball: "Ball | None" = None
     needs_labels: bool = False
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words: its name, and the ball where every draw lies."""
+        return part_name(self) + (f", {part_name(self.ball)} {self.ball.radius:g}" if self.ball is not None else "")
 
     @abstractmethod
     def numbers(self, x: Images) -> int:

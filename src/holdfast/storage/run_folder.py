@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors.torch
 import torch
+from jaxtyping import Float
 from safetensors import safe_open
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Table
+from holdfast.core import HoldfastError
 from holdfast.runtime.errors import Status, os_reason
 from holdfast.runtime.privacy import public
 from holdfast.storage.documents import parse_json
@@ -165,11 +167,17 @@ class Store:
         except (OSError, ValueError):
             return None
 
-    def write_table(self, name: str, ids: list[str], table: Table) -> None:
+    def write_table(self, name: str, ids: list[str], table: Mapping[str, Tensor]) -> None:
         """Write a table as Parquet, with the image ids as its first column."""
         columns: dict[str, Any] = {"id": ids}
         columns |= {key: pa.array(value.cpu().numpy()) for key, value in table.items()}
         self.write(name, lambda path: pq.write_table(pa.table(columns), path.absolute()))  # "a:b" is no URL
+
+    def write_picture(self, name: str, pixels: Float[Tensor, "channels height width"]) -> None:
+        """Write pixels in [0, 1] as a PNG picture; with four channels the last is opacity."""
+        values = (pixels.clamp(0, 1) * 255).round().to(torch.uint8).cpu()
+        picture = PIL.Image.fromarray((values[0] if len(values) == 1 else values.permute(1, 2, 0)).numpy())
+        self.write(name, lambda path: picture.save(path, format="PNG"))
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
         """Write tensors with facts about them, sealed: the file says which one it is and what is in it."""

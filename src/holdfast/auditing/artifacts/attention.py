@@ -9,18 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.auditing.artifacts.grad_cam import Maps, attention
-from holdfast.auditing.artifacts.noise_draws import shrunk
-from holdfast.auditing.artifacts.pictures import write_png
 from holdfast.auditing.record import passes_entry
+from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
-from holdfast.core import Head, HoldfastError, Images, LinearProbe, Measure, Reps, Rng, Threat, registry
-from holdfast.parts.measures.shared.probe import labels_of
-from holdfast.parts.measures.shared.tested import TestedMeasure
-from holdfast.parts.observations.clean import Clean
-from holdfast.parts.observations.represented import Represented
-from holdfast.parts.observations.shared.noisy import title_of
-from holdfast.parts.threats.global_shuffle import GlobalShuffle
-from holdfast.parts.threats.local_shuffle import LocalShuffle
+from holdfast.core import HoldfastError, Images, LinearProbe, Measure, Reps, Rng, Scope, Threat, registry
+from holdfast.numerics.geometry.pictures import shrunk
 from holdfast.storage.run_folder import Store, StoreError
 
 IMAGES, STRIPS = 8, 12
@@ -55,7 +48,8 @@ def write_attention(store: Store, subject: Session, slug: str, measures: Iterabl
     Raises:
         StoreError: files that cannot be written.
     """
-    threats = {title_of(o.threat): o.threat for o in subject.costs if isinstance(o, Represented)}
+    disturbed = [one.disturbed_by for one in subject.costs if one.scope is Scope.FIRST]
+    threats = {threat.title: threat for threat in disturbed if threat is not None}
     if not threats:
         return {}
     chosen = _spread(list(threats), STRIPS - 1)
@@ -87,21 +81,20 @@ def _spread(titles: list[str], most: int) -> list[str]:
 
 def _own(subject: Session) -> _Reading:
     """What sets the representation of each image apart from the mean of all; no label is read."""
-    reps = subject.read(Clean())["reps"]
+    reps = subject.read(CLEAN)["reps"]
     return _Reading("representation", reps[: _count(subject)] - reps.mean(0))
 
 
 def _classes(subject: Session, measures: Iterable[Measure]) -> list[_Reading]:
     """The logit of each image's class, less the mean of all logits (which no training decides), by the first probe."""
     for measure in measures:
-        if isinstance(measure, TestedMeasure) and isinstance(measure.probe, LinearProbe) and not measure.consistent:
+        if (probe := measure.shown_probe) is not None and subject.labels is not None:
             try:
-                head = subject.learned(measure.probe)
-                assert isinstance(head, Head)  # so says LinearProbe
-                own = head.numbers(labels_of(subject)[: _count(subject)])
+                head = subject.head(probe)
+                own = head.numbers(subject.labels[: _count(subject)])
             except HoldfastError:  # the measure's own entry says what is wrong with this probe
                 continue
-            return [_Reading("class", (head.weights - head.weights.mean(0))[own].float(), measure.probe)]
+            return [_Reading("class", (head.weights - head.weights.mean(0))[own].float(), probe)]
     return []
 
 
@@ -139,7 +132,7 @@ def followed(threat: Threat, maps: Maps, rng: Rng) -> Maps:
 
     The map of an encoder that is equivariant to a shuffle moves with it.
     """
-    return threat.sample(maps[:, None], rng)[:, 0] if isinstance(threat, (GlobalShuffle, LocalShuffle)) else maps
+    return threat.sample(maps[:, None], rng)[:, 0] if threat.moves_pixels else maps
 
 
 def alike(maps: Maps, others: Maps) -> Float[Tensor, "batch"]:
@@ -153,7 +146,7 @@ def _strip(store: Store, name: str, title: str, x: Images, maps: list[Maps]) -> 
     x = x.cpu()
     colours = x if x.shape[1] == 3 else x.mean(1, keepdim=True).expand(-1, 3, -1, -1)
     rows = [colours, *(glowing(colours, each) for each in maps)]
-    write_png(store, name, _tiles([_sized(row) for row in rows]))
+    store.write_picture(name, _tiles([_sized(row) for row in rows]))
     return {"title": title, "picture": name, "agreement": {}}
 
 

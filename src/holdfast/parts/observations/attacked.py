@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Search, Shard
+from holdfast.core import Album, Attack, Ball, HoldfastError, Objective, Observation, Passes, Positions, Search, Shard
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
+from holdfast.parts.observations.shared.gallery import gallery
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 
@@ -114,6 +116,15 @@ class Attacked(Observation):
     def remade(self) -> int:
         """Every read-out."""
         return len(self.steps)
+
+    @property
+    def shows(self) -> Literal["", "gallery"]:
+        """Where images are moved as far as they go: those that went farthest."""
+        return "gallery" if self.first is None and isinstance(self.objective, Untargeted) else ""
+
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+        """Leave pictures of the images that went farthest, see `gallery`."""
+        return gallery(results, album)
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Attack one shard."""

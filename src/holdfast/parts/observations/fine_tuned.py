@@ -12,7 +12,6 @@ from torch import Tensor
 
 from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Passes, Scope, Shard, Threat
 from holdfast.core.registry import part_name
-from holdfast.parts.observations.shared.noisy import title_of
 from holdfast.parts.observations.shared.taught import OfTraining
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.runtime.errors import no_labels, unknown
@@ -74,7 +73,7 @@ class FineTuned(OfTraining):
     def title(self) -> str:
         """What it observes, in a few words."""
         how = f"{self.epochs} epochs, {self.optimiser} {self._rate:g}"
-        return f"fine-tuning, {how}" + ("" if self.threat is None else f": {title_of(self.threat)}")
+        return f"fine-tuning, {how}" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property
     def passes(self) -> Passes:

@@ -1,12 +1,26 @@
 """Impersonated: images of two classes, each given the other's representation, and what an unseen probe says of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Head, HoldfastError, LinearProbe, Objective, Observation, Passes, Search, Shard
+from holdfast.core import (
+    Album,
+    Attack,
+    Ball,
+    Head,
+    HoldfastError,
+    LinearProbe,
+    Objective,
+    Observation,
+    Passes,
+    Search,
+    Shard,
+)
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.objectives.targeted import Targeted
@@ -136,6 +150,33 @@ class Impersonated(Some):
         seen["said"][rows] = head.classes[head.scores(found.reps[last].cpu()).argmax(1)]
         shown = seen["pair"][rows] < GALLERY
         return seen | {"gallery.image": found.images[last].cpu()[shown], "gallery.position": own[shown]}
+
+    @property
+    def shows(self) -> Literal["impersonations"]:
+        """The first pairs, before and after."""
+        return "impersonations"
+
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+        """Leave pictures of the first pairs.
+
+        The entry holds the attack's title, its classes, and for each class the pictures `clean` and `attacked` of its
+        half of every pair, in one order, with the class that the probe gives the attacked image.
+        """
+        name = f"pictures/{album.slug}/pair-{album.number}"
+        images = dict(zip(results["gallery.position"].tolist(), results["gallery.image"], strict=True))
+        labels, sides = album.labels, []
+        assert labels is not None  # the observation needs them too
+        for own in self.classes:
+            side = []
+            for position in sorted(images):  # the i-th of one class is paired with the i-th of the other
+                if labels[position] != own or int(results["partner"][position]) not in images:
+                    continue
+                files = {kind: f"{name}-{position}-{kind}.png" for kind in ("clean", "attacked")}
+                album.files.write_picture(files["clean"], album.picture(position))
+                album.files.write_picture(files["attacked"], images[position])
+                side.append({"id": album.ids[position], "said": int(results["said"][position])} | files)
+            sides.append(side)
+        return [{"title": self.title, "classes": list(self.classes), "sides": sides}]
 
     def _right(self, head: Head, labels: Int[Tensor, "population"], clean: Tensor) -> Tensor:
         """Return which images of the two classes the head knows, 1 or 0; NaN for other classes."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.core import Failure, HoldfastError, Noise, Passes, Shard
 from holdfast.parts.estimators.splitting import Splitting
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.observations.shared.noisy import OfNoise, noise_of, pushed, title_of, values, wrong
+from holdfast.parts.observations.shared.noisy import OfNoise, noise_of, pushed, values, wrong
 from holdfast.parts.observations.smoothed import block_size
 from holdfast.parts.observations.worst_noise import WorstNoise
 
@@ -40,7 +40,7 @@ class RareFailures(OfNoise):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"rare failures: {title_of(self.noise)}: {self.failure.title}"
+        return f"rare failures: {self.noise.title}: {self.failure.title}"
 
     @property
     def failures(self) -> tuple[Failure, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from holdfast.core import Passes, Shard, Threat
-from holdfast.parts.observations.shared.noisy import represented, title_of
+from holdfast.parts.observations.shared.noisy import represented
 from holdfast.parts.observations.shared.some import Some
 from holdfast.parts.threats.gamma import Gamma
 
@@ -23,7 +23,7 @@ class Represented(Some):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"disturbed: {title_of(self.threat)}"
+        return f"disturbed: {self.threat.title}"
 
     @property
     def disturbed_by(self) -> Threat | None:

@@ -10,7 +10,6 @@ from holdfast.core import HoldfastError, Images, Observation, Passes, Positions,
 from holdfast.core.registry import part_name
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.parts.observations.mixtures import Mixtures
-from holdfast.parts.observations.shared.noisy import title_of
 from holdfast.parts.observations.shared.taught import OfTraining
 from holdfast.parts.probes.robust_linear import RobustLinear, together
 from holdfast.runtime.errors import no_labels
@@ -62,7 +61,7 @@ class RobustHead(OfTraining):
         ball, attack = self.probe.ball, self.probe.attack
         size = "arg max SynBench" if self.probe.chosen_by is not None else f"{ball.radius:g}"
         how = f"{self.probe.epochs} epochs, {part_name(attack)}, {attack.steps} steps, {part_name(ball)} {size}"
-        return f"robust probing, {how}" + ("" if self.threat is None else f": {title_of(self.threat)}")
+        return f"robust probing, {how}" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property
     def adaptive(self) -> bool:

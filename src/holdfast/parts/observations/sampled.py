@@ -11,7 +11,7 @@ from holdfast.core import Ball, Failure, Noise, Observation, Passes, Shard
 from holdfast.parts.estimators.counting import Counting
 from holdfast.parts.estimators.shared.draws import Draws, looks
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.observations.shared.noisy import OfNoise, drawn, noise_of, spans, title_of, values, wrong
+from holdfast.parts.observations.shared.noisy import OfNoise, drawn, noise_of, spans, values, wrong
 from holdfast.parts.observations.worst_noise import WorstNoise
 
 UNDRAWN = -1
@@ -33,7 +33,7 @@ class Sampled(OfNoise):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"draws: {title_of(self.noise)}"
+        return f"draws: {self.noise.title}"
 
     @property
     def failures(self) -> tuple[Failure, ...]:

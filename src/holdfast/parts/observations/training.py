@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from holdfast.core import Passes, Shard, Threat
-from holdfast.parts.observations.shared.noisy import represented, title_of
+from holdfast.parts.observations.shared.noisy import represented
 from holdfast.parts.observations.shared.taught import OfTraining
 
 
@@ -22,7 +22,7 @@ class Training(OfTraining):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return "training images" + ("" if self.threat is None else f": {title_of(self.threat)}")
+        return "training images" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property
     def disturbed_by(self) -> Threat | None:

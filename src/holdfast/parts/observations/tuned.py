@@ -7,7 +7,6 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Passes, Shard, Threat
 from holdfast.parts.observations.fine_tuned import FineTuned
-from holdfast.parts.observations.shared.noisy import title_of
 from holdfast.parts.observations.shared.some import Some
 
 
@@ -28,7 +27,7 @@ class Tuned(Some):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"{self.fine_tuned.title}; tested" + ("" if self.threat is None else f": {title_of(self.threat)}")
+        return f"{self.fine_tuned.title}; tested" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property
     def passes(self) -> Passes:

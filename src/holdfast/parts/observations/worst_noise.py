@@ -1,16 +1,21 @@
 """The worst noise of a ball for one encoder, learned on other images than those it is judged by."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Failure, HoldfastError, Noise, Observation, Passes, Scope, Shard
-from holdfast.core.registry import part_name
+from holdfast.core import Album, Ball, Failure, HoldfastError, Noise, Observation, Passes, Scope, Shard
+from holdfast.core.registry import part_name, spec
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.observations.shared.noise_pictures import short, show_noise
 from holdfast.parts.threats.linf import Linf
+from holdfast.parts.threats.mixture import save
 from holdfast.parts.threats.shared.learned import pack, unpack
+from holdfast.storage.run_folder import StoreError
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,37 @@ class WorstNoise(Observation):
         learned = self.learner.learn(shard.encoder, shard.x, clean, self.failure.bind(shard), labels, self.ball, rng)
         history = {"chance": learned.chance, "entropy": learned.entropy}
         return {**pack(learned.noise), **history, "learned_on": torch.tensor([learned.images])}
+
+    @property
+    def shows(self) -> Literal["noises"]:
+        """The noise."""
+        return "noises"
+
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+        """Leave the noise as a file, and what the report draws of it.
+
+        A noise that cannot be drawn for these images keeps its file; its entry says why there are no pictures.
+        """
+        name = f"noises/{album.slug}/{album.number}"
+        entry = {
+            "title": self.title,
+            "structure": self.learner.structure,
+            "failure": self.failure.title,
+            "ball": spec(self.ball),
+            "measures": list(album.readers),
+            "file": None,
+            "training": {key: short(results[key]) for key in ("chance", "entropy")},
+            "learned_on": int(results["learned_on"]),
+        }
+        try:
+            noise = unpack(results)
+            album.files.write(f"{name}.safetensors", lambda path: save(noise, path))
+            entry["file"] = f"{name}.safetensors"
+            return [entry | show_noise(noise, self.needs_labels, self.learner.clusters, album, name)]
+        except StoreError:
+            raise
+        except HoldfastError as error:
+            return [entry | {"problem": str(error)}]
 
     def learned(self, shard: Shard) -> Noise:
         """Return the noise that was learned before."""

@@ -21,7 +21,6 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.profile import DEFAULT_BALL
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
-from holdfast.parts.measures.shared.shape import ShapeMeasure
 from holdfast.runtime.errors import first_line
 from holdfast.runtime.listener import Silent
 from holdfast.sources.data import ImageSet, open_images
@@ -102,7 +101,7 @@ def look(
             if bank.leave_out(population) and len(bank) < 2:
                 raise HoldfastError("train: expected other images than those that are looked at, got the same")
             population.number_classes_as(bank)
-        learns = any(measure.needs_labels and not isinstance(measure, ShapeMeasure) for measure in asked)
+        learns = any(measure.learns for measure in asked)
         plan = Plan(
             ("encoder",),
             str(population),

@@ -45,6 +45,7 @@ class CertifiedRadius(Bracket):
     steps: int = 40
     tolerance: float = 1e-6
 
+    shown_by = ("certificate", "attack")
     most = None
     better = "higher"
     unit = "pixels"

@@ -45,7 +45,7 @@ class CorruptedMeasure(TestedMeasure):
         return {"right": right, **under, AVERAGE: average, "taught": torch.full_like(right, self.taught(subject))}
 
     @property
-    def titles(self) -> tuple[str, ...]:
+    def corruptions(self) -> tuple[str, ...]:
         """The corruptions by their titles."""
         return tuple(titled(self, self.threats))
 
@@ -55,6 +55,6 @@ class CorruptedMeasure(TestedMeasure):
 
     def average(self, table: Table) -> Score:
         """Return the mean accuracy over the corruptions; the corruptions of one image are a cluster."""
-        rows = torch.cat([table[f"right@{title}"] for title in self.titles])
-        units = torch.arange(len(table["right"])).repeat(len(self.titles))
+        rows = torch.cat([table[f"right@{title}"] for title in self.corruptions])
+        units = torch.arange(len(table["right"])).repeat(len(self.corruptions))
         return self.noted(statistics.share(rows, units, given=self.given), table)

@@ -11,7 +11,6 @@ from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, T
 from holdfast.core.registry import part_name
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.represented import Represented
-from holdfast.parts.observations.shared.noisy import title_of
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
 from holdfast.parts.threats.local_shuffle import LocalShuffle
@@ -41,7 +40,7 @@ def titled(measure: Measure, threats: tuple[Threat, ...]) -> dict[str, Threat]:
     """
     if not threats or not all(isinstance(threat, Threat) for threat in threats):
         raise HoldfastError(f"{part_name(measure)}: threats: expected one threat or more, got {threats!r}")
-    titles = [title_of(threat) for threat in threats]
+    titles = [threat.title for threat in threats]
     if len(set(titles)) < len(titles) or AVERAGE in titles:
         raise HoldfastError(f"{part_name(measure)}: threats: expected each once, got {', '.join(titles)}")
     return dict(zip(titles, threats, strict=True))
@@ -68,7 +67,7 @@ class DisturbedMeasure(Measure):
         titled(self, self.threats)
 
     @property
-    def titles(self) -> tuple[str, ...]:
+    def corruptions(self) -> tuple[str, ...]:
         """The threats by their titles."""
         return tuple(titled(self, self.threats))
 
@@ -98,6 +97,6 @@ class DisturbedMeasure(Measure):
 
     def scored(self, table: Table, reduce: Callable[[str], Score]) -> dict[str, Score]:
         """Return the score of each threat's column, and the headline: of the average over all."""
-        columns = {title: f"{self.per_image}@{title}" for title in self.titles}
+        columns = {title: f"{self.per_image}@{title}" for title in self.corruptions}
         headline = {AVERAGE: self.per_image} if len(columns) > 1 else {}
         return {title: reduce(column) for title, column in (columns | headline).items()}

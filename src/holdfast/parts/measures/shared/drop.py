@@ -19,7 +19,7 @@ def drops(measure: CorruptedMeasure | FineTunedMeasure, table: Table) -> dict[st
         rho = statistics.correlation(statistics.influence_of_mean(under), statistics.influence_of_mean(right))
         return relative_drop(score, clean, rho)
 
-    columns = {title: table[f"right@{title}"] for title in measure.titles}
+    columns = {title: table[f"right@{title}"] for title in measure.corruptions}
     each = {title: dropped(rows, statistics.share(rows, given=measure.given)) for title, rows in columns.items()}
     return each | {AVERAGE: dropped(table[AVERAGE], measure.average(table))}
 

@@ -53,7 +53,12 @@ class FineTunedMeasure(Measure):
         return AVERAGE if self.threats else "right"
 
     @property
-    def titles(self) -> dict[str, Threat]:
+    def corruptions(self) -> tuple[str, ...]:
+        """The threats by their titles."""
+        return tuple(self.titled)
+
+    @property
+    def titled(self) -> dict[str, Threat]:
         """The threats by their titles."""
         return titled(self, self.threats) if self.threats else {}
 
@@ -69,7 +74,7 @@ class FineTunedMeasure(Measure):
     def observe(self, subject: Subject) -> Table:
         """Return whether every image is classified rightly, clean and under every threat."""
         right = {"right": (self.ranks(subject, None) == 0).double()}
-        under = {f"right@{title}": (self.ranks(subject, t) == 0).double() for title, t in self.titles.items()}
+        under = {f"right@{title}": (self.ranks(subject, t) == 0).double() for title, t in self.titled.items()}
         average = {AVERAGE: torch.stack(list(under.values())).mean(0)} if under else {}
         loss = subject.read(self.looks(None)[0])["loss"][-1]
         return right | under | average | {"loss": loss.expand(len(right["right"])).clone()}
@@ -88,8 +93,8 @@ class FineTunedMeasure(Measure):
 
     def average(self, table: Table) -> Score:
         """Return the mean accuracy over the threats; the threats of one image are a cluster."""
-        rows = torch.cat([table[f"right@{title}"] for title in self.titles])
-        units = torch.arange(len(table["right"])).repeat(len(self.titles))
+        rows = torch.cat([table[f"right@{title}"] for title in self.corruptions])
+        units = torch.arange(len(table["right"])).repeat(len(self.corruptions))
         return statistics.share(rows, units, given=self.given)
 
     @property

@@ -19,6 +19,11 @@ ISOLA = 'Wang & Isola (2020), "Understanding contrastive representation learning
 class ShapeMeasure(Measure):
     """A measure of the clean representations of the population; no image is disturbed."""
 
+    @property
+    def learns(self) -> bool:
+        """No: labels only say which images are alike."""
+        return False
+
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations."""
         return (Clean(),)

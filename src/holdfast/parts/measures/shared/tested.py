@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Int
 from torch import Tensor
 
-from holdfast.core import Classifier, Measure, Observation, Probe, Reps, Score, Subject, Table, Threat
+from holdfast.core import Classifier, LinearProbe, Measure, Observation, Probe, Reps, Score, Subject, Table, Threat
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.represented import Represented
@@ -31,6 +31,11 @@ class TestedMeasure(Measure):
 
     __test__ = False  # for pytest, which takes it for a test by its name
     needs_labels = True
+
+    @property
+    def shown_probe(self) -> LinearProbe | None:
+        """The probe, where it is linear and learns from clean images."""
+        return self.probe if isinstance(self.probe, LinearProbe) and not self.consistent else None
 
     def looks(self, threat: Threat | None) -> tuple[Observation, ...]:
         """Return what a test under a threat, or of clean images, reads."""

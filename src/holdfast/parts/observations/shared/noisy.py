@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Corruption, Draws, Event, Failure, HoldfastError, Images, Noise, Reps, Shard, Threat
-from holdfast.core.registry import part_name
+from holdfast.core import Draws, Event, Failure, HoldfastError, Images, Noise, Reps, Shard, Threat
 from holdfast.parts.estimators.shared.draws import FIRST
 from holdfast.parts.observations.shared.some import Some
 from holdfast.parts.observations.smoothed import block_size
@@ -53,14 +52,6 @@ class OfNoise(Some):
 def noise_of(shard: Shard, noise: Threat | WorstNoise) -> Threat:
     """Return the noise itself where it was learned first."""
     return noise.learned(shard) if isinstance(noise, WorstNoise) else noise
-
-
-def title_of(noise: Threat | WorstNoise) -> str:
-    """Return what draws come from, in a few words."""
-    if isinstance(noise, (WorstNoise, Corruption)):
-        return noise.title
-    ball = noise.ball if isinstance(noise, Noise) else None
-    return part_name(noise) + (f", {part_name(ball)} {ball.radius:g}" if ball is not None else "")
 
 
 def represented(shard: Shard, x: Images) -> Reps:

@@ -73,6 +73,7 @@ class Shuffle(Corruption):
     seed: int = 0
 
     letter: ClassVar[str]
+    moves_pixels = True
 
     @property
     def title(self) -> str:

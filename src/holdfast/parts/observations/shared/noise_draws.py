@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Draws, Images, Reps, Rng
+from holdfast.numerics.geometry.pictures import shrunk
 from holdfast.parts.threats.shared.generator import Gaussians
 from holdfast.parts.threats.shared.learned import LearnedNoise
 
@@ -99,12 +99,6 @@ def block(noise: LearnedNoise) -> int:
 def _features(noise: LearnedNoise, latent: Float[Tensor, "rows latent"]) -> Float[Tensor, "rows features"]:
     design = noise.generator.design
     return shrunk(latent.unflatten(1, design.shape), SIDE).flatten(1) if design.upsampler == "none" else latent
-
-
-def shrunk(images: Images, side: int) -> Float[Tensor, "batch channel rows columns"]:
-    """Return images whose sides are at most so many pixels; each is the mean of those that it covers."""
-    height, width = images.shape[2:]
-    return F.adaptive_avg_pool2d(images, (min(height, side), min(width, side)))
 
 
 def covariance_of_blocks(given: Gaussians, block: int) -> Float[Tensor, "blocks blocks"]:

@@ -1,0 +1,52 @@
+"""A gallery: the images that an attack moved farthest, and what they are near to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from holdfast.core import Album
+from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.geometry.divergences import divergence
+
+WORST = 8
+NEIGHBOURS = 3
+
+
+def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+    """Write pictures of the images with the largest drift by ℓ2 distance, and return the record's entries for them.
+
+    Args:
+        results: of `attacked`, an untargeted trajectory.
+        album: the images, and where files go.
+    """
+    clean = album.clean
+    last = max((key for key in results if key.startswith("reps@")), key=lambda key: int(key.removeprefix("reps@")))
+    drift = divergence("l2")(results[last].double(), clean[: len(results[last])].double())
+    kept = results["gallery.position"]
+    order = drift[kept].sort(descending=True, stable=True).indices[:WORST]
+    positions = kept[order]
+    quantiles = pairwise.share_below(clean, drift[positions])
+    before = pairwise.nearest(clean[positions], clean, NEIGHBOURS + 1)
+    after = pairwise.nearest(results[last][positions], clean, NEIGHBOURS)
+    folder, ids, entries = f"pictures/{album.slug}", album.ids, []
+    for rank, position in enumerate(positions.tolist()):
+        x, attacked = album.picture(position), results["gallery.image"][order[rank]]
+        delta = attacked - x
+        shown = {"clean": x, "attacked": attacked, "difference": 0.5 + delta / (2 * delta.abs().max().clamp_min(1e-9))}
+        files = {name: f"{folder}/{rank}-{name}.png" for name in shown}
+        for name, pixels in shown.items():
+            album.files.write_picture(files[name], pixels)
+        others = {
+            "before": [p for p in before[rank].tolist() if p != position][:NEIGHBOURS],
+            "after": after[rank].tolist(),
+        }
+        near: dict[str, list[dict[str, str]]] = {}
+        for side, places in others.items():
+            near[side] = [{"id": ids[p], "picture": f"{folder}/neighbour-{p}.png"} for p in places]
+            for p in places:
+                album.files.write_picture(f"{folder}/neighbour-{p}.png", album.picture(p))
+        entries.append(
+            {"id": ids[position], "drift": float(drift[position]), "quantile": float(quantiles[rank])} | files | near
+        )
+    return entries
