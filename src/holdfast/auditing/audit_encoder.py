@@ -15,7 +15,7 @@ from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan, batch_size_for, merge, total_passes
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
-from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Score, Table, registry
+from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Scope, Score, Table, registry
 from holdfast.core.chart import chart_data
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import foreign
@@ -339,7 +339,9 @@ def _alone(measure: Measure, subject: Session) -> Passes:
 
 
 def _charts_of(subject: Session, observation: Observation) -> list[dict[str, Any]]:
-    """Return the charts of an observation as JSON data."""
+    """Return the charts of an observation as JSON data; of rows of training images, which stay in files, none."""
+    if observation.scope is Scope.TRAINING:
+        return []
     clean = subject.read(CLEAN)["reps"]
     return [chart_data(chart) for chart in observation.charts(subject.read(observation), clean)]
 
