@@ -223,8 +223,8 @@ def test_twins_that_differ_in_lists_are_called_by_their_first_members() -> None:
     twins = (CorruptionDrift((Gamma(0.5),)), CorruptionDrift(long), CorruptionDrift((*long[:2], ImagenetC("frost", 4))))
     assert list(named(twins)) == [
         "corruption_drift[threats=gamma]",
-        "corruption_drift[threats=common+common+1 more]",
-        "corruption_drift[threats=common+common+1 more no. 2]",
+        "corruption_drift[threats=imagenet_c+imagenet_c+1 more]",
+        "corruption_drift[threats=imagenet_c+imagenet_c+1 more no. 2]",
     ]
 
 

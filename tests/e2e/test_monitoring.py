@@ -22,7 +22,7 @@ from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import Store
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
-from holdfast.workflows.monitor import AuditMonitor, HoldfastCallback, measures_of, monitor
+from holdfast.workflows.monitor import AuditMonitor, HoldfastCallback, look, measures_of, monitor
 
 BREAKAWAY = {"name": "breakaway_risk", "attack": {"kind": "attacks", "name": "pgd", "steps": 2}}
 KNN = {"name": "probe_accuracy", "probe": {"kind": "probes", "name": "knn", "k": 5}}

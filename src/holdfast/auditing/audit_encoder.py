@@ -92,7 +92,8 @@ class EncoderAudit:
         self.scored = {name: (table, self._settled(entry, name)) for name, (table, _) in self.scored.items()}
         readers = dict(self._readers(subject))
         for seen, observation in zip(entry["observations"], readers, strict=True):
-            self._draw("charts", lambda s=seen, o=observation: s.update(charts=_charts_of(subject, o)))
+            if observation.key() not in self._reasons and not observation.scope.training:
+                self._draw("charts", lambda s=seen, o=observation: s.update(charts=_charts_of(subject, o)))
         self._draw("pictures", lambda: entry.update(extremes=self._extremes(subject)))
         for observation, number in shown(subject):
             self._draw(
