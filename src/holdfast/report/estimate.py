@@ -28,7 +28,7 @@ def print_estimate(estimate: Mapping[str, Any], console: Console) -> None:
         console.print(Text.assemble((encoder["name"], "bold"), f": {_sentence(encoder)}"))
         console.print(_parts(encoder))
         for why, titles in _untimed(encoder).items():
-            console.print(Text.assemble((", ".join(titles), "bold"), f": {why}"))
+            console.print(Text.assemble((listing(titles, 3), "bold"), f": {why}"))
     if estimate["seconds"] is None:
         console.print(Text("No estimate: none of the encoders could be run.", style="bold"))
         return

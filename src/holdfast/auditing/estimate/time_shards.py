@@ -12,7 +12,8 @@ from torch import Tensor
 from holdfast.auditing.estimate.time_passes import Clock
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.session import Session
-from holdfast.core import Encoder, Observation
+from holdfast.auditing.shards import ShardFile
+from holdfast.core import Encoder, Observation, Passes
 from holdfast.numerics.bounds.effort import listening
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import Ended
@@ -161,10 +162,10 @@ def time_shards(
         except Exception as error:
             timing = Timing(None, (), first_line(error))
         timings[observation] = timing
-    names = {
-        number: f"it reads {', '.join(order[other].title for other in needed[number] - complete)}" for number in waiting
-    }
-    return timings | {order[number]: Timing(None, (), why) for number, why in names.items()}
+    for number in waiting:
+        missing = ", ".join(order[other].title for other in sorted(needed[number] - complete))
+        timings[order[number]] = Timing(None, (), f"it reads {missing}")
+    return timings
 
 
 def time_observation(session: Session, store: Store, observation: Observation, watch: Stopwatch) -> Timing:
@@ -180,7 +181,7 @@ def time_observation(session: Session, store: Store, observation: Observation, w
     shards = session.shard_files(observation)
     missing = [shard for shard in shards if not store.exists(shard.file)]
     if not missing:
-        return _stored(store, shards)
+        return _stored(store, shards) if shards else Timing(0.0, (), "no images")
     start, stop, file = missing[0]
     piecewise = (observation.adaptive or observation.passes.bounds) and not observation.scope.at_once
     count, rows = 1 if piecewise else stop - start, None
@@ -202,7 +203,7 @@ def time_observation(session: Session, store: Store, observation: Observation, w
             made.append((size, took))
     except TimeUp:
         if not (made or trials):
-            return _stopped(observation, count, watch)
+            return _stopped(observation.passes_in(session.encoder.precision), count, watch)
     if not made:
         return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
     held = store.read_tensors(file)
@@ -223,22 +224,30 @@ def _mean(
     return Timing(seconds, tuple(paces), how, rows, images)
 
 
-def _stored(store: Store, shards: list) -> Timing:
+def _stored(store: Store, shards: Sequence[ShardFile]) -> Timing:
     """Return what the first shards took that an earlier run has stored."""
-    runs = [(shard.stop - shard.start, store.read_tensors(shard.file)) for shard in shards[:STRETCHES]]
-    held = [(images, *there) for images, there in runs if there is not None]
-    paces = tuple(float(facts["seconds"]) / images for images, _, facts in held)
-    return Timing(sum(paces) / len(paces), paces, "stored already", held[0][1], held[0][0])
+    held = [(shard.stop - shard.start, store.read_tensors(shard.file)) for shard in shards[:STRETCHES]]
+    sound = [(images, *there) for images, there in held if there is not None]
+    if not sound:
+        return Timing(None, (), "its stored shards are damaged")
+    paces = tuple(float(facts["seconds"]) / images for images, _, facts in sound)
+    return Timing(sum(paces) / len(paces), paces, "stored already", sound[0][1], sound[0][0])
 
 
-def _stopped(observation: Observation, images: int, watch: Stopwatch) -> Timing:
-    """Return what is known of an observation that was stopped before its first images were done."""
-    (_, done), each = watch.moments[-1], observation.passes.work
+def _stopped(each: Passes, images: int, watch: Stopwatch) -> Timing:
+    """Return what is known of an observation that was stopped before its first images were done.
+
+    Args:
+        each: passes that an image costs.
+        images: how many were observed together.
+        watch: has heard of what was done.
+    """
+    (began, _), (last, done) = watch.moments[0], watch.moments[-1]
     if done > 0:
-        seconds = watch.elapsed / done * each
-        return Timing(seconds, tuple(watch.paces()), f"{done / (each * images):.2g} of a shard of {images:,}")
-    if not observation.passes.bounds:
-        return Timing(None, (), "one pass takes longer than its share of the time")
+        share = done / (each.work * images)
+        return Timing((last - began) / share / images, tuple(watch.paces()), f"{share:.2g} of a shard of {images:,}")
+    if not each.bounds:
+        return Timing(None, (), "two passes take longer than its share of the time")
     took = watch.elapsed
     how = f"{watch.share:.2g} of the first bound propagation was done in {took:.1f} s"
     return Timing(took / (watch.share or 1.0) / images, (), how, at_least=True)
