@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_digits
 
-from holdfast.report import noise_plots, plots
+from holdfast.report import corruptions, leaderboard, noises, series
+from holdfast.report.charts import kinds
 from holdfast.storage.record_file import SCHEMA, SEAL, sealed
 
 SOUND = {"checks": [], "because": [], "standing": "sound", "if_weak": "at most"}
@@ -51,9 +52,9 @@ CHARTS: dict[bytes, str] = {}
 
 def draw_charts_once(patch: pytest.MonkeyPatch) -> None:
     """Let charts of the same numbers be drawn once in all tests: they are 0.9 of the time that a report takes."""
-    for module in (plots, noise_plots):
+    for module in (kinds, corruptions, leaderboard, noises, series):
         for name, draw in inspect.getmembers(module, inspect.isfunction):
-            if draw.__module__ == module.__name__ and not name.startswith("_"):
+            if draw.__module__.startswith("holdfast.report.charts.") and hasattr(draw, "__wrapped__"):
                 patch.setattr(module, name, _remembered(draw))
 
 
@@ -173,10 +174,24 @@ def _measure(
         "title": title, "question": f"How large is the {title.lower()} under attack?",
         "how_to_read": f"A {better} {title.lower()} means that images keep their place.",
         "better": better, "unit": unit, "reference": "Unsupervised robustness (2022), section 5", "scores": scores,
-        "headline": "50 steps", "column": column,
+        "headline": "50 steps", "column": column, "charts": charts_of(column),
         "passes_alone": {"forward": 600 + 51 * ATTACKED, "backward": 50 * ATTACKED},
         "seconds": 0.1, "error": None, "table": path,
     }  # fmt: skip
+
+
+def chart(kind: str, heading: str, **more: Any) -> dict[str, Any]:
+    """Return a chart as a record has it."""
+    words = {"heading": heading, "how_to_read": f"How to read {heading}.", "title": "", "score": "", "note": ""}
+    return {"kind": kind, **words, **more}
+
+
+def charts_of(column: str | None) -> list[dict[str, Any]]:
+    """Return the charts of a measure that is read out along an attack."""
+    names = [f"{steps} steps" for steps in STEPS]
+    along = {"scores": names, "at": list(STEPS), "across": "attack steps", "choice": ""}
+    charts = [chart("readouts", "Scores against attack steps", **along)]
+    return charts + ([chart("distribution", "Per image", column=column)] if column else [])
 
 
 def _score(values: np.ndarray) -> dict[str, Any]:
@@ -217,11 +232,10 @@ def _curve(kind: str, strength: float) -> dict[str, Any]:
     median = (2.2 - 1.6 * strength) * (1 - np.exp(-steps / 9))
     bands = {name: [float(v) for v in median * f] for name, f in (("low", 0.6), ("y", 1.0), ("high", 1.35))}
     line = {"x": steps.tolist(), **bands, "name": "", "style": "solid"}
-    return {
-        "kind": "curves", "heading": "What the attacks maximised", "how_to_read": "Step by step.", "score": "",
-        "note": "", "title": f"{kind} l2, Pgd(50 steps), linf 0.1", "lines": [line], "across": "attack steps",
-        "label": "objective", "unit": "ratio", "most": None, "dotted": None, "summary": "objective against steps",
-    }  # fmt: skip
+    return chart(
+        "curves", "What the attacks maximised", title=f"{kind} l2, Pgd(50 steps), linf 0.1", lines=[line],
+        across="attack steps", label="objective", unit="ratio", most=None, dotted=None, summary="objective",
+    )  # fmt: skip
 
 
 def _gallery(folder: Path, slug: str, strength: float, rng: np.random.Generator) -> list[dict[str, Any]]:

@@ -147,14 +147,15 @@ def test_values_that_no_axis_can_tell_apart_are_drawn(folder: Path, value: float
 
 
 def test_a_chart_that_fails_says_so_in_its_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.report import plots, series
+    from holdfast.report import series
 
     before = write_report(folder / "sound").read_text(encoding="utf-8")
 
     def fail(*_: object) -> None:
         raise ValueError("<math> domain error")
 
-    monkeypatch.setattr(plots, "_svg", fail)
+    for module in ("lines", "histogram", "points"):
+        monkeypatch.setattr(f"holdfast.report.charts.{module}.svg", fail)
     monkeypatch.setattr(series, "trainings", fail)
     html = write_report(folder / "sound").read_text(encoding="utf-8")
     wanted = before.count('focusable="false">')

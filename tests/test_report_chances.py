@@ -1,13 +1,19 @@
-"""The charts from the worst point to a given noise: right groups, right order, nothing hidden, nothing invented."""
+"""Rows that measures share, from the worst point to a given noise: right groups, right order, nothing hidden."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from holdfast.report.chances import chance_charts
+from holdfast.core import registry
+from holdfast.core.chart import chart_data
+from holdfast.report.apart import Apart
+from holdfast.report.charts.forest import Row, forest
+from holdfast.report.charts.sections import chart_sections
 from holdfast.report.html import write_report
-from holdfast.report.noise_plots import Row, forest
+from holdfast.report.panel import Panel
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import RunFiles
 from report_fixture import SOUND, make_run, write_record
 from test_report_html import Page
 
@@ -34,6 +40,19 @@ def given(name: str = "uniform", within: dict | None = None, **more) -> dict:
     return {"kind": "measures", "name": "probabilistic_robustness", "noise": part, **more}
 
 
+def chance_charts(record: dict) -> list[Panel]:
+    apart = Apart()
+    sections = chart_sections(record, RunFiles(Folder("."), {}), apart)
+    assert apart.problems == []
+    return [panel for section in sections for panel in section.panels]
+
+
+def row_of(part: dict) -> list[dict]:
+    """Return the row that the measure itself asks for."""
+    charts = registry.build(part).charts({}, {})
+    return [chart_data(chart) for chart in charts if type(chart).__name__ == "Row"]
+
+
 def entry(part: dict, value: float | None, half: float | None = 0.05, **more) -> dict:
     part = {"failure": NEAREST, "among": "right", "first": None, **part}
     ends = {
@@ -41,6 +60,7 @@ def entry(part: dict, value: float | None, half: float | None = 0.05, **more) ->
     }
     return {
         "part": part, "title": part["name"], "unit": "share", "error": None, "headline": "what holds",
+        "charts": row_of(part),
         "scores": {"what holds": {"value": value, **ends, "n": 100, "interval": "", "note": "", **SOUND}},
         **more,
     }  # fmt: skip
@@ -106,7 +126,9 @@ def test_rows_that_would_read_the_same_tell_how_they_differ():
 
 
 def height(name: str) -> float:
-    found = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', forest("it", [Row(name, 0, [(0, 0.5, 0.4, 0.6)])] * 2))
+    found = re.search(
+        r'viewBox="0 0 [\d.]+ ([\d.]+)"', forest("it", [Row(name, 0, [(0, 0.5, 0.4, 0.6, False)])] * 2, across="")
+    )
     assert found is not None
     return float(found[1])
 
@@ -120,7 +142,7 @@ def test_long_names_make_higher_rows():
 def test_what_has_no_value_is_left_out_and_named():
     parts = [attack(), learned("input"), given(), given("laplace")]
     first = [entry(part, 0.5) for part in parts]
-    first[1].update(error="the loss is not finite.", scores={})
+    first[1].update(error="the loss is not finite.", scores={}, charts=[])
     first[3]["scores"]["what holds"].update(value=None, note="every image fails without a disturbance")
     (chart,) = chance_charts(record_of(first, [entry(part, 0.5) for part in parts[:3]]))
     assert names(chart.svg) == ["attack (pgd)", "worst noise (input)", "uniform"]
@@ -129,7 +151,7 @@ def test_what_has_no_value_is_left_out_and_named():
         "encoder-0: laplace is left out (every image fails without a disturbance).",
     ]
     for row in first[1:]:
-        row.update(error="no", scores={})
+        row.update(error="no", scores={}, charts=[])
     assert chance_charts(record_of(first)) == []  # one row is no order
 
 
@@ -142,8 +164,8 @@ def points(svg: str) -> dict[str, list[tuple[float, float]]]:
 
 
 def test_marks_stand_where_they_should():
-    rows = [Row("a < b", 0, [(0, 0.0, 0.0, 0.1), (2, 0.5, 0.4, 0.6)]), Row("c", 1, [(2, 1.0, 0.9, 1.0)])]
-    svg = forest("it", rows)
+    ends = [(0, 0.0, 0.0, 0.1, False), (2, 0.5, 0.4, 0.6, False), (2, 1.0, 0.9, 1.0, False)]
+    svg = forest("it", [Row("a < b", 0, ends[:2]), Row("c", 1, ends[2:])], across="it holds")
     marks = points(svg)
     (first,), (second, third) = marks["--s0"], marks["--s2"]
     assert second[0] == pytest.approx((first[0] + third[0]) / 2, abs=0.01)  # 0, 50 and 100 %
@@ -162,10 +184,11 @@ def shown(folder: Path, record: dict) -> str:
 def test_the_report_shows_the_section_where_there_is_something_to_compare(tmp_path):
     record = make_run(tmp_path, 2)
     before = shown(tmp_path, record)
-    assert "chances" not in before
+    assert "From the worst point" not in before
     hostile = "<script>alert(1)</script>"
     for encoder in record["encoders"]:
-        found = {"attack": entry(attack(), 0.5), "noise": entry(given(hostile), 0.9)}
+        found = {"attack": entry(attack(), 0.5), "noise": entry(given(), 0.9)}
+        found["noise"]["charts"][0]["name"] = hostile
         for key, measure in found.items():
             encoder["measures"][key] = {**encoder["measures"]["overlap_risk"], **measure}
     for key in ("attack", "noise"):
@@ -174,12 +197,27 @@ def test_the_report_shows_the_section_where_there_is_something_to_compare(tmp_pa
     page = Page(text)  # tags nest
     assert len(page.all("script")) == 1
     assert hostile not in text
-    section = text[text.index('<section id="chances"') :]
-    section = section[: section.index("</section>")]
+    section = text[text.index(">From the worst point to a given noise</h3>") :]
+    section = section[: section.index("<h3")]
     assert "<figcaption>nearest l2, linf 0.05</figcaption>" in section
     assert "attack (pgd) 50 % [45, 55]" in section
-    assert 'href="#chances"' in text
     chart = section[section.index('<div role="img"') :]
     assert not re.search(r"(?:fill|stroke): *#", chart)
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
+
+
+def test_what_failed_a_check_is_hollow_or_left_out(tmp_path):
+    parts = [attack(), given(), given("laplace")]
+    record = record_of([entry(part, 0.5) for part in parts])
+    measures = list(record["encoders"][0]["measures"].values())
+    measures[0]["scores"]["what holds"] |= {"standing": "at most", "because": ["masking"]}
+    measures[2]["scores"]["what holds"] |= {"standing": "void", "because": ["frozen"]}
+    (chart,) = chance_charts(record)
+    assert chart.notes == [
+        "encoder-0: attack (pgd), hollow: masking failed, so the truth is at most what is drawn.",
+        "encoder-0: laplace is left out: void, frozen failed.",
+    ]
+    assert names(chart.svg) == ["attack (pgd)", "uniform"]
+    assert "fill: var(--card)" in chart.svg
+    assert "attack (pgd) at most 50 %," in chart.alt

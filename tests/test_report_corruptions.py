@@ -1,19 +1,14 @@
 """Corruptions, relations and certified radii in the report: right numbers in right places, nothing invented."""
 
-import re
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+import torch
 from scipy import stats
 
+from holdfast.parts.measures.shared.reach import certified_within
 from holdfast.report.corruptions import corruption_grids, relation_charts, relation_rows
 from holdfast.report.html import write_report
-from holdfast.report.radii import radius_charts
-from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import RunFiles
 from report_fixture import SOUND, make_run, write_record
 
 NAMES = ["γ 0.2", "G4x4", "<fog>"]
@@ -80,34 +75,22 @@ def test_names_are_escaped_and_the_section_is_there_only_where_it_has_something_
     assert "Does the label-free number foretell" in page
 
 
-def table(folder: Path, found: list[int], radius: list[float]) -> dict:
-    folder.mkdir(exist_ok=True)
-    pq.write_table(
-        pa.table({"id": list(map(str, range(len(found)))), "found": found, "radius": radius}), folder / "t.parquet"
-    )
-    return {**measure("Smoothed", [0.1] * 4), "part": {"name": "smoothed_accuracy"}, "table": "t.parquet"}
-
-
-def test_the_curve_begins_at_the_share_of_right_answers_and_has_exact_intervals(tmp_path: Path) -> None:
-    from holdfast.report.radii import _curves
-
-    values = np.array([0.0, 0.2, 0.4, -1.0])
-    (curve,) = _curves([(0, values)])
+def test_the_curve_of_certified_radii_begins_at_the_share_of_right_answers_and_has_exact_intervals() -> None:
+    right, radius = torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor([0.0, 0.2, 0.4, 0.7])
+    chart = certified_within(right, radius)
+    (curve,) = chart.lines
     assert (curve.y[0], curve.y[-1]) == (0.75, 0.0)
     at = next(i for i, x in enumerate(curve.x) if x > 0.21)
     assert curve.y[at] == 0.25
     exact = stats.binomtest(1, 4).proportion_ci(0.95)
-    assert (curve.low[at], curve.high[at]) == pytest.approx((exact.low, exact.high))
+    assert (curve.low[at], curve.high[at]) == pytest.approx((exact.low, exact.high), rel=1e-6)
     assert (curve.low[-1], curve.high[-1]) == pytest.approx(tuple(stats.binomtest(0, 4).proportion_ci(0.95)))
-    made = {"encoders": [{"name": "a", "measures": {"s": table(tmp_path, [1, 1, 1, 0], [0.0, 0.2, 0.4, 0.7])}}]}
-    (chart,) = radius_charts(made, RunFiles(Folder(str(tmp_path)), {}))
-    assert "a 75 % at 0, average radius 0.15" in chart.alt  # the wrong answer's radius does not count
-    assert re.search("radius in pixels", chart.svg)
+    assert chart.summary == "75 % certified at 0, average radius 0.15"  # the wrong answer's radius does not count
 
 
-def test_a_table_that_is_gone_is_named(tmp_path: Path) -> None:
-    made = {"encoders": [{"name": "a", "measures": {"s": table(tmp_path, [1], [0.1])}}]}
-    (tmp_path / "t.parquet").unlink()
-    (chart,) = radius_charts(made, RunFiles(Folder(str(tmp_path)), {}))
-    assert chart.svg == ""
-    assert "t.parquet" in chart.notes[0]
+def test_points_of_bounds_are_hollow() -> None:
+    flawed = record()
+    flawed["encoders"][0]["measures"]["drift"]["scores"]["γ 0.2"] |= {"standing": "at least", "because": ["reach"]}
+    (chart,) = relation_charts(flawed, "corruptions")
+    assert "Hollow: a check failed" in chart.notes[0]
+    assert relation_charts(record(), "corruptions")[0].notes == []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.report.charts.figure import COLOURS, MARKERS
 from holdfast.report.html import write_report
-from holdfast.report.plots import COLOURS, MARKERS
 from holdfast.report.scorecard import favours
 from holdfast.runtime.errors import HoldfastError
 from report_fixture import CHARTS, MEASURES, NAMES, NO_TARGETS, draw_charts_once, make_run, write_record

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.report import noise_plots
+from holdfast.report import noises as noise_report
+from holdfast.report.charts.dots import dots
+from holdfast.report.charts.heat import ABOVE, BELOW, heat
 from holdfast.report.html import write_report
 from report_fixture import draw_charts_once, make_run, write_record
 from test_report_html import Page
@@ -235,7 +237,7 @@ def test_weights_are_those_of_the_most_frequent_groups(folder, record, monkeypat
     _write(folder, entry["table"], columns)
     entry["weights"]["groups"] = [[g / 15, 1 - g / 15] for g in range(15)]
     drawn = {}
-    monkeypatch.setattr(noise_plots, "bars", lambda key, names, rows: drawn.update({key: (names, rows)}) or "<svg/>")
+    monkeypatch.setattr(noise_report, "bars", lambda key, names, rows: drawn.update({key: (names, rows)}) or "<svg/>")
     rewritten(folder, record)
     ((names, values),) = (drawn[key] for key in drawn if key.startswith("noise0-1"))
     assert names == ["all", *(f"cluster {g}" for g in range(3, 15))]
@@ -253,12 +255,12 @@ def test_runs_without_noises_have_no_section(folder, record):
 
 def test_a_heat_map_shows_the_values_it_is_given():
     values = np.array([[0.5, -0.5], [0.0, 0.25]])
-    svg = noise_plots.heat("it", values, x="numbers")
+    svg = heat("it", values, x="numbers")
     data = re.search(r'xlink:href="data:image/png;base64,\s*([^"]+)"', svg)
     assert data is not None
     pixels = np.array(PIL.Image.open(io.BytesIO(base64.b64decode(data[1]))))
-    assert tuple(pixels[0, 0]) == (*noise_plots.ABOVE, 255)
-    assert tuple(pixels[0, 1]) == (*noise_plots.BELOW, 255)
+    assert tuple(pixels[0, 0]) == (*ABOVE, 255)
+    assert tuple(pixels[0, 1]) == (*BELOW, 255)
     assert pixels[1, 0, 3] == 0
     assert 100 < pixels[1, 1, 3] < 150
     scale = re.search(r'<image[^>]*transform="([^"]*)"', svg)
@@ -268,7 +270,7 @@ def test_a_heat_map_shows_the_values_it_is_given():
 
 def test_dots_stand_where_they_should():
     points = [(0, np.array([[0.0, 0.0], [1.0, 2.0]])), (None, np.array([[0.5, 1.0]]))]
-    svg = noise_plots.dots(points, x="a < b", y="y", origin=(0.0, 2.0))
+    svg = dots(points, x="a < b", y="y", origin=(0.0, 2.0))
     starts = [
         [tuple(map(float, m)) for m in re.findall(r"M([\d.]+) ([\d.]+)", d)] for d in re.findall(r'd="(.*?)"', svg)
     ]

@@ -7,11 +7,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from scipy.stats import norm
 
-from holdfast.report import synbench_plots
+from holdfast.core.chart import Curves, chart_data
+from holdfast.numerics.gaussian_classes.synbench import area, thresholds
+from holdfast.parts.measures.synbench.synbench import Synbench
+from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.report.apart import Apart
+from holdfast.report.charts.figure import css, shade
+from holdfast.report.charts.sections import chart_sections
 from holdfast.report.html import write_report
-from holdfast.report.synbench import _expected, _points, synbench
+from holdfast.report.panel import Panel
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RunFiles
 from report_fixture import SOUND, make_run, write_record
@@ -54,11 +61,12 @@ def make_synbench(folder: Path, keep: float, table: str = "tables/s.parquet", be
     scores["a_t 0.7, ε 0"] = scores.pop("a_t 0.7, ε 0")  # the headline comes last
     (folder / table).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"id": [f"row {i}" for i in range(98)], **columns}), folder / table)
-    mixtures = {"name": "mixtures", "epsilons": EPSILONS, "separations": S.tolist(), "samples": 2048, "directions": 1}
-    mixtures |= {"covariance": "isotropic", "budget": "relative", "norm": 2.0, "clamp": False, "shrinkage": "none"}
-    part = {"kind": "measures", "name": "synbench", "starts": STARTS, "start": 0.7, "mixtures": mixtures | more}
+    measure = Synbench(Mixtures(EPSILONS, separations=tuple(S.tolist()), **more), STARTS)
+    tensors = {name: torch.from_numpy(np.asarray(column, dtype=float)) for name, column in columns.items()}
+    charts = [chart_data(chart, columns, scores) for chart in measure.charts(tensors, {})]
     return {
-        "part": part, "title": "Synbench", "question": "How much survives?", "how_to_read": "Higher is better.",
+        "part": {"kind": "measures", "name": "synbench"}, "charts": charts,
+        "title": "Synbench", "question": "How much survives?", "how_to_read": "Higher is better.",
         "better": "higher", "unit": "ratio", "reference": "SynBench, Eq. 3", "scores": scores, "error": None,
         "passes_alone": {"forward": 401408, "backward": 0},
         "headline": "a_t 0.7, ε 0", "column": "share", "table": table, "seconds": 0.1,
@@ -68,6 +76,26 @@ def make_synbench(folder: Path, keep: float, table: str = "tables/s.parquet", be
 def entry(value: float | None, half: float, unit: str = "") -> dict:
     ends = {"low": None, "high": None} if value is None else {"low": max(0, value - half), "high": value + half}
     return {"value": value, **ends, "n": 49, "interval": "t", "confidence": 0.95, "note": "", "unit": unit, **SOUND}
+
+
+def panels(record: dict, folder: Path) -> dict[str, Panel]:
+    """Return what is drawn of SynBench, by title."""
+    apart = Apart()
+    sections = chart_sections(record, RunFiles(Folder(folder), {}), apart)
+    assert apart.problems == []
+    return {panel.title: panel for section in sections for panel in section.panels if section.heading == "SynBench"}
+
+
+def alone(m: dict) -> dict:
+    return {"encoders": [{"name": "a", "measures": {"s": m}}]}
+
+
+def lines(m: dict, style: str) -> dict[str, np.ndarray]:
+    """Return the expected bounds by name: the whole curve of each line."""
+    (curves,) = [chart for chart in m["charts"] if chart["kind"] == "curves"]
+    return {
+        f"{i} {line['name']}": np.array(line["y"]) for i, line in enumerate(curves["lines"]) if line["style"] == style
+    }
 
 
 def add(record: dict, folder: Path, index: int, key: str, **options) -> dict:
@@ -89,29 +117,37 @@ def record(folder: Path) -> dict:
     return record
 
 
+POINTS = thresholds(0.5).numpy()
+
+
 def test_curves_have_the_areas_that_the_method_gives_for_its_reference(folder):
     m = make_synbench(folder, 0.8)
-    points = _points()
-    assert (points[-1], len(points)) == (1.0, 124)
-    assert points[0] > 0.5 > points[0] - 0.4 / 99
-    curve = _expected(RunFiles(Folder(folder), {}), m["table"], "reference accuracy@0", "reference bound@0", points)
-    assert [curve[points >= start - 1e-9].sum() for start in STARTS] == pytest.approx(SUMS, abs=1e-4)
+    assert (POINTS[-1], len(POINTS)) == (1.0, 124)
+    assert POINTS[0] > 0.5 > POINTS[0] - 0.4 / 99
+    (curve,) = lines(m, "dashed").values()
+    assert [curve[start - 1e-9 <= POINTS].sum() for start in STARTS] == pytest.approx(SUMS, abs=1e-4)
 
 
-def test_scores_are_ratios_of_areas_under_the_curves_that_are_drawn(folder, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(
-        synbench_plots, "bounds", lambda key, *curves, **more: drawn.setdefault(key, (*curves, more["start"])) and "svg"
-    )
+def test_scores_are_ratios_of_areas_under_the_curves_that_are_drawn(folder):
     m = make_synbench(folder, 0.8)
-    synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, RunFiles(Folder(folder), {}))
-    ((points, own, known, start),) = drawn.values()
-    assert (own.shape, known.shape, start) == ((9, 124), (1, 124), 0.7)
+    own, (known,) = lines(m, "solid").values(), lines(m, "dashed").values()
+    assert len(own) == 9
     for at in STARTS:
-        right = points >= at - 1e-9
+        right = at - 1e-9 <= POINTS
         for curve, epsilon in zip(own, EPSILONS, strict=True):
             value = m["scores"][f"a_t {at:g}, ε {epsilon:g}"]["value"]
-            assert curve[right].sum() / known[0][right].sum() == pytest.approx(value)
+            assert curve[right].sum() / known[right].sum() == pytest.approx(value, abs=1e-6)
+
+
+def test_curves_are_those_of_the_score(folder):
+    m = make_synbench(folder, 0.8)
+    table = pq.read_table(folder / m["table"])
+    accuracy, bound = (torch.tensor(table[name].to_numpy()) for name in ("accuracy@0.4", "bound@0.4"))
+    curve = lines(m, "solid")["4 0.4"]
+    for start in (0.5, *STARTS):
+        assert curve[start - 1e-9 <= POINTS].sum() == pytest.approx(
+            float(area(accuracy, bound, start).mean()), abs=1e-5
+        )
 
 
 def test_the_best_budget_of_each_row_is_marked_once_and_the_smallest_of_equals(folder):
@@ -122,75 +158,47 @@ def test_the_best_budget_of_each_row_is_marked_once_and_the_smallest_of_equals(f
     m["scores"]["a_t 0.6, ε 0.2"]["value"] = 0.99
     m["scores"]["a_t 0.6, ε 0.3"].update(value=None, low=None, high=None, note="nothing <left>")
     m["scores"]["a_t 0.7, ε 0.5"].update(value=None, low=None, high=None)  # where the headline is: a gap in the chart
-    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, RunFiles(Folder(folder), {}))
-    (scores,) = block.table
-    best = {start: [i for i, cell in enumerate(cells) if cell.best] for start, cells in scores.rows}
+    drawn = panels(alone(m), folder)
+    ((_, _, rows),) = drawn["Synbench"].table.blocks
+    best = {start: [i for i, cell in enumerate(cells) if cell.best] for start, cells in rows}
     assert best == {"0.6": [2], "0.7": [3], "0.8": [3], "0.9": []}
-    missing = dict(scores.rows)["0.6"][3]
+    missing = dict(rows)["0.6"][3]
     assert (missing.value, missing.interval, missing.note) == ("-", "", "nothing <left>")
-    assert [text for _, _, text in block.best] == ["best ε 0.3 [0.2, 0.4]"]
-    assert "a best at 0.3" in block.overview.alt
+    assert drawn["Score against ε, a_t 0.7"].legend == [(0, "a best ε 0.3 [0.2, 0.4]")]
 
 
 def test_the_section_shows_every_encoder_and_its_scores(folder, record):
     write_record(folder, record)
     page = write_report(folder).read_text(encoding="utf-8")
     found = Page(page)
-    section = found.text[found.text.index("Two classes of Gaussian images") :]
-    assert "49 separations s from 0.1 to 4.9, in 1 direction, 2 × 2,048 images each" in section
+    assert "Two classes of Gaussian images" in found.text
+    assert "49 separations s from 0.1 to 4.9, in 1 direction, 2 × 2,048 images each" in found.text
     charts = [attrs["aria-label"] for _, attrs in found.elements if attrs.get("role") == "img"]
-    assert sum(alt.startswith("Expected bound of zoo:digits") for alt in charts) == 3
-    assert sum(alt.startswith("Scores with a_t 0.7 against ε") for alt in charts) == 1
-    assert {"href": "#synbench"} in found.all("a")
+    assert sum("expected bound against threshold accuracy" in alt for alt in charts) == 3
+    assert sum(alt.startswith("Score against ε, a_t 0.7 against ε") for alt in charts) == 1
     for encoder in record["encoders"]:
         value = encoder["measures"]["synbench"]["scores"]["a_t 0.9, ε 0.4"]["value"]
         assert f">{value:.2f}<small>[{value - 0.04:.2f}, {value + 0.04:.2f}]<" in page
     assert "share per image" not in "".join(charts)  # rows are no images: no histogram of them
 
 
-def test_there_is_no_section_without_scores(folder):
-    record = make_run(folder, 1)
-    m = add(record, folder, 0, "synbench", keep=0.5)
-    m.update(scores={}, error="out of memory", table=None, headline=None)
-    assert synbench(record, RunFiles(Folder(folder), {})) == []
-    write_record(folder, record)
-    assert 'id="synbench"' not in write_report(folder).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("damage", ["gone", "no column", "no number", "no table"])
-def test_a_table_that_cannot_be_drawn_is_told_and_the_others_are_drawn(folder, damage):
-    record = {"encoders": [{"name": name, "measures": {}} for name in "abc"]}
-    m = [add(record, folder, index, "synbench", keep=0.5) for index in range(3)][1]
-    path = folder / m["table"]
-    table = pq.read_table(path)
-    if damage == "gone":
-        path.unlink()
-    elif damage == "no column":
-        pq.write_table(table.drop_columns(["bound@0.4"]), path)
-    elif damage == "no number":
-        place = table.column_names.index("accuracy@0.4")
-        pq.write_table(table.set_column(place, "accuracy@0.4", pa.array([None] * 98, pa.float64())), path)
-    else:
-        m["table"] = None
-    (block,) = synbench(record, RunFiles(Folder(folder), {}))
-    assert [bool(chart.svg) for _, _, chart in block.charts] == [True, False, True]
-    assert "run the audit again" in block.charts[1][2].notes[0] or "expected a column" in block.charts[1][2].notes[0]
-    assert len(block.table) == 3  # scores are in the record
-
-
 def test_a_failed_encoder_leaves_the_others(folder, record):
-    record["encoders"][0]["measures"]["synbench"].update(scores={}, error="out of memory", table=None, headline=None)
+    failed = {"scores": {}, "charts": [], "error": "out of memory", "table": None, "headline": None}
+    record["encoders"][0]["measures"]["synbench"].update(failed)
     record["encoders"][1] = {"name": "b", "slug": "b", "error": "no such model", "measures": {}, "checks": {}}
     write_record(folder, record)
-    (block,) = synbench(record, RunFiles(Folder(folder), {}))
-    assert [name for _, name, _ in block.charts] == ["zoo:digits-simclr-hardened"]
-    assert [series for series, _, _ in block.charts] == [2]
+    drawn = panels(record, folder)
+    assert drawn["zoo:digits-simclr-hardened"].series == 2
+    assert len(drawn) == 3
     write_report(folder)
+    record["encoders"][2]["measures"]["synbench"].update(failed)
+    write_record(folder, record)
+    assert "Two classes of Gaussian images" not in write_report(folder).read_text(encoding="utf-8")
 
 
-def test_twins_have_a_block_each_and_names_are_escaped(folder):
+def test_twins_have_charts_of_their_own_and_names_are_escaped(folder):
     hostile, record = "<script>alert(1)</script>", make_run(folder, 1)
-    more = {"covariance": "images", "clamp": True, "norm": None, "shrinkage": "ledoit_wolf", "scale": 0.2}
+    more = {"covariance": "images", "clamp": True, "norm": float("inf"), "shrinkage": "ledoit_wolf", "scale": 0.2}
     add(record, folder, 0, "synbench", keep=0.8)
     add(record, folder, 0, "twin", keep=0.5, **more)["title"] = f"Synbench {hostile}"
     record["encoders"][0]["name"] = hostile
@@ -201,66 +209,37 @@ def test_twins_have_a_block_each_and_names_are_escaped(folder):
     assert page.count("<script") == 1
     facts = "covariance of your own images, ε in ℓ∞, a unit of noise is 0.2 pixels, clamped to [0, 1], covariance of"
     assert facts in found.text
-    assert [block.title for block in synbench(record, RunFiles(Folder(folder), {}))] == [
-        "Synbench",
-        f"Synbench {hostile}",
-    ]
+    against = "Score against ε, a_t 0.7"
+    assert {f"Synbench: {against}", f"Synbench {hostile}: {against}"} <= set(panels(record, folder))
     ids = [attrs["id"] for _, attrs in found.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
 
 
-def test_curves_are_those_of_the_score(folder):
-    import torch
-
-    from holdfast.numerics.gaussian_classes.synbench import area, thresholds
-
-    m, points = make_synbench(folder, 0.8), _points()
-    table = pq.read_table(folder / m["table"])
-    accuracy, bound = (torch.tensor(table[name].to_numpy()) for name in ("accuracy@0.4", "bound@0.4"))
-    curve = _expected(RunFiles(Folder(folder), {}), m["table"], "accuracy@0.4", "bound@0.4", points)
-    assert points == pytest.approx(thresholds(0.5).numpy(), abs=1e-15)
-    for start in (0.5, *STARTS):
-        assert curve[points >= start - 1e-9].sum() == pytest.approx(float(area(accuracy, bound, start).mean()))
-
-
-def test_budgets_stand_in_order_though_the_headline_comes_last(folder):
-    m = make_synbench(folder, 0.8)
-    m["scores"] = {name: s for name, s in m["scores"].items() if name.startswith("a_t 0.7")}
-    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, RunFiles(Folder(folder), {}))
-    assert [budget for _, budget in block.budgets] == [f"{epsilon:g}" for epsilon in EPSILONS]
-
-
 def test_images_that_have_a_curve_for_each_budget_have_a_dashed_line_for_each(folder):
     m = make_synbench(folder, 0.8)
-    record = {"encoders": [{"name": "a", "measures": {"s": m}}]}
-    (block,) = synbench(record, RunFiles(Folder(folder), {}))
-    assert block.charts[0][2].svg.count("stroke-dasharray") == 2  # the reference, and where the area begins
+    assert panels(alone(m), folder)["a"].svg.count("stroke-dasharray") == 2  # the reference; where the area begins
     table = pq.read_table(folder / m["table"])
-    place = table.column_names.index("reference bound@0.8")
-    column = pa.array(0.9 * table["reference bound@0.8"].to_numpy())
-    pq.write_table(table.set_column(place, "reference bound@0.8", column), folder / m["table"])
-    (block,) = synbench(record, RunFiles(Folder(folder), {}))
-    assert block.charts[0][2].svg.count("stroke-dasharray") == 10
+    tensors = {name: torch.tensor(table[name].to_numpy()) for name in table.column_names if name != "id"}
+    tensors["reference bound@0.8"] = 0.9 * tensors["reference bound@0.8"]
+    measure = Synbench(Mixtures(EPSILONS, separations=tuple(S.tolist())), STARTS)
+    (chart,) = [chart for chart in measure.charts(tensors, {}) if isinstance(chart, Curves)]
+    assert sum(line.style == "dashed" for line in chart.lines) == 9
+    m["charts"] = [chart_data(chart)]
+    panel = panels(alone(m), folder)["a"]
+    assert panel.svg.count("stroke-dasharray") == 10
+    assert [name for _, name in panel.legend][-2:] == ["0.8", "the images, for each ε"]
 
 
 def test_colours_follow_the_theme_and_can_be_seen_in_both(folder, record):
     write_record(folder, record)
     page = write_report(folder).read_text(encoding="utf-8")
-    charts = re.findall(r'aria-label="Expected bound[^"]*"><svg.*?</svg>', page, re.DOTALL)
+    charts = re.findall(r'aria-label="[^"]*expected bound[^"]*"><svg.*?</svg>', page, re.DOTALL)
     assert len(charts) == 3
     for svg in charts:
         assert not re.search(r"(?:fill|stroke): *#", svg)
-        assert all(f"stroke: {synbench_plots.shade(i, 9)}" in svg for i in range(9))
+        assert all(f"stroke: {css(shade(i / 8))}" in svg for i in range(9))
     colours = {m[0]: m[1:] for m in re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", page)}
     assert all(contrast(colours[end][theme], colours["card"][theme]) >= 3 for end in ("e0", "e1") for theme in (0, 1))
-
-
-def test_one_budget_alone_can_be_drawn(folder):
-    m = make_synbench(folder, 0.8)
-    m["scores"] = {name: s for name, s in m["scores"].items() if name.endswith("ε 0")}
-    (block,) = synbench({"encoders": [{"name": "a", "measures": {"s": m}}]}, RunFiles(Folder(folder), {}))
-    assert block.budgets == [("color-mix(in oklch, var(--e1) 0%, var(--e0))", "0")]
-    assert (block.best, bool(block.overview.svg)) == ([], True)
 
 
 @pytest.mark.parametrize("width", [140, 70], ids=["side by side", "stacked"])

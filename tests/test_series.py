@@ -11,7 +11,7 @@ from holdfast.auditing.series import Series, expand, natural, series_entries
 from holdfast.core import HoldfastError, Score
 from holdfast.core.spec_string import parse
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
-from holdfast.report.series_plots import places
+from holdfast.report.series import places
 
 
 @pytest.fixture
@@ -125,4 +125,4 @@ def test_numbers_in_names_are_ordered_as_numbers() -> None:
 )
 def test_checkpoints_stand_at_their_number(names: list[str], at: list[int], label: str, shown: list[str]) -> None:
     found = places(names)
-    assert (found.at, found.label, found.names) == (at, label, shown)
+    assert (list(found.at), found.label, list(found.names)) == (at, label, shown)

@@ -1,7 +1,6 @@
 """Weibull fits against SciPy and exact laws, p values under their hypothesis, and Ψ by loops."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -11,9 +10,9 @@ from test_measures import Told
 from torch import Tensor
 
 from holdfast.core import HoldfastError
+from holdfast.core.chart import Curves
 from holdfast.parts.measures.certified.margin_distribution import MarginDistribution, margin_distances
 from holdfast.parts.measures.shared.weibull import FITS, anderson_darling, independent, joint, p_values
-from holdfast.report import plots
 
 
 def weibull(shape: float, scale: float, size: tuple[int, ...], seed: int = 0) -> Tensor:
@@ -252,27 +251,20 @@ def test_nearest_distances_leave_the_image_itself_out_even_among_twins() -> None
     assert distances[6:].tolist() == [[0.0, 0.0, 0.5, 0.5]] * 3
 
 
-# --- its plot -------------------------------------------------------------------------------------
+# --- its chart ------------------------------------------------------------------------------------
 
 
-def drawn(svg: str) -> list[str]:
-    """The paths of the curves, in the order in which they were drawn."""
-    return re.findall(r'<path d="([^"]*)"[^>]*style="fill: none;[^"]*stroke: var\(--s\d\)', svg)
-
-
-def test_plot_shows_the_least_the_most_and_the_median_image_and_every_attacked_one() -> None:
-    shape, scale = np.array([2.0, 3.0, 4.0, 5.0, 2.5]), np.array([0.1, 0.3, 0.2, 0.15, 0.4])
-    margins = plots.Margins(1, shape, scale, np.array([0.05, 0.1, 0.2, 0.3, 9.0]))
-    svg = plots.margin_distribution("margins0", [margins])
-    assert "var(--s1)" in svg
-    assert svg.count("<use ") >= 5
-    least, most, median = drawn(svg)
-    assert len({least, most, median}) == 3
-    alone = {i: drawn(plots.margin_distribution("x", [one(margins, i), margins])) for i in range(5)}
-    assert [alone[0][0], alone[4][0], alone[2][0]] == [least, most, median]
-    assert plots.margin_distribution("margins0", [margins]) == svg
-
-
-def one(margins: plots.Margins, image: int) -> plots.Margins:
-    kept = slice(image, image + 1)
-    return plots.Margins(1, margins.shape[kept], margins.scale[kept], margins.distance[kept])
+def test_the_chart_shows_the_median_image_the_narrowest_the_widest_and_every_attacked_one() -> None:
+    shape, scale = torch.tensor([2.0, 3.0, 4.0, 5.0, 2.5, torch.nan]), torch.tensor([0.1, 0.3, 0.2, 0.15, 0.4, 0.1])
+    distance = torch.tensor([0.05, 0.1, 0.2, 0.3, 9.0, 0.1])
+    measure = MarginDistribution()
+    table = {"shape": shape, "scale": scale, f"distance@{measure.steps[-1]}": distance}
+    chart = next(chart for chart in measure.charts(table, {}) if isinstance(chart, Curves))
+    *curves, points = chart.lines
+    assert [line.style for line in chart.lines] == ["solid", "dashed", "dashed", "points"]
+    for line, image in zip(curves, (2, 0, 4), strict=True):
+        psi = [float(torch.exp(-((x / scale[image]) ** shape[image]))) for x in line.x]
+        assert line.y == pytest.approx(psi, abs=1e-6)
+    assert points.x == pytest.approx(distance[:5].tolist())  # an image without a fit has no curve
+    assert chart.most == pytest.approx(1.5 * 0.4 * math.log(2) ** (1 / 2.5), rel=1e-6)
+    assert not any(isinstance(chart, Curves) for chart in measure.charts({**table, "shape": shape * torch.nan}, {}))

@@ -150,11 +150,13 @@ class Row(Chart):
     Attributes:
         name: of the row. Rows that read the same are told apart by the parameters of their measures.
         place: where it stands, from the top; a line parts rows whose first numbers differ.
-        setting: (name, value) of the parameters that rows of one chart agree on.
+        across: what the horizontal axis, from 0 to 100 %, shows.
+        setting: (name, JSON) of the parameters that rows of one chart agree on.
     """
 
     name: str
     place: tuple[int, ...]
+    across: str
     setting: tuple[tuple[str, str], ...]
 
 

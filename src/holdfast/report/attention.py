@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report.numbers import finite, listing, part, plural
-from holdfast.report.sections import Shot, _shot
+from holdfast.report.pictures import Shot, shot
 from holdfast.storage.record_file import RunFiles
 
 ROWS: dict[str, str] = {"representation": "the representation", "class": "the class"}
@@ -69,4 +69,4 @@ def _strip(strip: Mapping[str, Any], rows: Sequence[str], entry: Mapping[str, An
         f"{plural(len(entry['images']), 'image')}, {strip['title']}, above their attention maps for "
         f"{' and for '.join(rows)}" + (f"; {text}" if text else "")
     )
-    return Strip(_shot(folder, strip["picture"], strip["title"], alt), text)
+    return Strip(shot(folder, strip["picture"], strip["title"], alt), text)

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.report import plots
+from holdfast.report.charts.points import Cloud, scatter
 from holdfast.report.numbers import finite, plural, score
-from holdfast.report.sections import Chart
+from holdfast.report.panel import Drawn, Panel, drawn_score
 from holdfast.report.verdict import titles
 
 DRAWN = 6
 """Charts of each kind of relation; the tables have all of them."""
+HOLLOW = "Hollow: a check failed, so at least one of the two is only a bound on one side."
 
 
 @dataclass(frozen=True)
@@ -77,22 +78,24 @@ def relation_rows(record: Mapping[str, Any], over: str) -> list[Relation]:
     ]
 
 
-def relation_charts(record: Mapping[str, Any], over: str) -> list[Chart]:
+def relation_charts(record: Mapping[str, Any], over: str) -> list[Panel]:
     """Return scatter plots of the strongest relations, one for each pair of measures."""
-    charts: dict[tuple[str, str], Chart] = {}
+    charts: dict[tuple[str, str], Panel] = {}
     names, units = titles(record), _units(record)
     for item in _strongest(record, over):
         pair = item["first"], item["second"]
         if pair in charts or len(charts) == DRAWN:
             continue
-        points = _over_encoders(record, pair) if over == "encoders" else _over_corruptions(record, pair)
-        if not points:
+        clouds = _clouds(record, pair, over)
+        if not clouds:
             continue
         x, y = (names[key] for key in pair)
-        svg = plots.scatter(f"{over}{len(charts)}", points, x=x, y=y, units=(units[pair[0]], units[pair[1]]))
-        total = sum(len(a) for _, a, _ in points)
+        svg = scatter(
+            f"{over}{len(charts)}", clouds, across=x, label=y, units=(units[pair[0]], units[pair[1]]), diagonal=False
+        )
+        total = sum(len(cloud.x) for cloud in clouds)
         alt = f"{y} against {x}, {plural(total, 'point')}, one for each of the {over}; the numbers are in the tables."
-        charts[pair] = Chart(f"{y} against {x}", svg, alt)
+        charts[pair] = Panel(f"{y} against {x}", svg, alt, [HOLLOW] if any(cloud.hollow for cloud in clouds) else [])
     return list(charts.values())
 
 
@@ -105,29 +108,21 @@ def _units(record: Mapping[str, Any]) -> dict[str, str]:
     return {key: m["unit"] for e in record["encoders"] for key, m in e.get("measures", {}).items()}
 
 
-Points = list[tuple[int, np.ndarray, np.ndarray]]
-
-
-def _over_encoders(record: Mapping[str, Any], pair: Sequence[str]) -> Points:
-    """Return one point for each encoder with both headlines."""
-    points: Points = []
+def _clouds(record: Mapping[str, Any], pair: Sequence[str], over: str) -> list[Cloud]:
+    """Return the points of each encoder: one with both headlines, or one for each corruption; bounds apart."""
+    clouds = []
     for series, encoder in enumerate(record["encoders"]):
-        measures = [encoder.get("measures", {}).get(key) or {} for key in pair]
-        values = [m["scores"][m["headline"]]["value"] if m.get("headline") else None for m in measures]
-        points += _known(series, [values])
-    return points
+        first, second = (encoder.get("measures", {}).get(key) or {} for key in pair)
+        names = [n for n in first.get("corruptions") or [] if n in (second.get("corruptions") or [])]
+        places = [(n, n) for n in names] if over == "corruptions" else [(first.get("headline"), second.get("headline"))]
+        scores = [(first["scores"].get(a) or {}, second["scores"].get(b) or {}) for a, b in places if a and b]
+        for hollow in (False, True):
+            points = [(x, y) for (x, _, _, a), (y, _, _, b) in _drawn(scores) if (a or b) == hollow]
+            points = [point for point in points if all(map(finite, point))]
+            if points:
+                clouds.append(Cloud(series, *np.array(points, dtype=float).T, hollow=hollow))
+    return clouds
 
 
-def _over_corruptions(record: Mapping[str, Any], pair: Sequence[str]) -> Points:
-    """Return one point for each corruption of each encoder."""
-    points: Points = []
-    for series, encoder in enumerate(record["encoders"]):
-        measures = [encoder.get("measures", {}).get(key) or {} for key in pair]
-        names = [n for n in measures[0].get("corruptions") or [] if n in (measures[1].get("corruptions") or [])]
-        points += _known(series, [[m["scores"].get(name, {}).get("value") for m in measures] for name in names])
-    return points
-
-
-def _known(series: int, values: Iterable[Sequence[Any]]) -> Points:
-    known = [pair for pair in values if all(map(finite, pair))]
-    return [(series, *np.array(known, dtype=float).T)] if known else []
+def _drawn(scores: Iterable[Sequence[Mapping[str, Any]]]) -> list[tuple[Drawn, Drawn]]:
+    return [(drawn_score(first), drawn_score(second)) for first, second in scores]

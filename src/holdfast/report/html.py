@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.report import attention as _attention
-from holdfast.report import chances, sections
 from holdfast.report import corruptions as _corruptions
 from holdfast.report import noises as _noises
-from holdfast.report import radii as _radii
+from holdfast.report import pictures
 from holdfast.report import series as _series
-from holdfast.report import synbench as _synbench
 from holdfast.report.apart import Apart
+from holdfast.report.charts.sections import chart_sections
 from holdfast.report.page import page
 from holdfast.report.scorecard import cards
 from holdfast.report.verdict import threats, verdict
@@ -65,35 +64,28 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         ]
         return [(i, name, parts) for i, name, parts in shown if parts]
 
-    charts: dict[str, tuple[str, Callable[[], list[Any]]]] = {
-        "chance_charts": ("worst and average cases", lambda: chances.chance_charts(record)),
-        "score_charts": ("scores against attack steps", lambda: sections.score_charts(record)),
-        "objective_charts": ("what the attacks maximised", lambda: sections.objective_charts(record)),
-        "histograms": ("values per image", lambda: sections.histograms(record, folder)),
-        "tightness_charts": ("tightness of certificates", lambda: sections.tightness_charts(record, folder)),
+    makers: dict[str, tuple[str, Callable[[], list[Any]]]] = {
+        "charts": ("charts", lambda: chart_sections(record, folder, apart)),
         "corruption_grids": ("corruptions", lambda: _corruptions.corruption_grids(record)),
         "corruption_charts": ("corruptions", lambda: _corruptions.relation_charts(record, "corruptions")),
         "corruption_relations": ("corruptions", lambda: _corruptions.relation_rows(record, "corruptions")),
         "encoder_charts": ("measures beside each other", lambda: _corruptions.relation_charts(record, "encoders")),
         "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
-        "radius_charts": ("certified radii", lambda: _radii.radius_charts(record, folder)),
-        "margin_charts": ("margins", lambda: sections.margin_charts(record, folder)),
         "cards": ("the scorecard", lambda: cards(record)),
         "verdict": ("the verdict", lambda: verdict(record)),
         "threats": ("threats", lambda: threats(record)),
         "noises": ("learned noises", lambda: _noises.learned_noises(record, folder)),
         "attention": ("attention maps", lambda: _attention.attention_maps(record, folder)),
-        "synbench": ("synthetic images", lambda: _synbench.synbench(record, folder)),
     }  # fmt: skip
-    parts: dict[str, Any] = {name: apart(section, make, []) for name, (section, make) in charts.items()}
+    parts: dict[str, Any] = {name: apart(section, make, []) for name, (section, make) in makers.items()}
     return page(
         "report.html",
         record=record,
         encoders=encoders,
         audited=[(series, encoder) for series, encoder in encoders if not encoder.get("error")],
-        extremes=[found for found in each("pictures", sections.extremes) if any(found[2].values())],
-        galleries=each("pictures of attacks", sections.gallery),
-        impersonations=each("pictures of impersonations", sections.impersonations),
+        extremes=[found for found in each("pictures", pictures.extremes) if any(found[2].values())],
+        galleries=each("pictures of attacks", pictures.gallery),
+        impersonations=each("pictures of impersonations", pictures.impersonations),
         trainings=apart("checkpoints", lambda: _series.trainings(record), None),
         checks={key: c["title"] for _, e in encoders for key, c in (e.get("checks") or {}).items()},
         **parts,

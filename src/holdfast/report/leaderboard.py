@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.report.apart import Apart
+from holdfast.report.charts.points import Cross, front
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.comparison import heading, p_text, rank, scope
 from holdfast.report.numbers import BETTER, finite, listing, score, statement
 from holdfast.report.page import page, write_page
-from holdfast.report.pareto_plots import Point, front
+from holdfast.report.panel import Panel
 from holdfast.report.scorecard import axis, drawn_ends, flaw, place
-from holdfast.report.sections import Chart
 from holdfast.storage.standing import SOUND, VOID
 
 
@@ -112,7 +112,7 @@ def _pairs(m: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
     ]  # fmt: skip
 
 
-def _pareto(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> Chart | None:
+def _pareto(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> Panel | None:
     """Return the chart of the two measures that are drawn against each other; None where fewer than two can be."""
     pareto = data["pareto"]
     if pareto["why_not"]:
@@ -122,16 +122,16 @@ def _pareto(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> Cha
         return None
     axes = [data["measures"][pareto[side]] for side in ("x", "y")]
     titles = [heading(m, pareto[side]) for m, side in zip(axes, ("x", "y"), strict=True)]
-    points = [Point(series[p["encoder"]], _ends(p["x"]), _ends(p["y"]), not p["dominated_by"]) for p in drawn]
+    points = [Cross(series[p["encoder"]], _ends(p["x"]), _ends(p["y"]), not p["dominated_by"]) for p in drawn]
     svg = front(
-        f"pareto-{key}", points, x=f"{titles[0]} ({BETTER[axes[0]['better']]})",
-        y=f"{titles[1]} ({BETTER[axes[1]['better']]})", units=(axes[0]["unit"], axes[1]["unit"]),
+        f"pareto-{key}", points, across=f"{titles[0]} ({BETTER[axes[0]['better']]})",
+        label=f"{titles[1]} ({BETTER[axes[1]['better']]})", units=(axes[0]["unit"], axes[1]["unit"]),
         better=(axes[0]["better"], axes[1]["better"]),
     )  # fmt: skip
     notes = ["Filled: no other encoder is better on both by its verdicts. Crosses are 95 % intervals."]
     notes += [f"{p['encoder']} is dominated by {listing(p['dominated_by'], 4)}." for p in drawn if p["dominated_by"]]
     title = f"{titles[1]} against {titles[0].lower()}"
-    return Chart(title=title, svg=svg, alt=f"{title}. {front_sentence(data)}", notes=notes)
+    return Panel(title=title, svg=svg, alt=f"{title}. {front_sentence(data)}", notes=notes)
 
 
 def _ends(s: Mapping[str, Any]) -> tuple[float, float, float]:

@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.report import noise_plots
+from holdfast.report.charts.bars import bars, component_bars
+from holdfast.report.charts.dots import dots
+from holdfast.report.charts.figure import colour, marker
+from holdfast.report.charts.heat import heat
+from holdfast.report.charts.lines import Curve, Horizontal, lines
 from holdfast.report.folder import read_column
 from holdfast.report.numbers import finite, number, plural
-from holdfast.report.sections import Chart, Shot, _shot
+from holdfast.report.panel import Legend, Panel, nan
+from holdfast.report.pictures import Shot, shot
 from holdfast.report.verdict import titles
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.record_file import RunFiles
@@ -18,16 +23,6 @@ GROUPS = 12
 """Groups that get a colour of their own, the most frequent; the others are grey."""
 ROWS = 12
 """Rows of the heat map for each group, at most."""
-
-Legend = list[tuple[int | None, str]]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A chart with the names of its colours (none: the legend of another chart is meant)."""
-
-    chart: Chart
-    legend: Legend = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -91,17 +86,18 @@ def _training(key: str, entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
             ("chance", "draws that hold", "share", "The share of training draws that hold"),
             ("entropy", "entropy ratio", "ratio", "The entropy ratio of the mixture weights"),
         ):
-            curves = [(s, [v if finite(v) else np.nan for v in e["training"][column]]) for s, e in enumerate(same)]
-            curves = [curve for curve in curves if np.isfinite(curve[1]).any()]  # one component has no entropy ratio
-            if not curves:
+            values = {s: [nan(value) for value in e["training"][column]] for s, e in enumerate(same)}
+            values = {s: v for s, v in values.items() if np.isfinite(v).any()}  # one component has no entropy ratio
+            if not values:
                 continue
-            last = ", ".join(f"{legend[s][1]} {number(values[-1], unit)}" for s, values in curves)
-            chart = Chart(
+            curves = [Curve(range(1, len(v) + 1), v, (), (), colour(s), marker(s)) for s, v in values.items()]
+            last = ", ".join(f"{legend[s][1]} {number(v[-1], unit)}" for s, v in values.items())
+            panels.append(Panel(
                 f"{label.capitalize()}: {setting}",
-                noise_plots.epochs(f"{key}-{column}{i}", curves, label=label, unit=unit),
+                lines(f"{key}-{column}{i}", curves, Horizontal("epoch", whole=True), label=label, unit=unit),
                 f"{words} against epochs, {setting}. In the last epoch: {last}.",
-            )
-            panels.append(Panel(chart, [legend[s] for s, _ in curves]))
+                legend=[legend[s] for s in values],
+            ))  # fmt: skip
     return panels
 
 
@@ -126,7 +122,7 @@ def _times(entry: Mapping[str, Any]) -> str:
 
 def _without(title: str, what: str) -> Panel:
     """Return a panel that says why there is no chart."""
-    return Panel(Chart(title, "", "", [f"Not all {what} are finite numbers, so there is no chart."]))
+    return Panel(title, notes=[f"Not all {what} are finite numbers, so there is no chart."])
 
 
 def _read(
@@ -136,7 +132,7 @@ def _read(
     try:
         return np.column_stack([read_column(folder, table, column) for column in columns])
     except HoldfastError as error:
-        return Panel(Chart(title, "", "", [str(error)]))
+        return Panel(title, notes=[str(error)])
 
 
 def _maps(entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
@@ -152,16 +148,16 @@ def _maps(entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
             panels.append(found)
             continue
         if not np.isfinite(found).all():
-            panels.append(Panel(Chart(title, "", "", ["Too few of the perturbations differ from each other."])))
+            panels.append(Panel(title, notes=["Too few of the perturbations differ from each other."]))
             continue
         legend, points = _coloured(entry["groups"], found[:, 0].astype(int), found[:, 1:])
         cross = tuple(entry["origin"]) if origin and all(map(finite, entry["origin"])) else None
-        svg = noise_plots.dots(points, x=axes[0], y=axes[1], origin=cross)
+        svg = dots(points, x=axes[0], y=axes[1], origin=cross)
         alt = (
             f"{title}: {plural(len(found), 'draw')} for {plural(entry['images'], 'image')}, by {entry['grouped']}."
             + (f" {axes[0]}; {axes[1]}." if origin else "")
         )
-        panels.append(Panel(Chart(title, svg, alt), legend))
+        panels.append(Panel(title, svg, alt, legend=legend))
     return panels
 
 
@@ -196,9 +192,9 @@ def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
     bands = [(entry["groups"][group], len(some)) for group, some in zip(_frequent(groups), rows, strict=True)]
     values = pixels[np.concatenate(rows)]
     largest = number(float(np.abs(values).max()))
-    svg = noise_plots.heat(f"{key}-heat", values, bands, x="pixel, row by row, after averaging")
+    svg = heat(f"{key}-heat", values, bands, x="pixel, row by row, after averaging")
     notes = [f"A row is a draw. Blue is darker, orange brighter; the fullest colour is ±{largest}."]
-    return Panel(Chart(title, svg, f"{title}: one band each of up to {ROWS} draws, within ±{largest}.", notes))
+    return Panel(title, svg, f"{title}: one band each of up to {ROWS} draws, within ±{largest}.", notes)
 
 
 def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
@@ -210,9 +206,9 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel
     if not isinstance(found, Panel) and not (np.isfinite(found).all() and np.isfinite(mean).all()):
         found = _without(title, "means and weights")
     if not isinstance(found, Panel):
-        svg = noise_plots.component_bars(f"{key}-means", found, mean)
+        svg = component_bars(f"{key}-means", found, mean)
         alt = f"{title} along {plural(size, 'principal component')} of the latent draws."
-        found = Panel(Chart(title, svg, alt))
+        found = Panel(title, svg, alt)
     panels.append(found)
     title, size = "Covariance of the heaviest component", covariance["size"]
     found = _read(title, entry, covariance["table"], [f"latent_{i:02d}" for i in range(size)], folder)
@@ -223,8 +219,8 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel
         largest = number(float(np.abs(found).max()))
         each = f"Each cell is the mean over {block} × {block} latent numbers. " if block > 1 else ""
         notes = [f"Mean over images. {each}Blue is below 0, orange above; the fullest colour is ±{largest}."]
-        svg = noise_plots.heat(f"{key}-covariance", found, x="latent numbers")
-        found = Panel(Chart(title, svg, f"{title}, {size} × {size} cells within ±{largest}.", notes))
+        svg = heat(f"{key}-covariance", found, x="latent numbers")
+        found = Panel(title, svg, f"{title}, {size} × {size} cells within ±{largest}.", notes)
     return [*panels, found]
 
 
@@ -243,15 +239,15 @@ def _weights(key: str, entry: Mapping[str, Any], mean: np.ndarray, folder: RunFi
     names = ["all", *(entry["groups"][group] for group in shown)] if each else ["all images"]
     legend: Legend = [(i, f"component {i + 1}") for i in range(len(mean))]
     shares = ", ".join(number(share, "share") for share in mean.tolist())
-    svg = noise_plots.bars(f"{key}-weights", names, rows)
-    return Panel(Chart(title, svg, f"Mixture weights, mean over the images: {shares}."), legend)
+    svg = bars(f"{key}-weights", names, rows)
+    return Panel(title, svg, f"Mixture weights, mean over the images: {shares}.", legend=legend)
 
 
 def _sample(picture: Mapping[str, Any], entry: Mapping[str, Any], folder: RunFiles) -> Sample:
     name, group = picture["id"], entry["groups"][picture["group"]]
-    shots = [_shot(folder, picture["clean"], "clean", f"{name}: clean image")]
+    shots = [shot(folder, picture["clean"], "clean", f"{name}: clean image")]
     for i, draw in enumerate(picture["draws"], 1):
-        shots.append(_shot(folder, draw["disturbed"], f"draw {i}", f"{name}: draw {i} of the noise"))
+        shots.append(shot(folder, draw["disturbed"], f"draw {i}", f"{name}: draw {i} of the noise"))
         alt = f"{name}: what draw {i} changes, amplified {_times(entry)}"
-        shots.append(_shot(folder, draw["difference"], f"difference {i}", alt))
+        shots.append(shot(folder, draw["difference"], f"difference {i}", alt))
     return Sample(name, group, shots)

@@ -1,27 +1,24 @@
 """Checkpoints of a training, as data for the report: every score over them, and how classes fluctuate."""
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from holdfast.report import series_plots
+from holdfast.report.charts.figure import colour, marker
+from holdfast.report.charts.lines import Curve, Horizontal, lines
 from holdfast.report.numbers import finite, number, plural, score
-from holdfast.report.plots import Curve
-from holdfast.report.sections import Chart
+from holdfast.report.panel import Panel, caution, drawn_score
 from holdfast.report.verdict import titles
 
 CURVES = 12
 """Scores of a measure in one chart, the last ones, which the headline is of; the scorecard has all of them."""
 
-Legend = list[tuple[int, str]]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A chart with the names of its colours."""
-
-    chart: Chart
-    legend: Legend
+BANDS = 8
+"""Curves that have a band each; of more, the last one alone, for so many bands are one grey."""
+WIDEST = 10
+"""Characters of a checkpoint's name below its place, at most."""
 
 
 @dataclass(frozen=True)
@@ -83,33 +80,59 @@ def _panels(key: str, title: str, names: Sequence[str], found: Sequence[Mapping[
     for m in found:
         for name, s in (m.get("scores") or {}).items():
             known.setdefault(name, s.get("unit") or unit)
-    where, panels = series_plots.places(names), []
+    across, panels = places(names), []
     for i, each in enumerate(dict.fromkeys([*reversed(known.values())])):
         scores = [name for name, its in known.items() if its == each]
-        curves = {name: _curve(j, where.at, [_score(m, name) for m in found]) for j, name in enumerate(scores)}
+        curves = {name: _curve(j, across, [_score(m, name) for m in found]) for j, name in enumerate(scores)}
         drawn = [name for name in scores if sum(map(finite, curves[name].y)) > 1]
         if not drawn:
             continue
         shown = drawn[-CURVES:]  # the headline comes last
-        svg = series_plots.over_checkpoints(
-            f"{key}-{i}", [curves[name] for name in shown], where=where, axis=where.label, unit=each
-        )
+        bands = len(shown) <= BANDS
+        each_curve = [curves[name] if bands or name == shown[-1] else _bare(curves[name]) for name in shown]
+        svg = lines(f"{key}-{i}", each_curve[::-1], across, label="", unit=each)
         left = len(drawn) - len(shown)
         notes = [f"{plural(left, 'more score')} in the scorecard."] if left else []
-        if len(shown) > series_plots.BANDS:
-            notes.append(f"The band is that of {shown[-1]}.")
+        notes += [] if bands else [f"The band is that of {shown[-1]}."]
+        notes += _cautions(names, [_score(m, name) for name in shown for m in found])
         alt = f"{title} over {plural(len(names), 'checkpoint')}. {_ends(shown[-1], names, found, unit)}"
-        panels.append(Panel(Chart(title, svg, alt, notes), [(curves[name].series, name) for name in shown]))
+        panels.append(Panel(title, svg, alt, notes, [(scores.index(name), name) for name in shown]))
     return panels
+
+
+def _bare(curve: Curve) -> Curve:
+    return replace(curve, low=(), high=())
+
+
+def _cautions(names: Sequence[str], scores: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each checkpoint of which some score failed a check."""
+    said = (caution(names[place % len(names)], s) for place, s in enumerate(scores))
+    return list(dict.fromkeys(filter(None, said)))
+
+
+def places(names: Sequence[str]) -> Horizontal:
+    """Return the axis of checkpoints: by the number in their names, where one alone tells them apart, else one by one.
+
+    For example "epoch2", "epoch10" at 2 and 10 of an axis "epoch".
+    """
+    split = [re.split(r"([0-9]+)", name) for name in names]
+    if len({tuple(parts[::2]) for parts in split}) == 1:  # what is no number is the same everywhere
+        different = [i for i, column in enumerate(zip(*split, strict=True)) if len(set(column)) > 1]
+        numbers = [int(parts[different[0]]) for parts in split] if different else []
+        if len(different) == 1 and all(a < b for a, b in pairwise(numbers)):
+            words = re.findall(r"[^\W\d_]+", split[0][different[0] - 1])
+            return Horizontal(words[-1] if words else "checkpoint", numbers, whole=True)
+    short = [name if len(name) <= WIDEST else f"…{name[1 - WIDEST :]}" for name in names]
+    return Horizontal("checkpoint", list(range(1, len(names) + 1)), short)
 
 
 def _score(m: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return (m.get("scores") or {}).get(name) or {}
 
 
-def _curve(series: int, at: Sequence[int], scores: Sequence[Mapping[str, Any]]) -> Curve:
-    columns = [[float(s[k]) if finite(s.get(k)) else float("nan") for s in scores] for k in ("value", "low", "high")]
-    return Curve(series, at, *columns)
+def _curve(series: int, across: Horizontal, scores: Sequence[Mapping[str, Any]]) -> Curve:
+    y, low, high, bounds = zip(*map(drawn_score, scores), strict=True)
+    return Curve(across.at, y, low, high, colour(series), marker(series), hollow=bounds)
 
 
 def _ends(name: str, names: Sequence[str], found: Sequence[Mapping[str, Any]], unit: str) -> str:
@@ -125,21 +148,23 @@ def _together(record: Mapping[str, Any], series: Sequence[Mapping[str, Any]]) ->
     """Return a chart of each measure's headline, one curve for each series."""
     panels = []
     for i, (measure, title) in enumerate(titles(record).items()):
-        curves, legend, axes = [], [], []
+        curves, legend, axes, notes = [], list[tuple[int, str]](), [], []
         for j, one in enumerate(series):
-            found, where = _entries(record, one, measure), series_plots.places(one["encoders"])
-            curve = _curve(j, where.at, [_score(m, m.get("headline") or "") for m in found])
+            found, across = _entries(record, one, measure), places(one["encoders"])
+            scores = [_score(m, m.get("headline") or "") for m in found]
+            curve = _curve(j, across, scores)
             if sum(map(finite, curve.y)) > 1:
                 curves.append(curve)
                 legend.append((j, one["name"]))
-                axes.append(where.label)
+                axes.append(across.label)
+                notes += _cautions(one["encoders"], scores)
         if len(curves) < 2:
             continue
         unit = next(m["unit"] for one in series for m in _entries(record, one, measure) if m.get("unit"))
-        axis = axes[0] if len(set(axes)) == 1 else "checkpoint"
-        svg = series_plots.over_checkpoints(f"together{i}", curves, where=None, axis=axis, unit=unit)
+        axis = Horizontal(axes[0] if len(set(axes)) == 1 else "checkpoint", whole=True)
+        svg = lines(f"together{i}", curves, axis, label="", unit=unit)
         alt = f"{title}, the headline, over the checkpoints of {', '.join(name for _, name in legend)}."
-        panels.append(Panel(Chart(title, svg, alt), legend))
+        panels.append(Panel(title, svg, alt, notes, [*legend]))
     return panels
 
 

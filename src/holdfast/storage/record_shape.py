@@ -190,7 +190,7 @@ CHARTS: dict[str, dict[str, Shape]] = {
                "dotted": Maybe(NUMBER), "summary": TEXT},
     "distribution": {"column": TEXT},
     "scatter": {"x": TEXT, "y": TEXT, "across": TEXT, "label": TEXT},
-    "row": {"name": TEXT, "place": Items(NUMBER), "setting": Items(Items(TEXT, 2))},
+    "row": {"name": TEXT, "place": Items(NUMBER), "across": TEXT, "setting": Items(Items(TEXT, 2))},
     "cells": {"rows": Items(TEXT), "columns": Items(TEXT), "scores": Items(Items(TEXT)), "corner": TEXT},
 }  # fmt: skip
 """What each kind of chart holds, beside what all of them do; see `holdfast.core.chart`."""

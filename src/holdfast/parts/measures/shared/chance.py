@@ -83,6 +83,7 @@ class ChanceMeasure(Measure):
             title=f"{what}, {part_name(ball)} {ball.radius:g}",
             name=name.replace("_", " "),
             place=place,
+            across="images or draws that hold",
             setting=tuple((key, json.dumps(spec(value))) for key, value in setting.items() if value is not None),
         )
 

@@ -1,0 +1,245 @@
+"""Each kind of chart that a record may ask for, drawn for all encoders together; see `holdfast.core.chart`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.report.charts import figure
+from holdfast.report.charts.forest import Row, forest
+from holdfast.report.charts.histogram import histogram
+from holdfast.report.charts.lines import Curve, Horizontal, lines
+from holdfast.report.charts.points import Cloud, scatter
+from holdfast.report.charts.twins import told_apart
+from holdfast.report.folder import read_column
+from holdfast.report.numbers import choice, finite, number, plural, score, statement
+from holdfast.report.panel import Cell, Grid, Panel, caution, drawn_score, nan, standing
+from holdfast.runtime.errors import HoldfastError
+from holdfast.storage.record_file import RunFiles
+from holdfast.storage.standing import ONE_SIDE, VOID
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one encoder contributes to a chart.
+
+    Attributes:
+        series: the encoder's number.
+        name: of the encoder.
+        chart: the chart, as the record has it.
+        measure: the entry of its measure in the record; empty where an observation says the chart.
+    """
+
+    series: int
+    name: str
+    chart: Mapping[str, Any]
+    measure: Mapping[str, Any]
+
+    @property
+    def judged(self) -> Mapping[str, Any]:
+        """The score that the chart is about, by which it is marked."""
+        return self.score(self.chart["score"] or self.measure.get("headline") or "")
+
+    @property
+    def void(self) -> bool:
+        """Whether nothing of it means anything."""
+        return standing(self.judged) == VOID
+
+    @property
+    def bound(self) -> bool:
+        """Whether it is only a bound on one side."""
+        return standing(self.judged) in ONE_SIDE
+
+    def score(self, name: str) -> Mapping[str, Any]:
+        """Return a score of its measure; empty where there is none of that name."""
+        return (self.measure.get("scores") or {}).get(name) or {}
+
+
+def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
+    """Draw scores against a number: a line for each encoder that has two with a value."""
+    curves, rings, notes, legend, words = [], [], [], [], []
+    for p in parts:
+        ordered = sorted(zip(p.chart["at"], map(p.score, p.chart["scores"]), strict=False), key=lambda point: point[0])
+        at, scores = [x for x, _ in ordered], [s for _, s in ordered]
+        y, low, high, bounds = zip(*map(drawn_score, scores), strict=True) if scores else ((), (), (), ())
+        notes += dict.fromkeys(filter(None, (caution(p.name, s) for s in scores)))
+        if np.isfinite(y).sum() < 2:
+            continue
+        tint = figure.colour(p.series)
+        curves.append(Curve(at, y, low, high, tint, figure.marker(p.series), hollow=bounds))
+        known = [(x, s) for x, s, value in zip(at, scores, y, strict=True) if finite(value)]
+        ends = ", ".join(f"{score(s, p.measure['unit'])} at {x:g}" for x, s in (known[0], known[-1]))
+        words.append(f"{p.name} {ends}")
+        chosen = p.score(p.chart["choice"])
+        if p.chart["choice"] and chosen:
+            legend.append((p.series, f"{p.name} {p.chart['choice']} {choice(chosen)}"))
+            rings += [(x, value, tint) for x, value in zip(at, y, strict=True) if x == chosen.get("value")]
+    if not curves:
+        return []
+    chart, ticks = parts[0].chart, sorted({x for c in curves for x in c.x})
+    across = Horizontal(chart["across"], ticks, whole=all(float(x).is_integer() for x in ticks))
+    picture = lines(key, curves, across, label="", unit=parts[0].measure["unit"], rings=rings)
+    return [Panel(title, picture, f"{title} against {chart['across']}: {'; '.join(words)}.", notes, legend)]
+
+
+def curves(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
+    """Draw lines: those without names of all encoders in one chart, those with names in one for each encoder."""
+    notes = [caution(p.name, p.judged) for p in parts if caution(p.name, p.judged)]
+    parts = [p for p in parts if not p.void]
+    shared = [p for p in parts if not any(line["name"] for line in p.chart["lines"])]
+    panels = [_curves(f"{key}-{p.series}", p.name, [p], p.series) for p in parts if p not in shared]
+    if shared:
+        panels.insert(0, _curves(key, title, shared))
+    return [*panels[:-1], _noted(panels[-1], notes)] if panels else [Panel(title, notes=notes)] if notes else []
+
+
+def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | None = None) -> Panel:
+    chart = parts[0].chart
+    shaded: dict[str, list[tuple[str, str]]] = {"solid": [], "dashed": [], "points": []}
+    drawn, legend = [], []
+    for p in parts:
+        for line in p.chart["lines"]:
+            tint, mark = figure.colour(p.series), figure.marker(p.series)
+            if series is not None:  # lines of one kind have shades of their own; one alone is that of the text
+                total = sum(other["style"] == line["style"] for other in p.chart["lines"])
+                place = len(shaded[line["style"]])
+                alone = total == 1 and line["style"] == "dashed"
+                tint, mark = figure.INK if alone else figure.shade(place / max(1, total - 1)), ""
+                shaded[line["style"]].append((tint, line["name"]))
+                dashed = " dashed" if line["style"] == "dashed" else ""
+                if line["name"] and line["name"] not in [name for _, name in legend]:
+                    legend.append((figure.css(figure.INK if dashed else tint) + dashed, line["name"]))
+            columns = [[nan(value) for value in line[end]] for end in ("y", "low", "high")]
+            mark = "" if line["style"] == "dashed" else mark
+            hollow = [p.bound] * len(line["x"]) if p.bound and line["style"] != "dashed" else ()
+            drawn.append(Curve(line["x"], *columns, colour=tint, marker=mark, style=line["style"], hollow=hollow))
+    most = max((p.chart["most"] for p in parts if p.chart["most"] is not None), default=None)
+    whole = all(float(x).is_integer() for c in drawn for x in c.x)
+    picture = lines(
+        key, drawn, Horizontal(chart["across"], whole=whole, most=most), label=chart["label"], unit=chart["unit"],
+        dotted=chart["dotted"],
+    )  # fmt: skip
+    summaries = {p.chart["summary"]: p.name for p in parts}
+    words = "; ".join(f"{name}: {text}" for text, name in summaries.items())
+    if len(summaries) == 1:
+        words = f"{chart['summary']}, {plural(len(parts), 'encoder')}"
+    return Panel(
+        title, picture, f"{title}. {words}.", [p.chart["note"] for p in parts if p.chart["note"]], legend, series
+    )
+
+
+def _noted(panel: Panel, notes: list[str]) -> Panel:
+    return Panel(**{**vars(panel), "notes": [*panel.notes, *notes]})
+
+
+def columns(
+    parts: Sequence[Contribution], names: Sequence[str], folder: RunFiles
+) -> tuple[list[tuple[Contribution, list[np.ndarray]]], list[str]]:
+    """Return columns of the tables of several encoders where all of them are finite, and notes on what is left out.
+
+    Args:
+        parts: the encoders.
+        names: keys of the chart that name columns.
+        folder: where the tables lie.
+    """
+    readable, notes = [], []
+    for p in parts:
+        notes += [caution(p.name, p.judged)] if caution(p.name, p.judged) else []
+        if p.void or not p.measure.get("table"):
+            continue
+        try:
+            values = [read_column(folder, p.measure["table"], p.chart[name]) for name in names]
+        except HoldfastError as error:
+            notes.append(f"{p.name}: {error}")
+            continue
+        shown = np.all([np.isfinite(column) for column in values], axis=0)
+        if not shown.all():
+            notes.append(f"{p.name}: {plural(int((~shown).sum()), 'undefined value')} not drawn.")
+        if shown.any():
+            readable.append((p, [column[shown] for column in values]))
+    return readable, notes
+
+
+def distribution(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
+    """Draw how a column spreads over the images; nothing where it is yes or no: the score says all there is."""
+    found, notes = columns(parts, ["column"], folder)
+    if found and all(np.isin(values, (0, 1)).all() for _, (values,) in found):
+        return []
+    if not found:
+        return [Panel(title, notes=notes)] if notes else []
+    label = f"{parts[0].chart['column']} per image"
+    medians = ", ".join(f"{p.name} {number(float(np.median(values)))}" for p, (values,) in found)
+    picture = histogram(key, [(p.series, values, p.bound) for p, (values,) in found], label=label)
+    return [Panel(title, picture, f"Histogram of {label}, {title}. Medians: {medians}.", notes)]
+
+
+def clouds(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
+    """Draw two columns against each other."""
+    found, notes = columns(parts, ["x", "y"], folder)
+    if not found:
+        return [Panel(title, notes=notes)] if notes else []
+    across, label = parts[0].chart["across"], parts[0].chart["label"]
+    each = [Cloud(p.series, x, y, p.bound) for p, (x, y) in found]
+    picture = scatter(key, each, across=across, label=label, diagonal=True)
+    total = plural(sum(len(cloud.x) for cloud in each), "point")
+    return [Panel(title, picture, f"{title}: {label} against {across}, {total}.", notes)]
+
+
+def rows(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
+    """Draw headlines of several measures below each other; nothing where fewer than two measures have a value."""
+    by_measure: dict[str, list[Contribution]] = {}
+    for p in sorted(parts, key=lambda p: p.chart["place"]):  # stable: else as the record has them
+        by_measure.setdefault(str(p.measure["part"]), []).append(p)
+    firsts = [same[0] for same in by_measure.values()]
+    setting = {name for p in firsts for name, _ in p.chart["setting"]} | {"name"}
+    hows = [{k: v for k, v in p.measure["part"].items() if k not in setting} for p in firsts]
+    drawn, notes, words = [], [], {}
+    for name, same in zip(told_apart([p.chart["name"] for p in firsts], hows), by_measure.values(), strict=True):
+        points = []
+        for p in same:
+            value, low, high, bound = drawn_score(p.judged)
+            if caution(p.name, p.judged):
+                notes.append(caution(f"{p.name}: {name}", p.judged))
+            elif not finite(value):
+                why = p.measure.get("error") or p.judged.get("note") or "no value"
+                notes.append(f"{p.name}: {name} is left out ({why.rstrip('.')}).")
+            if finite(value):
+                ends = [end if finite(end) else value for end in (low, high)]
+                points.append((p.series, value, *ends, bound))
+                words.setdefault((p.series, p.name), []).append(f"{name} {score(p.judged, p.measure['unit'])}")
+        if points:
+            place = same[0].chart["place"]
+            drawn.append(Row(name, place[0] if place else 0, points))
+    if len(drawn) < 2:
+        return []
+    each = "; ".join(f"{name}: {', '.join(words[series, name])}" for series, name in sorted(words))
+    return [Panel(title, forest(key, drawn, across=parts[0].chart["across"]), f"{title}. {each}.", notes)]
+
+
+def cells(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
+    """Show scores as a table; the best of each row is bold, the first of equals."""
+    blocks = []
+    for p in parts:
+        block = [(head, _row(p, names)) for head, names in zip(p.chart["rows"], p.chart["scores"], strict=False)]
+        blocks.append((p.series, p.name, block))
+    chart = parts[0].chart
+    notes = list(dict.fromkeys(p.chart["note"] for p in parts if p.chart["note"]))
+    return [Panel(title, notes=notes, table=Grid(title, ["encoder", chart["corner"], *chart["columns"]], blocks))]
+
+
+def _row(p: Contribution, names: Sequence[str]) -> list[Cell]:
+    scores = [p.score(name) for name in names]
+    values = [drawn_score(s)[0] for s in scores]
+    known = [value for value in values if finite(value)]
+    best = (min if p.measure["better"] == "lower" else max)(known) if len(set(known)) > 1 else None
+    at = values.index(best) if best is not None else None
+    texts = [statement(s, p.measure["unit"]) if finite(s.get("value")) else ("-", "") for s in scores]
+    return [Cell(*text, s.get("note") or "", i == at) for i, (text, s) in enumerate(zip(texts, scores, strict=True))]
+
+
+KINDS: dict[str, Callable[[str, str, Sequence[Contribution], RunFiles], list[Panel]]] = {
+    "row": rows, "readouts": readouts, "cells": cells, "curves": curves, "scatter": clouds,
+    "distribution": distribution,
+}  # fmt: skip
+"""Kind of chart -> how it is drawn; in this order their sections stand on the page."""

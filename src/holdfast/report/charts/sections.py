@@ -1,0 +1,89 @@
+"""The charts that a record asks for, gathered: those of one heading in one section, whatever parts they come from."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.report.apart import Apart
+from holdfast.report.charts.kinds import KINDS, Contribution
+from holdfast.report.charts.twins import told_apart
+from holdfast.report.panel import Panel
+from holdfast.storage.record_file import RunFiles
+
+
+@dataclass(frozen=True)
+class Section:
+    """Charts that stand together.
+
+    Attributes:
+        key: its name in links.
+        heading: its title.
+        how_to_read: what its charts show.
+        panels: the charts.
+    """
+
+    key: str
+    heading: str
+    how_to_read: str
+    panels: list[Panel]
+
+
+def chart_sections(record: Mapping[str, Any], folder: RunFiles, apart: Apart) -> list[Section]:
+    """Return all sections of charts; a chart that cannot be drawn is named among the problems of `apart`."""
+    sections = []
+    for number, (heading, charts) in enumerate(_gathered(record).items()):
+        panels = []
+        for place, (title, parts) in enumerate(_titled(charts)):
+            draw, key = KINDS[parts[0].chart["kind"]], f"chart{number}-{place}"
+            panels += apart(heading, lambda d=draw, k=key, t=title, p=parts: d(k, t, p, folder), [])
+        if panels:
+            first = next(iter(charts.values()))[0].chart
+            sections.append(Section(f"charts-{number}", heading, first["how_to_read"], panels))
+    return sections
+
+
+Charts = dict[tuple[str, ...], list[Contribution]]
+"""What belongs to one chart, by what sets it apart from others of its section."""
+
+
+def _gathered(record: Mapping[str, Any]) -> dict[str, Charts]:
+    """Return heading -> its charts; headings in the order of `KINDS`, then as the record has them."""
+    measures = [(key, m) for e in record["encoders"] for key, m in e.get("measures", {}).items()]
+    # where a measure failed, the row that it has elsewhere says why it is missing
+    rows = {key: chart for key, m in measures for chart in m.get("charts") or [] if chart["kind"] == "row"}
+    gathered: dict[str, Charts] = {}
+    for series, encoder in enumerate(record["encoders"]):
+        charts = [
+            (key, m, chart)
+            for key, m in encoder.get("measures", {}).items()
+            for chart in m.get("charts") or ([rows[key]] if m.get("error") and key in rows else [])
+        ]
+        charts += [("", {}, chart) for seen in encoder.get("observations", []) for chart in seen.get("charts") or []]
+        for key, measure, chart in charts:
+            # rows of several measures are one chart where they agree on title and setting
+            source = json.dumps(chart["setting"]) if chart["kind"] == "row" else key
+            together = gathered.setdefault(chart["heading"], {}).setdefault((chart["kind"], chart["title"], source), [])
+            together.append(Contribution(series, encoder["name"], chart, measure))
+    order = list(KINDS)
+    first = {heading: min(order.index(kind) for kind, *_ in charts) for heading, charts in gathered.items()}
+    return dict(sorted(gathered.items(), key=lambda item: first[item[0]]))
+
+
+def _titled(charts: Charts) -> Iterator[tuple[str, list[Contribution]]]:
+    """Yield (title, parts) of each chart; titles that read the same are told apart."""
+    twins = Counter(title for _, title, _ in charts)
+    names, settings = [], []
+    for (_, title, _), parts in charts.items():
+        source = parts[0].measure.get("title", "") if parts[0].chart["kind"] != "row" else ""
+        names.append(": ".join(filter(None, [source, title])) if twins[title] > 1 else title or source)
+        settings.append({name: _parsed(value) for name, value in parts[0].chart.get("setting", ())})
+    yield from zip(told_apart(names, settings), charts.values(), strict=True)
+
+
+def _parsed(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
