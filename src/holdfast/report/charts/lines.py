@@ -125,7 +125,7 @@ def _horizontal(axes: Axes, across: Horizontal, first: float) -> None:
     elif 0 < len(across.at) <= 10:
         axes.set_xticks(_spread(sorted(set(map(float, across.at)))))
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=across.whole, min_n_ticks=1))
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=across.whole, min_n_ticks=1, steps=(1, 2, 5, 10)))
 
 
 def _spread(ticks: list[float]) -> list[float]:
