@@ -152,7 +152,10 @@ def test_doctor_names_what_is_there(capsys) -> None:
         (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_rsk.ball.radius=1"], "did you mean"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_risk.bal.radius=1"], "did you mean"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_risk.ball.radius"], "expected"),
-        (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "*.attack.steps=many"], "expected"),
+        (
+            ["audit", "zoo:digits-simclr", "--data", "digits", "--profile", "quick", "--set", "*.attack.steps=many"],
+            "expected",
+        ),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--device", "cuda:99"], "device 'cuda:99'"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--images", "1"], "at least 2"),
         (["audit", "no-such.toml"], "cannot read the plan"),
