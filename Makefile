@@ -12,7 +12,7 @@ test: check
 	$(VENV)/bin/python -m pytest --durations=10
 
 slow: $(VENV)/installed-test
-	$(VENV)/bin/python -m pytest -m slow --timeout=1800
+	HOLDFAST_SHAPES=1 $(VENV)/bin/python -m pytest -m '' --timeout=1800
 
 mutants: $(VENV)/installed-test
 	$(VENV)/bin/python -m benchmarks.mutants
@@ -31,8 +31,7 @@ bench: $(VENV)/installed-test
 	$(PIP) install -q -c constraints.txt -e '.[bench]'
 	$(VENV)/bin/python -m benchmarks
 
-docs: $(VENV)/installed
-	$(PIP) install -q -c constraints.txt -e '.[docs]'
+docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 	@echo 'open build/site/index.html'
 
@@ -43,9 +42,13 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) install -q -c constraints.txt -e .
 	touch $@
 
+$(VENV)/installed-docs: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install -q -c constraints.txt -e '.[docs]'
+	touch $@ $(VENV)/installed
+
 $(VENV)/installed-test: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) install -q -c constraints.txt -e '.[test]'
-	touch $@ $(VENV)/installed
+	touch $@ $(VENV)/installed $(VENV)/installed-docs
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache

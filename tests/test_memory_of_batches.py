@@ -51,7 +51,10 @@ def audit(folder: Path, net: nn.Module, **more):
     return run_audit(plan, folder, encoders={"it": Encoder(net, mean=0.1, std=1)})
 
 
-@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize(
+    "error",
+    [pytest.param(error, id=name, marks=[pytest.mark.slow] * (name != "cpu")) for name, error in ERRORS.items()],
+)
 def test_what_fits_is_remembered(error: Exception, tmp_path: Path) -> None:
     net, roomy = Tight(5, 2, error), Tight(100, 100, error)
     record, wanted = audit(tmp_path / "tight", net), audit(tmp_path / "roomy", roomy)
@@ -123,7 +126,7 @@ def test_memory_that_is_gone_later_is_met_as_well() -> None:
     assert limits.limit(Clean()) == 1
 
 
-@pytest.mark.parametrize("error", [ERRORS["cuda"], ERRORS["mps"], ERRORS["python"]])
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_a_single_image_that_does_not_fit(error: Exception) -> None:
     run = Counting(0, error)
     with pytest.raises(HoldfastError, match=r"clean: .*a single image does not fit.*--device") as caught:

@@ -22,8 +22,8 @@ BOTH = [*(pytest.param(name, ball, id=f"{name}-{type(ball).__name__}") for name 
 def make(name: str) -> Certifier:
     """The certifier with a small budget."""
     small = {
-        "alpha_crown": {"inside": 2, "steps": 8},
-        "beta_crown": {"splits": 6, "until": "tight", "inside": 2, "steps": 5, "leaf_steps": 3},
+        "alpha_crown": {"inside": 1, "steps": 4},
+        "beta_crown": {"splits": 3, "until": "tight", "inside": 1, "steps": 2, "leaf_steps": 2},
     }
     return registry.find("certifiers", name)(**small.get(name, {}))
 

@@ -15,10 +15,12 @@ class Inline(Engine):
 
     Attributes:
         workers: how many.
+        mortal: whether the first worker dies of its first task, and another one takes its place.
         doing: the task that is being done, if any.
     """
 
     workers: int = 2
+    mortal: bool = False
     doing: list[Task] = field(default_factory=list, compare=False)
 
     @property
@@ -34,6 +36,7 @@ class Inline(Engine):
 class _Turns(Pool):
     def __init__(self, engine: Inline, make: Callable[[], Work]):
         self.size, self._engine = engine.workers, engine
+        self._make, self._mortal = make, engine.mortal
         self._works = [make() for _ in range(self.size)]
         self._given: deque[tuple[int, Task]] = deque()
 
@@ -42,6 +45,9 @@ class _Turns(Pool):
 
     def wait(self) -> Outcome:
         worker, task = self._given.pop()
+        if self._mortal:
+            self._mortal, self._works[worker] = False, self._make()
+            return Outcome(worker, died="killed by a test")
         self._engine.doing.append(task)
         try:
             return Outcome(worker, self._works[worker](task))

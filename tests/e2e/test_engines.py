@@ -198,6 +198,17 @@ class Writes:
             self.seen.setdefault(path, set()).add((path.stat().st_ino, path.stat().st_mtime_ns))
 
 
+def test_a_worker_that_dies_loses_nothing(tmp_path: Path) -> None:
+    heard = Heard()
+    run_audit(plan(), tmp_path / "one")
+    record = run_audit(plan(), tmp_path / "two", engine=Inline(mortal=True), listener=heard)
+    assert record["run"]["workers_lost"] == 1
+    assert record["failures"] == []
+    assert heard.done == heard.planned
+    same(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_and_makes_nothing_twice(tmp_path: Path, asked: Path) -> None:
     run_audit(plan(), tmp_path / "one")
     (asked / "stop").touch()
