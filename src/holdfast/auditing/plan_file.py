@@ -25,6 +25,21 @@ NO_DATA = "gaussian"
 """Images of an audit that asks nothing about images: noise of the encoder's own size."""
 
 
+def ball_of(norm: str | None = None, eps: float | None = None) -> Ball:
+    """Return the ball of a norm and a radius in pixels of a [0, 1] image; that of the paper's risks where None.
+
+    Raises:
+        HoldfastError: a norm that is no ball, or a radius that it cannot have.
+    """
+    usual = registry.part_name(DEFAULT_BALL)
+    kind = registry.find("threats", norm or usual)
+    if not issubclass(kind, Ball):
+        raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")
+    if eps is None and norm not in (None, usual):
+        raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
+    return DEFAULT_BALL if eps is None else registry.configure(kind, {"radius": eps})
+
+
 def make_plan(
     encoders: Iterable[str],
     data: str | None,
@@ -63,14 +78,7 @@ def make_plan(
     encoders, series = expand(encoders)
     if not encoders:
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
-    ball = DEFAULT_BALL
-    if norm is not None or eps is not None:
-        kind = registry.find("threats", norm or registry.part_name(DEFAULT_BALL))
-        if not issubclass(kind, Ball):
-            raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")
-        if norm not in (None, registry.part_name(DEFAULT_BALL)) and eps is None:
-            raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
-        ball = kind() if eps is None else registry.configure(kind, {"radius": eps})
+    ball = ball_of(norm, eps)
     chosen = profile(profile_name, ball)
     asked = changed(chosen.measures, measures, ball) if measures else chosen.measures
     asked = set_parameters(asked, settings, ball)

@@ -87,6 +87,10 @@ class Finding:
     reason: str = ""
 
 
+Judge = Callable[[Mapping[str, Any]], Finding]
+"""Says whether the encoder of a row of the record meets a requirement."""
+
+
 def parse(text: str) -> Requirement:
     """Return a requirement from what a user writes.
 
@@ -133,88 +137,84 @@ def judge(record: Mapping[str, Any], requirements: Iterable[str], encoders: Iter
         HoldfastError: a requirement that cannot be read or that nothing could break; a measure, score, check or encoder
             that the record does not know; no requirement, or a record without encoders.
     """
-    asked = [parse(text) for text in requirements]
-    if not asked:
+    parsed = [parse(text) for text in requirements]
+    if not parsed:
         raise HoldfastError("expected at least one requirement, got none; add --require 'breakaway_risk < 5 %'")
     rows = {row["name"]: row for row in record["encoders"]}
-    for name in (chosen := list(encoders)):
+    names = list(encoders)
+    for name in names:
         if name not in rows:
             raise unknown("encoder", name, rows)
     if not rows:
         raise HoldfastError("expected a record with encoders, got one without any; run the audit again")
-    known = _known(rows.values())
-    told = [(one, _check_names(one, rows.values()) if one.of_checks else _resolve(one, known)) for one in asked]
-    return [
-        _of_checks(one, row, what) if isinstance(what, list) else _of_measure(one, row, *what)
-        for one, what in told
-        for row in ([rows[name] for name in chosen] or rows.values())
-    ]
+    # What each requirement is about, before any encoder is judged by it: what the record does not know is refused.
+    units = _units(rows.values())
+    judges = [_of_checks(each, rows) if each.of_checks else _of_measure(each, units) for each in parsed]
+    return [judge(rows[name]) for judge in judges for name in names or rows]
 
 
-def _known(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+def _units(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """Return the scores of every measure of a record, each with its unit."""
-    known: dict[str, dict[str, str]] = {}
+    units: dict[str, dict[str, str]] = {}
     for row in rows:
         for name, measure in row["measures"].items():
-            scores = known.setdefault(name, {})
+            scores = units.setdefault(name, {})
             scores |= {title: score.get("unit") or measure["unit"] for title, score in measure["scores"].items()}
-    return known
+    return units
 
 
-def _resolve(one: Requirement, known: Mapping[str, Mapping[str, str]]) -> tuple[str, str | None, str, bool]:
-    """Return measure, score (None: the headline), field, and whether the field is the default one."""
-    measure, rest = _longest(one.subject, known)
+def _resolve(requirement: Requirement, measures: Mapping[str, Mapping[str, str]]) -> tuple[str, str, str, bool]:
+    """Return measure, score ("": the headline), field, and whether the field is the default one."""
+    subject, text = requirement.subject, requirement.text
+    # The measure is the longest name that the subject begins with; names may have dots.
+    measure = max((name for name in measures if f"{subject}.".startswith(f"{name}.")), key=len, default=None)
     if measure is None:
-        name, fields = one.subject, tuple(f".{field}" for field in FIELDS)
-        raise unknown("measure", name[: name.rindex(".")] if name.endswith(fields) else name, known)
-    scores = known[measure]
-    if rest in FIELDS:
-        score, field = None, rest
-    else:
-        score, _, field = rest.rpartition(".")
-        if rest in scores or field not in FIELDS:
-            score, field = rest, ""
+        name, _, field = subject.rpartition(".")
+        raise unknown("measure", name if field in FIELDS else subject, measures)
+    scores, rest = measures[measure], subject[len(measure) + 1 :]
+    # Behind it stand a score, a field, both or neither; a score may end like a field.
+    score, _, field = rest.rpartition(".")
+    if rest in scores or field not in FIELDS:
+        score, field = rest, ""
     if score and scores and score not in scores:
         raise unknown(f"score of {measure}", score, scores)
-    if not field and one.comparison not in GUARDED:
+    if not field and requirement.comparison not in GUARDED:
         raise HoldfastError(
-            f"requirement {one.text!r}: expected a field in front of {one.comparison}, for an interval equals nothing; "
-            f"add one of .{', .'.join(FIELDS)}"
+            f"requirement {text!r}: expected a field in front of {requirement.comparison}, for an interval equals "
+            f"nothing; add one of .{', .'.join(FIELDS)}"
         )
-    if field == "n" and one.written.endswith("%"):
-        raise HoldfastError(f"requirement {one.text!r}: expected a count behind .n, got percent")
-    units = {scores[score]} if score and score in scores else set(scores.values())
-    if field != "n" and units == {"share"} and abs(float(one.bound)) > 1:
+    if field == "n" and requirement.written.endswith("%"):
+        raise HoldfastError(f"requirement {text!r}: expected a count behind .n, got percent")
+    units = {scores[score]} if score in scores else set(scores.values())
+    if field != "n" and units == {"share"} and abs(float(requirement.bound)) > 1:
         raise HoldfastError(
-            f"requirement {one.text!r}: expected a share, at most 1, got {one.bound:g}, which nothing could break or "
-            f"meet; did you mean {one.bound:g} %?"
+            f"requirement {text!r}: expected a share, at most 1, got {requirement.bound:g}, which nothing could break "
+            f"or meet; did you mean {requirement.bound:g} %?"
         )
-    return measure, score or None, field or GUARDED[one.comparison], not field
+    return measure, score, field or GUARDED[requirement.comparison], not field
 
 
-def _longest(subject: str, known: Iterable[str]) -> tuple[str | None, str]:
-    """Return the longest known name that something begins with, and what follows it after a dot."""
-    fits = [name for name in known if subject == name or subject.startswith(f"{name}.")]
-    best = max(fits, key=len, default=None)
-    return best, "" if best is None else subject[len(best) + 1 :]
+def _of_measure(requirement: Requirement, units: Mapping[str, Mapping[str, str]]) -> Judge:
+    """Return what judges an encoder by one of its scores."""
+    name, chosen, field, usual = _resolve(requirement, units)
+    text, comparison, bound = requirement.text, requirement.comparison, requirement.bound
 
+    def judge(row: Mapping[str, Any]) -> Finding:
+        measure = row["measures"].get(name) or {}
+        title = chosen or measure.get("headline") or "headline"
+        score = measure.get("scores", {}).get(title, {})
+        value, end = score.get(field), {"low": "low end", "high": "high end"}.get(field, field)
+        compared = f"{name}, {title}, {end}" + (f" (the default for {comparison})" if usual else "")
+        reason = f"not audited: {row['error']}" if row.get("error") else _nothing(measure, score, field)
+        standing = SOUND if field == "n" else score.get("standing", SOUND)
+        if not reason and standing != VOID and not OPERATORS[comparison](value, bound):
+            reason = f"is not {comparison} {requirement.written}"
+        if not reason and not may_meet(standing, comparison):
+            reason = _flaw(row, score)
+        unit = "" if field == "n" else score.get("unit") or measure.get("unit", "")
+        return Finding(text, row["name"], not reason, compared, value, bound, unit, reason)
 
-def _of_measure(
-    one: Requirement, row: Mapping[str, Any], name: str, score: str | None, field: str, usual: bool
-) -> Finding:
-    measure = row["measures"].get(name) or {}
-    title = score or measure.get("headline") or "headline"
-    found = measure.get("scores", {}).get(title, {})
-    value, end = found.get(field), {"low": "low end", "high": "high end"}.get(field, field)
-    compared = f"{name}, {title}, {end}" + (f" (the default for {one.comparison})" if usual else "")
-    reason = f"not audited: {row['error']}" if row.get("error") else _nothing(measure, found, field)
-    standing = SOUND if field == "n" else found.get("standing", SOUND)
-    if not reason and standing != VOID and not OPERATORS[one.comparison](value, one.bound):
-        reason = f"is not {one.comparison} {one.written}"
-    if not reason and not may_meet(standing, one.comparison):
-        reason = _flaw(row, found)
-    unit = "" if field == "n" else found.get("unit") or measure.get("unit", "")
-    return Finding(one.text, row["name"], not reason, compared, value, one.bound, unit, reason)
+    return judge
 
 
 def _flaw(row: Mapping[str, Any], score: Mapping[str, Any]) -> str:
@@ -225,42 +225,39 @@ def _flaw(row: Mapping[str, Any], score: Mapping[str, Any]) -> str:
 
 def _nothing(measure: Mapping[str, Any], score: Mapping[str, Any], field: str) -> str:
     """Return why there is nothing to compare; "" where there is."""
+    note = f": {score['note']}" if score.get("note") else ""
     if not measure:
         return "not measured"
-    for key, said in (("error", "failed: "), ("not_certified", "")):
-        if measure.get(key):
-            return f"{said}{measure[key]}"
+    if measure.get("error"):
+        return f"failed: {measure['error']}"
+    if measure.get("not_certified"):
+        return str(measure["not_certified"])
     if not score:
         return "no such score"
-    note = f": {score['note']}" if score.get("note") else ""
     if score["value"] is None:
         return f"undefined{note}"
     return "" if score.get(field) is not None else f"no interval{note}"
 
 
-def _check_names(one: Requirement, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return which checks a requirement is about."""
-    name, rows = one.subject.removeprefix("checks."), list(rows)
-    known = list(dict.fromkeys(check for row in rows for check in row["checks"]))
-    alike = [check for check in known if name in ("*", check, base(check))]
-    if name != "*" and not alike and any(not row.get("error") for row in rows):
-        raise unknown("check", name, dict.fromkeys(map(base, known)))
-    return alike or [name]
+def _of_checks(requirement: Requirement, rows: Mapping[str, Mapping[str, Any]]) -> Judge:
+    """Return what judges an encoder by its validity checks: those of one name, or all."""
+    text, subject, bound = requirement.text, requirement.subject, requirement.bound
+    name, holds = subject.removeprefix("checks."), OPERATORS[requirement.comparison]
+    every = list(dict.fromkeys(check for row in rows.values() for check in row["checks"]))
+    names = [check for check in every if name in ("*", check, base(check))]
+    if name != "*" and not names and any(not row.get("error") for row in rows.values()):
+        raise unknown("check", name, dict.fromkeys(map(base, every)))
+    names = names or [name]
 
+    def judge(row: Mapping[str, Any]) -> Finding:
+        checks = {check: row["checks"].get(check, {}) for check in names}
+        missed = {key: check for key, check in checks.items() if not check or not holds(check["status"], bound)}
+        reasons = []
+        for key, check in missed.items():
+            reason = f"{check['status']}, {check['finding']}" if check else "not examined"
+            reasons.append(reason if len(names) == 1 else f"{key}: {reason}")
+        reason = f"not audited: {row['error']}" if row.get("error") else "; ".join(reasons)
+        statuses = dict.fromkeys(check.get("status", "missing") for check in (missed or checks).values())
+        return Finding(text, row["name"], not reason, subject, ", ".join(statuses), bound, reason=reason)
 
-def _of_checks(one: Requirement, row: Mapping[str, Any], names: list[str]) -> Finding:
-    states = {name: row["checks"].get(name, {}) for name in names}
-    holds = OPERATORS[one.comparison]
-    missed = {name: check for name, check in states.items() if not check or not holds(check["status"], one.bound)}
-    alone = len(names) == 1
-    reasons = [_said(check) if alone else f"{name}: {_said(check)}" for name, check in missed.items()]
-    reason = f"not audited: {row['error']}" if row.get("error") else "; ".join(reasons)
-    if not reason and not states:
-        reason = "no validity check was run"
-    shown = [check.get("status", "missing") for check in (missed or states).values()]
-    found = ", ".join(dict.fromkeys(shown)) or None
-    return Finding(one.text, row["name"], not reason, one.subject, found, one.bound, reason=reason)
-
-
-def _said(check: Mapping[str, Any]) -> str:
-    return f"{check['status']}, {check['finding']}" if check else "not examined"
+    return judge

@@ -5,13 +5,13 @@ import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from holdfast.auditing.plan_file import ball_of
 from holdfast.core import Ball, HoldfastError, registry
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.self_distillation import SelfDistillation
 from holdfast.parts.methods.shared.student import Method
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
-from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import first_line, unknown
 from holdfast.storage.documents import parse_json
@@ -100,12 +100,7 @@ class Hardening(metaclass=Checked):
         Raises:
             HoldfastError: a norm that is no ball, or a radius that it cannot have.
         """
-        kind = registry.find("threats", self.norm)
-        if not issubclass(kind, Ball):
-            raise HoldfastError(f"norm: expected a ball such as linf or l2, got {self.norm!r}")
-        if self.eps is None and kind is not Linf:
-            raise HoldfastError(f"norm {self.norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
-        return Linf(0.05) if self.eps is None else registry.configure(kind, {"radius": self.eps})
+        return ball_of(self.norm, self.eps)
 
     def method(self) -> Method:
         """Return what the encoder learns."""
