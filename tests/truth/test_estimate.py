@@ -2,6 +2,7 @@
 
 import io
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
     }
     for observation in record["encoders"][0]["observations"]:
         passes = Passes(**observation["passes"])
-        assert by_title[observation["title"]] == {**observation["passes"], "work": passes.work}
+        assert by_title[observation["title"]] == {**asdict(passes), "work": passes.work}
 
 
 def test_progress_counts_the_same(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def audit(
         bool,
         typer.Option("--dry-run", help="Say what it will take, from its first shards; the audit goes on from them."),
     ] = False,
-    calibrate: Annotated[float, typer.Option(parser=number, help="Seconds that --dry-run times an encoder.")] = 10.0,
+    calibrate: Annotated[float, typer.Option(parser=number, help="Seconds that --dry-run times an encoder.")] = 15.0,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

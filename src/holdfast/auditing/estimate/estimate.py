@@ -30,7 +30,7 @@ from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import Store, StoreError
 
-SECONDS = 10.0
+SECONDS = 15.0
 """How long shards of each encoder are timed, about."""
 
 FIRST = 0.5
