@@ -45,7 +45,9 @@ def run(attack: Attack, encoder: Encoder, x: Tensor, ball: Ball, objective=DRIFT
     return attack(goal, x, ball, Rng(seed, ids=tuple(ids)), readouts), clean
 
 
-@pytest.mark.parametrize(("name", "ball", "objective"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "ball", "objective"), CASES, ids=lambda value: value if isinstance(value, str) else type(value).__name__
+)
 def test_stays_in_ball_and_box_and_reports_truly(name, ball, objective, tiny, edges) -> None:
     attack = make(name)
     found, clean = run(attack, tiny, edges, ball, objective, readouts=(0, attack.steps))
