@@ -1,9 +1,12 @@
 """The one error that users meet, the status with which it ends a command, and sentences for what goes wrong often."""
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import IntEnum
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Status(IntEnum):
@@ -62,6 +65,17 @@ def unknown(what: str, name: str, known: Iterable[str]) -> HoldfastError:
     if len(names) <= 20:
         return HoldfastError(f"unknown {what} {name!r}; {hint}known: {', '.join(names)}")
     return HoldfastError(f"unknown {what} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")
+
+
+def pick(what: str, name: object, entries: Mapping[str, T]) -> T:
+    """Return the entry of a name.
+
+    Raises:
+        HoldfastError: a name that no entry has.
+    """
+    if not isinstance(name, str) or name not in entries:
+        raise unknown(what, str(name), entries)
+    return entries[name]
 
 
 def missing(package: str, extra: str, what: str) -> HoldfastError:

@@ -18,7 +18,7 @@ from holdfast.parts.measures.classifiers.impersonation_rate import Impersonation
 from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.threats.shared.learned import entropy_ratio
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import pick, unknown
 
 COSTS = ("seconds", "forward", "backward", "bounds")
 """What an observation costs, each per image."""
@@ -45,11 +45,8 @@ def correlated(entries: Mapping[str, Mapping[str, Any]], at: Mapping[str, Any]) 
     Raises:
         HoldfastError: measures that are not known, or fewer than three encoders with both.
     """
-    pairs: list[tuple[float, float]] = []
-    for entry in entries.values():
-        found = [_value(entry, at, prefix) for prefix in ("", "against_")]
-        if None not in found:
-            pairs.append((float(found[0] or 0), float(found[1] or 0)))
+    both = ([_value(entry, at, prefix) for prefix in ("", "against_")] for entry in entries.values())
+    pairs = [pair for pair in both if None not in pair]
     if len(pairs) < 3:
         raise HoldfastError(f"a correlation over {len(pairs)} encoders says nothing; expected 3 or more")
     x, y = (torch.tensor(values, dtype=torch.float64) for values in zip(*pairs, strict=True))
@@ -58,15 +55,10 @@ def correlated(entries: Mapping[str, Mapping[str, Any]], at: Mapping[str, Any]) 
 
 def _value(entry: Mapping[str, Any], at: Mapping[str, Any], prefix: str) -> float | None:
     """Return the value of one score of an encoder; None where it has none."""
-    name = at["against" if prefix else "measure"]
-    measures = entry.get("measures", {})
-    if name not in measures:
-        raise unknown("measure", name, measures)
-    scores = measures[name]["scores"]
-    score = at.get(f"{prefix}score") or measures[name]["headline"]
-    if scores and score not in scores:
-        raise unknown("score", score, scores)
-    return scores[score]["value"] if scores else None
+    measure = pick("measure", at["against" if prefix else "measure"], entry.get("measures", {}))
+    if not measure["scores"]:
+        return None
+    return pick("score", at.get(f"{prefix}score") or measure["headline"], measure["scores"])["value"]
 
 
 def quantile(run: Run, measure: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
@@ -87,10 +79,7 @@ def quantile(run: Run, measure: Mapping[str, Any], at: Mapping[str, Any]) -> Sco
     if not 0 < share < 1:
         raise HoldfastError(f"quantile: expected a share between 0 and 1 as text, got {at['quantile']!r}")
     _, table = run.table(measure["table"])
-    name = at.get("values") or measure["column"]
-    if name not in table:
-        raise unknown("column", name, table)
-    return _quantile(table[name].double(), share)
+    return _quantile(pick("column", at.get("values") or measure["column"], table).double(), share)
 
 
 def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
@@ -119,12 +108,11 @@ def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     """
     if at["cost"] not in COSTS:
         raise unknown("cost", at["cost"], COSTS)
-    read = [one for one in entry["observations"] if at.get("measure") in one["serves"]]
-    kinds = [one["part"]["name"] for one in read]
-    if at.get("observation") not in kinds:
-        raise unknown(f"observation of {at.get('measure')}", str(at.get("observation")), kinds)
-    chosen = [one for one in read if one["part"]["name"] == at["observation"]]
-    spent = sum(one["seconds"] if at["cost"] == "seconds" else one["passes"][at["cost"]] for one in chosen)
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for observation in entry["observations"]:
+        if at.get("measure") in observation["serves"]:
+            kinds.setdefault(observation["part"]["name"], []).append({**observation["passes"], **observation})
+    spent = sum(each[at["cost"]] for each in pick(f"observation of {at.get('measure')}", at.get("observation"), kinds))
     images = run.record["data"]["attacked"]
     return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
 
@@ -171,33 +159,29 @@ def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     Raises:
         HoldfastError: a measure that learned no noise, or what is not known of one.
     """
-    known, wanted, along = entry.get("noises", []), at["noise"], at.get("along", 1)
-    found = [one for one in known if at.get("measure") in one["measures"]]
-    if not found:
-        readers = [name for one in known for name in one["measures"]]
-        raise unknown("measure of a learned noise", str(at.get("measure")), readers)
+    by_measure = {name: noise for noise in reversed(entry.get("noises", [])) for name in noise["measures"]}
+    learned = pick("measure of a learned noise", at.get("measure"), by_measure)
+    wanted, along = at["noise"], at.get("along", 1)
     if wanted not in LEARNED:
         raise unknown("noise", wanted, LEARNED)
     if not isinstance(along, (int, float)) or not 0 <= along <= 1:
         raise HoldfastError(f"along: expected a share of the training between 0 and 1, got {along!r}")
+    # Along its training: on the images that it was learned from.
     if wanted in ("chance", "entropy"):
-        course = found[0]["training"][wanted]
+        course, images = learned["training"][wanted], learned["learned_on"]
         value = course[round(along * (len(course) - 1))]
-        images = found[0]["learned_on"]
         if wanted == "chance":
             kind = "binomial, as if each training image had one draw"
             return Score(value, *clopper_pearson(value * images, images), images, kind)
         return Score(value, None, None, images, "none: one training", note="" if value is not None else "one component")
-    if found[0].get("problem"):
-        raise HoldfastError(found[0]["problem"])
-    weights = torch.tensor(found[0]["weights"]["mean"], dtype=torch.float64)
-    if wanted == "evenness":
-        value = float(entropy_ratio(weights))
-    else:
-        value = float({"largest": weights.max, "smallest": weights.min, "spread": weights.std}[wanted]())
-    one = len(weights) == 1 and wanted in ("evenness", "spread")
-    note = "one component" if one else ""
-    return Score(None if one else value, None, None, found[0]["images"], "none: one training", note=note)
+    # What came of it: the mean weights over tested images.
+    if learned.get("problem"):
+        raise HoldfastError(learned["problem"])
+    weights = torch.tensor(learned["weights"]["mean"], dtype=torch.float64)
+    if len(weights) == 1 and wanted in ("evenness", "spread"):
+        return Score(None, None, None, learned["images"], "none: one training", note="one component")
+    facts = {"evenness": entropy_ratio, "largest": torch.max, "smallest": torch.min, "spread": torch.std}
+    return Score(float(facts[wanted](weights)), None, None, learned["images"], "none: one training")
 
 
 def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
@@ -211,18 +195,13 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
     Raises:
         HoldfastError: no such checkpoints, measure or class.
     """
-    series = {one["name"]: one["fluctuation"] for one in run.record.get("series") or ()}
-    if at.get("encoder") not in series:
-        raise unknown("series of checkpoints", str(at.get("encoder")), series)
-    measures = series[at["encoder"]]
-    if at.get("measure") not in measures:
-        raise unknown("measure that says which images are right", str(at.get("measure")), measures)
-    found, wanted = measures[at["measure"]], at["fluctuation"]
-    if "problem" in found:
-        raise HoldfastError(found["problem"])
-    if wanted == "mean":
-        return score_of(found["mean"])
-    known = {"noise": found["noise"], **found["classes"]}
-    if wanted not in known:
-        raise unknown("fluctuation", wanted, ["mean", *known])
-    return Score(known[wanted], None, None, found["mean"]["n"], "none: of one training")
+    series = {each["name"]: each["fluctuation"] for each in run.record.get("series") or ()}
+    measures = pick("series of checkpoints", at.get("encoder"), series)
+    accuracies = pick("measure that says which images are right", at.get("measure"), measures)
+    if "problem" in accuracies:
+        raise HoldfastError(accuracies["problem"])
+    if at["fluctuation"] == "mean":
+        return score_of(accuracies["mean"])
+    parts = {"mean": None, "noise": accuracies["noise"], **accuracies["classes"]}
+    value = pick("fluctuation", at["fluctuation"], parts)
+    return Score(value, None, None, accuracies["mean"]["n"], "none: of one training")

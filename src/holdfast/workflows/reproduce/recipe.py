@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from holdfast.config.reader import arguments
 from holdfast.config.reader import read as read_table
 from holdfast.config.tables import Table, laid, over, spread
 from holdfast.core import HoldfastError
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import pick, unknown
 from holdfast.storage.documents import read_toml
 from holdfast.workflows.reproduce.cells import APART, OTHERS
 from holdfast.workflows.reproduce.claims import KINDS, Claim
@@ -220,12 +219,7 @@ def filled(value: Any, specs: Mapping[str, str]) -> Any:
     if not isinstance(value, str):
         return value
 
-    def spec(match: re.Match[str]) -> str:
-        if match[1] not in specs:
-            raise unknown("input", match[1], specs)
-        return specs[match[1]]
-
-    return re.sub(r"\{(\w+)\}", spec, value)
+    return re.sub(r"\{(\w+)\}", lambda match: pick("input", match[1], specs), value)
 
 
 def named(value: Any) -> list[str]:
@@ -248,14 +242,8 @@ def _needed(
 
 def _audit(table: Any, where: str, audits: Mapping[str, Any]) -> Table:
     """Return the table of a plan, laid over the audit that it is like; a measure with `each` stands for several."""
-    table = laid(table, partial(_found, audits, f"audit that {where} is like"), where)
+    table = laid(table, lambda like: pick(f"audit that {where} is like", like, audits), where)
     return table | ({"measures": spread(table["measures"])} if "measures" in table else {})
-
-
-def _found(tables: Mapping[str, Any], what: str, name: str) -> Any:
-    if name not in tables:
-        raise unknown(what, name, tables)
-    return tables[name]
 
 
 def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
@@ -263,8 +251,9 @@ def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
     values["spec"], train = values.get("spec") or None, values.get("train") or None
     if values["spec"] and train:
         raise HoldfastError(f"{where}: expected a spec or a training, got both; a profile says spec = '' to have none")
-    find = partial(_found, trainings, f"training that {where} is like")
-    return read_table(Input, values | {"train": train and laid(train, find, f"{where}: train")}, where)
+    if train:
+        train = laid(train, lambda like: pick(f"training that {where} is like", like, trainings), f"{where}: train")
+    return read_table(Input, values | {"train": train}, where)
 
 
 AT = (
@@ -295,7 +284,7 @@ def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
             f"got {len(line.published)}"
         )
     for column in line.cells:
-        _found({column.name: column for column in columns}, f"column of {line.name!r}", column)
+        pick(f"column of {line.name!r}", column, {each.name: each for each in columns})
     return line
 
 
@@ -310,8 +299,8 @@ def _check_names(columns: Sequence[Line], rows: Sequence[Line]) -> None:
         for key in (*OTHERS, "mean"):
             others = line.at.get(key, [])
             for other in others if isinstance(others, list) else [others]:
-                _found(names_of_columns, f"column that {line.name!r} is {key}", str(other))
-        _found(names_of_rows, f"row that {line.name!r} is from", line.at.get("from", rows[0].name))
+                pick(f"column that {line.name!r} is {key}", other, names_of_columns)
+        pick(f"row that {line.name!r} is from", line.at.get("from", rows[0].name), names_of_rows)
 
 
 def _claim(table: Any, where: str, rows: Sequence[Line], columns: Sequence[Line], profile: str) -> Claim | None:

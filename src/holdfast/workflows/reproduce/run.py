@@ -15,7 +15,7 @@ from holdfast.auditing.series import PREFIX as SERIES
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.parts.engines.shared.pool import Engine
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import pick
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.run_folder import Store
 from holdfast.training.loop import train
@@ -128,8 +128,7 @@ def _inputs(
     A training that keeps snapshots gives all of these, as encoders NAME/epoch-0001 and so on.
     """
     for name in given:
-        if name not in asked.inputs:
-            raise unknown(f"input of {asked.name}", name, asked.inputs)
+        pick(f"input of {asked.name}", name, asked.inputs)
     specs: dict[str, str] = {}
     problems: dict[str, str] = {}
     for name, one in asked.inputs.items():
@@ -170,12 +169,9 @@ def _audit(
     values = {key: filled(value, specs) for key, value in table.items() if key != "encoders"}
     encoders = []
     for name in table.get("encoders", []):
-        if name in problems:
-            continue
-        if name not in specs:
-            raise unknown("input", name, specs)
-        spec = specs[name]
-        encoders.append(f"{spec}{'&' if '?' in spec else '?'}label={quote(name)}")
+        if name not in problems:
+            spec = pick("input", name, specs)
+            encoders.append(f"{spec}{'&' if '?' in spec else '?'}label={quote(name)}")
     if not encoders:
         raise HoldfastError("no encoder is left: all were left out or could not be trained")
     own = {"seed": seed, "device": device, "shared_searches": False}  # a paper's number is that of its own attack

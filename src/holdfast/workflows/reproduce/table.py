@@ -9,7 +9,7 @@ from holdfast.comparison.records import Run, score_of
 from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import pick, unknown
 from holdfast.workflows.reproduce.cells import (
     APART,
     OTHERS,
@@ -219,9 +219,7 @@ def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] 
 def _named(kind: str, at: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     if kind not in at:
         raise HoldfastError(f"the recipe does not say which {kind}")
-    if at[kind] not in known:
-        raise unknown(kind, at[kind], known)
-    return known[at[kind]]
+    return pick(kind, at[kind], known)
 
 
 def correlation(
