@@ -362,10 +362,27 @@ STUDIES = (
 )  # fmt: skip
 TABLES = ("", "x", "title = 1", "like = 'nosuch'", "like = 1", f"like = {DEEP}", "[profiles.small]", "audits = 1")
 
+PROFILE = 'description = "x"\nimages = 24\nattacked = 8\n'
+PROFILES = (
+    "", "x", PROFILE, f"{PROFILE}measures = 1", f"{PROFILE}measures = []", f"{PROFILE}measures = ['nosuch']",
+    f"{PROFILE}measures = [1]", f"{PROFILE}measures = ['breakaway_risk']\nnosuch = 1", "like = 'nosuch'", "like = 1",
+    "like = 'quick'\nimages = 'x'", "like = 'quick'\nimages = -1", "like = 'quick'\nattacked = 1.5",
+    "like = 'quick'\ndefaults = 1", "like = 'quick'\ndefaults = { nosuch = 1 }", "like = 'quick'\nexamined = 0.5",
+    "like = 'quick'\ndefaults = { attack = 'nosuch' }", "like = 'quick'\nshared_searches = 1",
+    *(f"like = 'quick'\nmeasures = [{{ name = 'breakaway_risk', {field} }}]" for field in (
+        "ball = { radius = { eps = 0 } }", "ball = { radius = { eps = 'x' } }", "ball = { radius = { eps = nan } }",
+        "ball = { radius = { eps = 1, most = -1 } }", "each = 1", "each = { 'attack.steps' = [] }",
+        "each = { 'attack.steps' = ['x'] }", "each = { '' = [1] }", "each = { 'name.x' = [1] }",
+        "divergence = { eps = 1 }",
+    )),
+)  # fmt: skip
+
 
 def texts() -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield command lines that end with the name of a TOML file, and what is in it."""
-    for before, bodies in ((("audit",), PLANS), (("train",), RECIPES), (("study",), STUDIES), (("reproduce",), TABLES)):
+    profiled = ("audit", "zoo:digits-simclr", "--data", "digits", "--profile")
+    files = {("audit",): PLANS, ("train",): RECIPES, ("study",): STUDIES, ("reproduce",): TABLES, profiled: PROFILES}
+    for before, bodies in files.items():
         yield from ((before, body) for body in bodies)
 
 

@@ -9,7 +9,7 @@ from holdfast.auditing.plan import Plan, unread
 from holdfast.auditing.profile import DEFAULT_BALL, profile
 from holdfast.auditing.series import expand
 from holdfast.config.overrides import Change, changed, set_parameters
-from holdfast.config.reader import arguments
+from holdfast.config.reader import arguments, located
 from holdfast.core import Ball, HoldfastError, registry
 from holdfast.storage.documents import read_toml
 
@@ -138,7 +138,5 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
         raise HoldfastError(f"the plan {where} has no 'encoders'")
     encoders, data = plan.pop("encoders"), plan.pop("data", None)
     plan["profile_name"], plan["settings"] = plan.pop("profile", "standard"), plan.pop("set", ())
-    try:
+    with located(where):
         return make_plan(encoders, data, **plan)
-    except HoldfastError as error:
-        raise HoldfastError(f"{where}: {error}") from error

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config.overrides import Change, changed
-from holdfast.config.reader import arguments
+from holdfast.config.reader import arguments, located, read
 from holdfast.config.tables import Table, laid, over, spread
-from holdfast.core import Ball, HoldfastError, Measure, registry
+from holdfast.core import Ball, Measure, registry
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).with_name("profiles")
 """Holdfast's own profiles."""
 
 KEYS: dict[str, Any] = {
-    "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
+    "like": str, "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
     "shared_searches": bool, "defaults": dict, "measures": tuple[str | dict, ...],
 }  # fmt: skip
 """Keys of a profile and their types."""
@@ -71,15 +71,10 @@ def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:
     """
     table = profile_table(name)
     where = f"profile {Path(name).stem}"
-    for key in ("description", "images", "attacked", "measures"):
-        if key not in table:
-            raise HoldfastError(f"{where}: expected {key!r}, got none")
     common = table.pop("defaults", {})
-    try:
-        table["measures"] = changed((), _begun(table["measures"], common), ball)
-    except HoldfastError as error:
-        raise HoldfastError(f"{where}: {error}") from error
-    return Profile(**table)
+    with located(where):
+        table["measures"] = changed((), _begun(table.get("measures", ()), common), ball)
+    return read(Profile, table, where)
 
 
 def profile_table(name: str) -> Table:
@@ -115,6 +110,6 @@ def _begun(measures: Iterable[Change], common: Mapping[str, Any]) -> list[Change
             table = over({key: value for key, value in common.items() if key in own}, table)
         begun.append(table)
     for key in common:
-        if key not in fields:
+        if fields and key not in fields:
             raise unknown("parameter of its measures in [defaults]", key, fields)
     return begun

@@ -6,7 +6,8 @@ against these; here tables become parts and dataclasses, and errors say where in
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -54,26 +55,30 @@ def arguments(kinds: Mapping[str, Any], table: Any, where: str) -> dict[str, Any
     return {key: read(kinds[key], value, f"{where}: {key}") for key, value in table.items()}
 
 
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Say in errors where in which file they are."""
+    try:
+        yield
+    except HoldfastError as error:
+        raise HoldfastError(f"{where}: {error}") from error
+
+
 def _dataclass(cls: type, table: Any, where: str) -> Any:
     values = arguments(_kinds(cls), table, where)
     for field in dataclasses.fields(cls):
         if field.name not in values and field.default is field.default_factory is dataclasses.MISSING:
             raise HoldfastError(f"{where}: expected {field.name!r}, got none")
-    return _located(cls, values, where)
+    with located(where):
+        return cls(**values)
 
 
 def _part(family: str, value: Any, where: str) -> Any:
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise HoldfastError(f"{where}: expected one of the {family}, a name or a table with one, got {shown(value)}")
-    return _located(registry.build, {"data": {**table, "kind": family}}, where)
-
-
-def _located(make: Any, values: Mapping[str, Any], where: str) -> Any:
-    try:
-        return make(**values)
-    except HoldfastError as error:
-        raise HoldfastError(f"{where}: {error}") from error
+    with located(where):
+        return registry.build({**table, "kind": family})
 
 
 @cache

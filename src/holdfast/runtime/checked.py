@@ -301,7 +301,9 @@ def _words(kind: Any) -> str:
         return " or ".join(map(repr, inner))
     if origin is tuple and inner:
         if len(inner) == 2 and inner[1] is Ellipsis:
-            return f"a list of {_words(inner[0]).removeprefix('an ').removeprefix('a ')}s"
+            members = get_args(inner[0]) if get_origin(inner[0]) in (Union, types.UnionType) else (inner[0],)
+            singular = (_words(member).removeprefix("an ").removeprefix("a ") for member in members)
+            return f"a list of {' or '.join(f'{word}s' for word in singular)}"
         return f"a list of {len(inner)}: {', '.join(map(_words, inner))}"
     if kind in _WORDS:
         return _WORDS[kind]
