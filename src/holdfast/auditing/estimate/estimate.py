@@ -218,7 +218,8 @@ class _Estimator:
                 one: passes.seconds(each[one] + Passes(BOUND * each[one].bounds)) * count
                 for one, count in extents.items()
             }
-            timings = time_shards(session, store, plan, predicted, began + self.seconds, watch)
+            step = passes.seconds(Passes(1, 1)) * batch_size
+            timings = time_shards(session, store, plan, predicted, step, began + self.seconds, watch)
             encoder.passes = before
 
             # from these to all shards, or to those of one part

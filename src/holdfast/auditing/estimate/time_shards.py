@@ -13,7 +13,7 @@ from holdfast.auditing.estimate.time_passes import Clock
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.session import Session
 from holdfast.auditing.shards import ShardFile
-from holdfast.core import Encoder, Observation, Passes
+from holdfast.core import Encoder, HoldfastError, Observation, Passes
 from holdfast.numerics.bounds.effort import listening
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import Ended
@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 STRETCHES = 4
 """Stretches of one shard whose paces are compared where no other shard was made."""
+
+
+UNTIMED = "a few passes take longer than its share of the time"
 
 
 class TimeUp(Ended):
@@ -120,8 +123,14 @@ class Timing:
 
 
 def time_shards(
-    session: Session, store: Store, plan: Plan, predicted: Mapping[Observation, float], end: float, watch: Stopwatch,
-) -> dict[Observation, Timing]:  # fmt: skip
+    session: Session,
+    store: Store,
+    plan: Plan,
+    predicted: Mapping[Observation, float],
+    step: float,
+    end: float,
+    watch: Stopwatch,
+) -> dict[Observation, Timing]:
     """Time every observation of an encoder whose time comes, the cheapest first.
 
     What others read is completed where that fits. All others have shares of the time that grow as the roots of what
@@ -132,6 +141,7 @@ def time_shards(
         store: where it keeps its shards.
         plan: the audit.
         predicted: about how many seconds each observation takes.
+        step: seconds of one pass of a batch forward and backward; what has no time for three is not begun.
         end: of the time, by the clock of `watch`.
         watch: stops them.
     """
@@ -150,6 +160,8 @@ def time_shards(
             watch.deadline -= watch.left * (1 - roots[number] / sum(roots.values()))
         waiting.remove(number)
         try:
+            if observation.passes.total and not observation.adaptive and costs[number] > watch.left < 3 * step:
+                raise HoldfastError(UNTIMED)
             timing = time_observation(session, store, observation, watch)
             watch.deadline = float("inf")
             if read and all(store.exists(shard.file) for shard in session.shard_files(observation)):
@@ -247,7 +259,7 @@ def _stopped(each: Passes, images: int, watch: Stopwatch) -> Timing:
         share = done / (each.work * images)
         return Timing((last - began) / share / images, tuple(watch.paces()), f"{share:.2g} of a shard of {images:,}")
     if not each.bounds:
-        return Timing(None, (), "two passes take longer than its share of the time")
+        return Timing(None, (), UNTIMED)
     took = watch.elapsed
     how = f"{watch.share:.2g} of the first bound propagation was done in {took:.1f} s"
     return Timing(took / (watch.share or 1.0) / images, (), how, at_least=True)
