@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from holdfast.comparison.compare import compare_runs
-from holdfast.comparison.exports import COLUMNS, rows
+from holdfast.comparison.exports import long_table
 from holdfast.comparison.records import Run, open_run, score_of
 from holdfast.core import HoldfastError, Score
 from holdfast.report import html, leaderboard
@@ -20,7 +20,7 @@ from holdfast.report.notebook import comparison_html, record_html
 from holdfast.report.terminal import print_record
 from holdfast.runtime.console import Screen
 from holdfast.runtime.errors import missing, os_reason, unknown
-from holdfast.storage.filesystem import Folder, write_file
+from holdfast.storage.filesystem import Folder, write_text
 from holdfast.storage.record_file import RECORD, run_files
 
 CACHE = "cache/"
@@ -28,7 +28,7 @@ CACHE = "cache/"
 
 
 class Record:
-    """What an audit found. Print it, show it in a notebook, ask it for scores.
+    """The result of an audit. Print it, show it in a notebook, ask it for scores.
 
     `record["breakaway_risk"]` is the headline `Score` of a measure; where several encoders were audited,
     `record["encoder", "breakaway_risk"]`.
@@ -109,10 +109,10 @@ class Record:
             raise HoldfastError(f"{who} could not be audited: {entry['error']}")
         if name not in entry["measures"]:
             raise unknown("measure of this record", name, entry["measures"])
-        found = entry["measures"][name]
-        if reason := found.get("error") or found.get("not_certified"):
+        measure = entry["measures"][name]
+        if reason := measure.get("error") or measure.get("not_certified"):
             raise HoldfastError(f"{name} of {who} has no score: {reason}")
-        return found
+        return measure
 
     def to_pandas(self, measure: str | None = None) -> Any:
         """Return a pandas DataFrame with a row for each score of each encoder, as `holdfast compare --csv` writes them.
@@ -189,7 +189,7 @@ class Comparison:
     """Encoders of several audits side by side: paired intervals, corrected verdicts, ranks with uncertainty.
 
     Args:
-        data: what was found, see `holdfast.comparison.compare.compare_runs`.
+        data: the comparison, see `holdfast.comparison.compare.compare_runs`.
 
     Attributes:
         data: the same, JSON data.
@@ -229,7 +229,7 @@ def compared(runs: Sequence[Run], measures: Sequence[str], correction: str) -> C
 
 
 def _text(show: Callable[[Console], object]) -> str:
-    """Return what is printed, without colours, as wide as the terminal is."""
+    """Return the text that `show` prints, without colours, as wide as the terminal is."""
     out = io.StringIO()
     show(Screen(file=out, width=max(60, shutil.get_terminal_size((100, 24)).columns), force_jupyter=False))
     return out.getvalue().rstrip("\n")
@@ -237,7 +237,7 @@ def _text(show: Callable[[Console], object]) -> str:
 
 def _written(path: str | os.PathLike[str], text: str) -> str:
     place = os.fspath(path)
-    write_file(place, lambda copy: Path(copy).write_text(text, encoding="utf-8"))
+    write_text(place, text)
     return place
 
 
@@ -251,11 +251,8 @@ def _pandas() -> Any:
 
 def _frame(data: Mapping[str, Any]) -> Any:
     """Return the long table of a comparison as a DataFrame, every column with its type."""
-    import pyarrow as pa
-
     _pandas()
-    table = pa.Table.from_pylist(list(rows(data)), schema=pa.schema(list(COLUMNS.items())))
-    return table.to_pandas()
+    return long_table(data).to_pandas()
 
 
 def _remove(folder: Path, process: int) -> None:

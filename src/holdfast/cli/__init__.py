@@ -80,11 +80,13 @@ def main() -> None:
 def _status() -> int:
     """Run the command that the arguments ask for, and return its status: the one place where errors become one."""
     try:
+        # the command, which says by its status what it has found
         _not_empty(sys.argv[1:])
         status = app(prog_name="holdfast", standalone_mode=False) or Status.DONE
         if status == Status.INTERRUPTED:  # typer makes it of Ctrl-C, without a word
             warned("interrupted:", "what is done is stored; the same command continues")
         return status
+    # requests that cannot be answered, and wrong usage
     except HoldfastError as error:
         _say(str(error))
         return error.status
@@ -94,12 +96,14 @@ def _status() -> int:
         if isinstance(ended.__context__, BrokenPipeError):  # rich and typer end with 1, as if something were not met
             return Status.PIPE
         raise
+    # what the machine refuses
     except MemoryError:
         _say("not enough memory; take fewer images (--images) or smaller batches (--batch-size), and see --dry-run")
         return Status.NOTHING
     except OSError as error:
         _say(f"{error.filename or 'a file'}: {os_reason(error)}")
         return Status.NOTHING
+    # anything else is a fault of ours
     except Exception as error:
         _say(
             f"a fault of Holdfast, not yours: {type(error).__name__}: {first_line(error)}; {_kept()}; please report it"

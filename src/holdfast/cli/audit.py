@@ -7,6 +7,8 @@ import typer
 
 from holdfast.cli.common import (
     AllowOption,
+    DeviceOption,
+    EpsOption,
     JsonOption,
     OutOption,
     QuietOption,
@@ -33,16 +35,13 @@ def audit(
     ] = None,
     train_images: Annotated[int | None, typer.Option(help="How many of them. (default: all)")] = None,
     profile: Annotated[str | None, typer.Option(help="see holdfast list profiles. (default: standard)")] = None,
-    eps: Annotated[
-        float | None,
-        typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),
-    ] = None,
+    eps: EpsOption = None,
     norm: Annotated[str | None, typer.Option(help="Norm of the ball: linf or l2. (default: linf)")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="measure.parameter=value; * for all.")] = None,
     images: Annotated[int | None, typer.Option(help="Images compared with each other.")] = None,
     attacked: Annotated[int | None, typer.Option(help="How many of them are attacked.")] = None,
     out_folder: OutOption = "holdfast-audit",
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. (default: cpu)")] = None,
+    device: DeviceOption = None,
     seed: SeedOption = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. (default: by image size)")] = None,
     skip_corrupt: Annotated[bool | None, typer.Option("--skip-corrupt", help="Leave out unreadable files.")] = None,
@@ -76,6 +75,7 @@ def audit(
 
     if calibrate <= 0:
         raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
+    # the plan: of a file and the options over it, or of the options alone
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
     run |= {"precision": precision, "compiled": compiled, "allow": allow}
@@ -84,6 +84,7 @@ def audit(
     else:
         given = {key: value for key, value in run.items() if value is not None}
         plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
+    # the estimate, a part, or the whole of it
     chosen = engine_of(engine, workers, plan.device, address, gpus)
     if dry_run:
         _estimate(plan, out_folder, calibrate, json_output, workers or 1, shard, quiet)

@@ -1,11 +1,11 @@
 """holdfast check: a run held against requirements."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import AllowOption, answer, out
+from holdfast.cli.common import AllowOption, JsonOption, out, show
 from holdfast.runtime.errors import HoldfastError, Status, os_reason
 from holdfast.storage.filesystem import Folder
 
@@ -16,7 +16,7 @@ def check(
         list[str] | None,
         typer.Option(
             help="MEASURE[.SCORE][.value|low|high|n] OP NUMBER[%], or checks.NAME == pass; without a field the end of "
-            "the interval that must hold: high for <, low for >. Several are all asked."
+            "the interval that must hold: high for <, low for >. All of several must be met."
         ),
     ] = None,
     require_file: Annotated[
@@ -24,30 +24,21 @@ def check(
     ] = None,
     encoder: Annotated[list[str] | None, typer.Option(help="Which encoders must meet them. (default: all)")] = None,
     allow: AllowOption = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Hold a run against requirements: status 0 where all are met, 1 where one is not; see below for others."""
     from holdfast.config.requirements import judge
     from holdfast.report.gate import as_data, print_findings
+    from holdfast.storage.record_file import read_record
     from holdfast.storage.standing import allowing, refuse_unknown
 
-    asked = [*(require or []), *(_lines(require_file) if require_file else [])]
-    record = _record(folder)
+    requirements = [*(require or []), *(_lines(require_file) if require_file else [])]
+    record = read_record(Folder(folder), folder)
     refuse_unknown(allow or (), [record])
-    findings = judge(allowing(record, allow or ()), asked, encoder or [])
-    if json_output:
-        answer({"record": folder, **as_data(findings)})
-    else:
-        print_findings(findings, out)
+    findings = judge(allowing(record, allow or ()), requirements, encoder or [])
+    show({"record": folder, **as_data(findings)}, json_output, lambda: print_findings(findings, out))
     if not all(finding.met for finding in findings):
         raise typer.Exit(Status.UNMET)
-
-
-def _record(place: str) -> dict[str, Any]:
-    """Return the record of a run folder, wherever it is."""
-    from holdfast.storage.record_file import read_record
-
-    return read_record(Folder(place), place)
 
 
 def _lines(path: Path) -> list[str]:
@@ -58,6 +49,6 @@ def _lines(path: Path) -> list[str]:
         raise HoldfastError(
             f"cannot read the requirements {str(path)!r}: {os_reason(error)}; give a text file"
         ) from error
-    if not (asked := [text for line in lines if (text := line.partition("#")[0].strip())]):
+    if not (requirements := [text for line in lines if (text := line.partition("#")[0].strip())]):
         raise HoldfastError(f"expected requirements in {str(path)!r}, one in each line, got none")
-    return asked
+    return requirements

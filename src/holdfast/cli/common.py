@@ -4,8 +4,9 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from typer.core import TyperCommand
 from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
 from holdfast.runtime.console import Screen
-from holdfast.runtime.errors import HoldfastError, Status, first_line
+from holdfast.runtime.errors import Status, described
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import brief, concealed, public
 from holdfast.storage.standing import failed_checks
@@ -28,10 +29,19 @@ STATUSES = (
     "3 nothing could be audited, or a run folder cannot be read or written; 4 a fault of Holdfast; 130 interrupted."
 )
 
+
+def number(text: str | float) -> float:
+    """Read 0.05 or 4/255; typer hands over defaults too, which are numbers already."""
+    try:
+        return read_number(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 OutOption = Annotated[
     str, typer.Option("--out", help="Run folder, or s3://BUCKET/RUN: record, tables, report. A killed audit resumes.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the record as JSON, and nothing else, on stdout.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else, on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr while at work.")]
 AllowOption = Annotated[
     list[str] | None, typer.Option("--allow", metavar="CHECK", help="Take numbers as they are though this check fails.")
@@ -40,6 +50,14 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="End with status 1 
 SeedOption = Annotated[
     int | None, typer.Option(min=0, max=LARGEST, help="The one seed that decides everything. (default: 0)")
 ]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. (default: cpu)")]
+EpsOption = Annotated[
+    float | None,
+    typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),
+]
+CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
+XOption = Annotated[str | None, typer.Option("--x", help="Measure drawn across. (default: clean kNN accuracy)")]
+YOption = Annotated[str | None, typer.Option("--y", help="Measure drawn up. (default: a measure of robustness)")]
 
 
 class Command(TyperCommand):
@@ -80,18 +98,28 @@ def answer(data: Any) -> None:
     out.file.write(concealed(json.dumps(data, allow_nan=False)) + "\n")
 
 
+def show(data: Any, json_output: bool, draw: Callable[[], object]) -> None:
+    """Print an answer: as JSON where that is wanted, else as `draw` does."""
+    if json_output:
+        answer(data)
+    else:
+        draw()
+
+
+def show_markdown(record: Any, json_output: bool, draw: Callable[[], object], text: str, place: Path) -> None:
+    """Write a record as Markdown into its run folder, and print it, with the place of the Markdown."""
+    from holdfast.storage.run_folder import Store
+
+    Store(place.parent).write(place.name, lambda path: path.write_text(public(text), encoding="utf-8"))
+    show(record, json_output, draw)
+    if not json_output:
+        out.print(f"as Markdown: {place}", soft_wrap=True)
+
+
 def warned(strong: str, text: str = "") -> None:
     """Print a line on stderr, whose beginning stands out."""
-    said = Text.assemble((brief(strong), "bold red"), f" {brief(text)}" if text else "")
-    err.print(said, soft_wrap=True, highlight=False)
-
-
-def number(text: str | float) -> float:
-    """Read 0.05 or 4/255; typer hands over defaults too, which are numbers already."""
-    try:
-        return read_number(str(text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+    line = Text.assemble((brief(strong), "bold red"), f" {brief(text)}" if text else "")
+    err.print(line, soft_wrap=True, highlight=False)
 
 
 def run_plan(
@@ -103,55 +131,55 @@ def run_plan(
     quiet: bool = False,
     strict: bool = False,
 ) -> None:
-    """Run an audit, print what it found and write its report; the status is that of `tell`."""
+    """Run an audit as `audited` does."""
     from holdfast.auditing.run import run_audit
 
-    with listening(quiet) as bars:
-        record = run_audit(plan, folder, engine=engine, listener=bars, command=command_line(), overwrite=overwrite)
-        bars.stage("writing the report")
-        report = drawn(folder)
-    tell(record, report, json_output, folder, strict)
+    def run(bars: Any) -> Any:
+        return run_audit(plan, folder, engine=engine, listener=bars, command=command_line(), overwrite=overwrite)
+
+    audited(run, folder, json_output, quiet, strict)
 
 
-def drawn(folder: str) -> str | None:
-    """Write the report of a record that is written, and return where it is; None, and a word, where it cannot be."""
-    from holdfast.report.html import publish
+def audited(
+    run: Callable[[Any], Any], folder: str, json_output: bool, quiet: bool = False, strict: bool = False
+) -> None:
+    """Run an audit, write its report and print its record; where a part failed, `partly` ends the command.
 
-    try:
-        return publish(folder)
-    except Exception as error:
-        _undrawn("the report", error, folder)
-        return None
-
-
-def tell(record: Any, report: str | None, json_output: bool, folder: str = "", strict: bool = False) -> None:
-    """Print what an audit found; where a part failed, the command ends with the status of `partly`.
-
-    Strictly, a failed check ends it with status 1, unless the audit allows it.
+    Strictly, a failed check ends it with status 1, unless the audit allows it. The record is written before anything is
+    drawn: what cannot be drawn is a warning.
     """
+    from holdfast.report.html import publish
     from holdfast.report.terminal import print_record
 
+    with listening(quiet) as bars:
+        record = run(bars)
+        bars.stage("writing the report")
+        report = None
+        with _drawing("the report", folder):
+            report = publish(folder)
     if json_output:
         answer(record)
     else:
-        try:
-            print_record(record, out, None if report is None else brief(report))
-        except BrokenPipeError:
-            raise
-        except Exception as error:
-            _undrawn("the table", error, folder)
-    answers = [row.get("measures", {}).values() for row in record["encoders"]]
-    partly(record["failures"], any(one["scores"] or one["not_certified"] for row in answers for one in row))
+        with _drawing("the table", folder):
+            print_record(record, out, brief(report) if report else None)
+    # the status: first what could not be measured, then the checks
+    measures = [entry for row in record["encoders"] for entry in row.get("measures", {}).values()]
+    partly(record["failures"], any(entry["scores"] or entry["not_certified"] for entry in measures))
     if strict and (failed := list(failed_checks(record))):
         for encoder, check in failed:
             warned(f"{encoder}: the check {check} failed")
         raise typer.Exit(Status.UNMET)
 
 
-def _undrawn(what: str, error: Exception, folder: str) -> None:
-    """Say that something could not be drawn, of a record that is written all the same."""
-    said = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {first_line(error)}"
-    warned(f"{what} could not be drawn:", f"{said}; the record is written: {folder}/record.json")
+@contextmanager
+def _drawing(what: str, folder: str) -> Iterator[None]:
+    """Warn of what could not be drawn, of a record that is written all the same."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        warned(f"{what} could not be drawn:", f"{described(error)}; the record is written: {folder}/record.json")
 
 
 def partly(failures: Collection[object], any_answer: bool) -> None:

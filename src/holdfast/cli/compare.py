@@ -1,18 +1,12 @@
 """holdfast compare: encoders of several audits, side by side."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from holdfast.cli.common import AllowOption, answer, out
-from holdfast.runtime.errors import Status
-
-CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
-XOption = Annotated[str | None, typer.Option("--x", help="Measure drawn across. (default: clean kNN accuracy)")]
-YOption = Annotated[str | None, typer.Option("--y", help="Measure drawn up. (default: a measure of robustness)")]
+from holdfast.cli.common import AllowOption, CorrectionOption, JsonOption, XOption, YOption, out, partly, show
 
 
 def compare(
@@ -32,7 +26,7 @@ def compare(
     benchmark: Annotated[str | None, typer.Option(help="Hub dataset with the leaderboard, for --eval-results.")] = None,
     source_url: Annotated[str | None, typer.Option(help="Where these results come from, for --eval-results.")] = None,
     allow: AllowOption = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Compare encoders of several audits: paired intervals, corrected verdicts, ranks with uncertainty."""
     from holdfast.comparison.compare import compare_runs
@@ -41,34 +35,27 @@ def compare(
     from holdfast.comparison.records import open_runs
     from holdfast.report import comparison as texts
     from holdfast.report.leaderboard import render
-    from holdfast.storage.filesystem import write_file
+    from holdfast.storage.filesystem import write_text
 
+    # the comparison, of the folders that can be read
     runs, unreadable = open_runs(folders, allow=allow or ())
     data = compare_runs(runs, measures=measure or (), correction=correction, x=x, y=y)
     data["problems"] += unreadable
 
-    def text(write: Callable[[], str], place: str) -> None:
-        said = write()
-        write_file(place, lambda path: Path(path).write_text(said, encoding="utf-8"))
-
+    # the files that are wanted
     page: dict[str, Any] = {"groups": [data], "unreadable": []}
     exports: list[tuple[str | None, Callable[[str], object]]] = [
         (csv, lambda place: write_csv(data, place)),
         (parquet, lambda place: write_parquet(data, place)),
-        (markdown, lambda place: text(lambda: texts.markdown(data), place)),
-        (latex, lambda place: text(lambda: texts.latex(data), place)),
-        (html, lambda place: text(lambda: render(page, "Comparison"), place)),
+        (markdown, lambda place: write_text(place, texts.markdown(data))),
+        (latex, lambda place: write_text(place, texts.latex(data))),
+        (html, lambda place: write_text(place, render(page, "Comparison"))),
         (eval_results, lambda place: write_eval_results(data, place, benchmark, source_url)),
     ]
-    for place, write in exports:
-        if place is not None:
-            write(place)
-    if json_output:
-        answer(data)
-    else:
-        texts.print_comparison(data, out)
-        for place, _ in exports:
-            if place is not None:
-                out.print(Text.assemble("written: ", (place, "bold")), soft_wrap=True, highlight=False)
-    if data["problems"]:
-        raise typer.Exit(Status.UNMET)
+    wanted = [(place, write) for place, write in exports if place is not None]
+    for place, write in wanted:
+        write(place)
+    show(data, json_output, lambda: texts.print_comparison(data, out))
+    for place, _ in () if json_output else wanted:
+        out.print(Text.assemble("written: ", (place, "bold")), soft_wrap=True, highlight=False)
+    partly(data["problems"], True)

@@ -1,11 +1,9 @@
 """holdfast doctor: what is installed."""
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.common import JsonOption, answer, out
-from holdfast.runtime.errors import Status
+from holdfast.cli.common import JsonOption, out, partly, show
 
 
 def doctor(json_output: JsonOption = False) -> None:
@@ -13,13 +11,10 @@ def doctor(json_output: JsonOption = False) -> None:
     from holdfast.sources.encoders import doctor as examine
 
     findings = examine()
-    if json_output:
-        answer([{"name": n, "status": s, "detail": d} for n, s, d in findings])
-    else:
-        colours = {"ok": "green", "missing": "yellow", "broken": "bold red"}
-        table = Table("package", "status", "", box=None, pad_edge=False)
-        for name, status, detail in findings:
-            table.add_row(name, Text(status, colours[status]), detail)
-        out.print(table)
-    if any(status == "broken" for _, status, _ in findings):
-        raise typer.Exit(Status.UNMET)
+    colours = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+    table = Table("package", "status", "", box=None, pad_edge=False)
+    for name, status, detail in findings:
+        table.add_row(name, Text(status, colours[status]), detail)
+    data = [dict(zip(("name", "status", "detail"), finding, strict=True)) for finding in findings]
+    show(data, json_output, lambda: out.print(table))
+    partly([name for name, status, _ in findings if status == "broken"], True)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import QuietOption, answer, listening, number, out, partly
+from holdfast.cli.common import DeviceOption, EpsOption, JsonOption, QuietOption, listening, out, partly, show
 from holdfast.storage.filesystem import local_folder
 
 
@@ -22,10 +22,7 @@ def harden(
     pace: Annotated[
         Path | None, typer.Option(help="harden.json of one that followed a budget, to take exactly its steps again.")
     ] = None,
-    eps: Annotated[
-        float | None,
-        typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),
-    ] = None,
+    eps: EpsOption = None,
     norm: Annotated[str, typer.Option(help="Norm of the ball: linf or l2.")] = "linf",
     attack: Annotated[
         str, typer.Option(help="What the adversary raises: untargeted, targeted or loss.")
@@ -42,9 +39,9 @@ def harden(
     out_folder: Annotated[
         Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted run resumes.")
     ] = Path("holdfast-harden"),
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps.")] = "cpu",
+    device: DeviceOption = None,
     seed: Annotated[int, typer.Option(help="The one seed that decides everything.")] = 0,
-    json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
+    json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Make a fragile encoder robust, without labels, and audit it before and after."""
@@ -52,16 +49,12 @@ def harden(
     from holdfast.workflows.harden.plan import Hardening, read_pace, seconds
     from holdfast.workflows.harden.run import harden as run
 
-    said = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}
-    said |= {"test": test, "train": train, "profile": profile, "seed": seed, "device": device}
-    said |= {"batchnorm": batchnorm, "budget": seconds(budget)}
+    options = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}
+    options |= {"test": test, "train": train, "profile": profile, "seed": seed, "device": device or "cpu"}
+    options |= {"batchnorm": batchnorm, "budget": seconds(budget)}
     if pace is not None:
-        steps, said["pace"] = read_pace(pace)
-    asked = Hardening(encoder, data, objective, steps=steps, **said)
+        steps, options["pace"] = read_pace(pace)
     with listening(quiet) as bars:
-        found = run(asked, out_folder, listener=bars).record
-    if json_output:
-        answer(found)
-    else:
-        print_hardening(found, out)
-    partly(found["failures"], audited(found))
+        record = run(Hardening(encoder, data, objective, steps=steps, **options), out_folder, listener=bars).record
+    show(record, json_output, lambda: print_hardening(record, out))
+    partly(record["failures"], audited(record))

@@ -1,13 +1,21 @@
 """holdfast leaderboard: all audits below a folder on one page."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from holdfast.cli.common import AllowOption, QuietOption, answer, listening, out
-from holdfast.cli.compare import CorrectionOption, XOption, YOption
+from holdfast.cli.common import (
+    AllowOption,
+    CorrectionOption,
+    JsonOption,
+    QuietOption,
+    XOption,
+    YOption,
+    answer,
+    listening,
+    out,
+)
 
 
 def leaderboard(
@@ -17,7 +25,7 @@ def leaderboard(
     x: XOption = None,
     y: YOption = None,
     allow: AllowOption = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print everything as JSON, and nothing else.")] = False,
+    json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Write a leaderboard: audits that can be compared in one table each, with ranks and their uncertainty."""
@@ -25,23 +33,24 @@ def leaderboard(
     from holdfast.report.comparison import scope
     from holdfast.report.leaderboard import render
     from holdfast.report.numbers import plural
-    from holdfast.storage.filesystem import write_file
+    from holdfast.storage.filesystem import write_text
 
     with listening(quiet) as bars:
         bars.stage(f"reading the audits below {folder}")
         data = read(folder, correction=correction, x=x, y=y, allow=allow or ())
         bars.stage("writing the page")
         page = render(data)
-    write_file(out_file, lambda path: Path(path).write_text(page, encoding="utf-8"))
+    write_text(out_file, page)
     if json_output:
         answer(data)
         return
+    # each group, what is wrong with it, and what is on no table
     for group in data["groups"]:
         out.print(scope(group), soft_wrap=True, highlight=False)
         for text in group["problems"]:
             out.print(Text(text, "bold red"), soft_wrap=True, highlight=False)
-    for one in data["unreadable"]:
-        out.print(Text(f"not shown: {one['place']}: {one['reason']}", "yellow"), soft_wrap=True)
-    shown = plural(sum(len(group["encoders"]) for group in data["groups"]), "encoder")
+    for run in data["unreadable"]:
+        out.print(Text(f"not shown: {run['place']}: {run['reason']}", "yellow"), soft_wrap=True)
+    encoders = plural(sum(len(group["encoders"]) for group in data["groups"]), "encoder")
     groups = plural(len(data["groups"]), "group")
-    out.print(Text.assemble(f"{shown} in {groups}: ", (out_file, "bold")), soft_wrap=True)
+    out.print(Text.assemble(f"{encoders} in {groups}: ", (out_file, "bold")), soft_wrap=True)

@@ -17,14 +17,14 @@ def list_parts(
     """List what there is: encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""
     from holdfast.report.parts import catalogue
 
-    known = catalogue()
-    if kind is not None and kind not in known:
-        raise unknown("kind", kind, known)
-    shown = {kind: known[kind]} if kind else known
+    parts = catalogue()
+    if kind is not None and kind not in parts:
+        raise unknown("kind", kind, parts)
+    parts = {kind: parts[kind]} if kind else parts
     if json_output:
-        answer(shown)
+        answer(parts)
         return
-    for name, entries in shown.items():
+    for name, entries in parts.items():
         table = Table("name", "", title=name, title_justify="left", box=None, pad_edge=False, show_header=False)
         for key, line in entries.items():
             table.add_row(Text(key, "bold"), line)

@@ -1,10 +1,10 @@
 """holdfast merge: parts of an audit become its record."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.common import JsonOption, QuietOption, StrictOption, command_line, drawn, listening, tell
+from holdfast.cli.common import JsonOption, QuietOption, StrictOption, audited, command_line
 from holdfast.cli.workers import engine_of
 
 
@@ -25,17 +25,9 @@ def merge(
     from holdfast.auditing.merge import merge_parts
 
     engine = engine_of(None, workers, "cpu")
-    with listening(quiet) as bars:
-        record = merge_parts(
-            folder,
-            others or (),
-            complete=complete,
-            overwrite=overwrite,
-            trust=trust,
-            engine=engine,
-            listener=bars,
-            command=command_line(),
-        )
-        bars.stage("writing the report")
-        report = drawn(folder)
-    tell(record, report, json_output, folder, strict)
+    options = {"complete": complete, "overwrite": overwrite, "trust": trust, "engine": engine}
+
+    def run(bars: Any) -> Any:
+        return merge_parts(folder, others or (), **options, listener=bars, command=command_line())
+
+    audited(run, folder, json_output, quiet, strict)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.common import JsonOption, answer, out
+from holdfast.cli.common import JsonOption, out, show
 from holdfast.runtime.privacy import brief
 from holdfast.storage.filesystem import Folder
 
@@ -18,7 +18,4 @@ def report(
     from holdfast.storage.record_file import read_record
 
     record, written = read_record(Folder(folder), folder), publish(folder)
-    if json_output:
-        answer(record)
-    else:
-        print_record(record, out, brief(written))
+    show(record, json_output, lambda: print_record(record, out, brief(written)))

@@ -6,10 +6,19 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.common import JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
+from holdfast.cli.common import (
+    DeviceOption,
+    JsonOption,
+    QuietOption,
+    SeedOption,
+    command_line,
+    listening,
+    out,
+    partly,
+    show_markdown,
+)
 from holdfast.cli.workers import engine_of
-from holdfast.runtime.errors import HoldfastError, Status
-from holdfast.runtime.privacy import public
+from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.filesystem import local_folder
 
 
@@ -20,7 +29,7 @@ def reproduce(
         list[str] | None, typer.Option("--input", help="NAME=SPEC, instead of the profile's; NAME=none leaves it out.")
     ] = None,
     out_folder: Annotated[str | None, typer.Option("--out", help="Run folder. (default: holdfast-NAME-…)")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps.")] = "cpu",
+    device: DeviceOption = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes of the audits. (default: none)")] = None,
     seed: SeedOption = None,
     json_output: JsonOption = False,
@@ -28,34 +37,28 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict for each claim of the text."""
     from holdfast.report.reproduction import markdown, print_reproduction
-    from holdfast.storage.run_folder import Store
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.run import reproduce as run
 
     if name is None:
         _list_all()
         return
-    asked, given = read(name, profile), {}
-    for one in inputs or ():
-        key, equals, spec = one.partition("=")
+    # the table, and the specs that take the place of its own
+    recipe, specs = read(name, profile), {}
+    for text in inputs or ():
+        key, equals, spec = text.partition("=")
         if not equals:
-            raise HoldfastError(f"--input: expected NAME=SPEC, got {one!r}")
-        given[key] = spec
-    folder = local_folder(f"holdfast-{asked.name}-{profile}" if out_folder is None else out_folder)
-    engine = engine_of(None, workers, device)
+            raise HoldfastError(f"--input: expected NAME=SPEC, got {text!r}")
+        specs[key] = spec
+    # trainings, audits and studies
+    folder = local_folder(f"holdfast-{recipe.name}-{profile}" if out_folder is None else out_folder)
+    device = device or "cpu"
+    options = {"device": device, "seed": seed or 0, "engine": engine_of(None, workers, device)}
     with listening(quiet) as bars:
-        found = run(
-            asked, folder, inputs=given, device=device, seed=seed or 0, engine=engine, listener=bars,
-            command=command_line(),
-        )  # fmt: skip
-    Store(folder).write("reproduction.md", lambda path: path.write_text(public(markdown(found)), encoding="utf-8"))
-    if json_output:
-        answer(found)
-    else:
-        print_reproduction(found, out)
-        out.print(f"as Markdown: {folder / 'reproduction.md'}", soft_wrap=True)
-    if found["failures"]:
-        raise typer.Exit(Status.UNMET)
+        record = run(recipe, folder, inputs=specs, **options, listener=bars, command=command_line())
+    place = folder / "reproduction.md"
+    show_markdown(record, json_output, lambda: print_reproduction(record, out), markdown(record), place)
+    partly(record["failures"], True)
 
 
 def _list_all() -> None:
@@ -63,16 +66,16 @@ def _list_all() -> None:
     from holdfast.workflows.reproduce.recipe import FULL, folder, made, names, profiles, read_file
 
     papers: dict[str, Table] = {}
-    for known in names():
-        values = read_file(folder() / f"{known}.toml")
-        one = made(values, known, FULL)
-        if one.paper not in papers:
-            papers[one.paper] = Table("name", "what", "profiles", box=None, pad_edge=False, show_header=False)
+    for name in names():
+        values = read_file(folder() / f"{name}.toml")
+        recipe = made(values, name, FULL)
+        if recipe.paper not in papers:
+            papers[recipe.paper] = Table("name", "what", "profiles", box=None, pad_edge=False, show_header=False)
         times = []
         for profile in profiles(values):
-            minutes = None if profile == FULL else made(values, known, profile).minutes
+            minutes = None if profile == FULL else made(values, name, profile).minutes
             times.append(profile if minutes is None else f"{profile} (~{minutes:g} min)")
-        papers[one.paper].add_row(Text(known, "bold"), f"{one.where}: {one.title}", ", ".join(times))
+        papers[recipe.paper].add_row(Text(name, "bold"), f"{recipe.where}: {recipe.title}", ", ".join(times))
     for paper, table in papers.items():
         out.print(f"\n{paper}", style="underline")
         out.print(table)

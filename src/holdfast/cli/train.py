@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from holdfast.cli.common import QuietOption, SeedOption, answer, command_line, listening, out
+from holdfast.cli.common import DeviceOption, JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
 from holdfast.storage.filesystem import local_folder
 
 
@@ -23,9 +23,9 @@ def train(
     out_folder: Annotated[
         Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted training resumes.")
     ] = Path("holdfast-train"),
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps. (default: cpu)")] = None,
+    device: DeviceOption = None,
     seed: SeedOption = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print what came out as JSON, and nothing else.")] = False,
+    json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Train an encoder by a recipe: any method, with or without an adversary; torchrun starts several processes."""
@@ -35,22 +35,23 @@ def train(
     from holdfast.training.recipe_file import read_beside, read_recipe
     from holdfast.workflows.monitor import monitors_of
 
-    given = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
-    asked, beside = read_recipe(recipe, settings or (), **given), read_beside(recipe, settings or ())
-    speaks, began = os.environ.get("RANK", "0") == "0", time.perf_counter()  # of several processes, one
+    # the recipe, and what its file says beside it: monitors and trackers
+    options = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
+    plan, beside = read_recipe(recipe, settings or (), **options), read_beside(recipe, settings or ())
+    speaks, began = os.environ.get("RANK", "0") == "0", time.perf_counter()  # of several processes, the first
     watches = "monitor" in beside and speaks
-    monitors = monitors_of(beside["monitor"], asked, Store(out_folder)) if watches else ()
-    told = {"track": track or beside.get("track", ()), "monitors": monitors, "command": command_line()}
+    monitors = monitors_of(beside["monitor"], plan, Store(out_folder)) if watches else ()
+    watchers = {"track": track or beside.get("track", ()), "monitors": monitors, "command": command_line()}
     with listening(quiet) as bars:
-        trained = run(asked, out_folder, listener=bars if speaks else None, **told)
+        trained = run(plan, out_folder, listener=bars if speaks else None, **watchers)
     if not speaks:
         return
-    seen = [monitor.summary() for monitor in monitors]
+    # the answer
+    summaries = [monitor.summary() for monitor in monitors]
     if json_output:
-        last = trained.rows[-1]
-        said = {"encoder": trained.spec, "steps": trained.steps, "resumed": trained.resumed, "loss": last["loss"]}
-        answer(said | {"monitors": seen})
+        last = {"steps": trained.steps, "resumed": trained.resumed, "loss": trained.rows[-1]["loss"]}
+        answer({"encoder": trained.spec, **last, "monitors": summaries})
     else:
-        print_training(trained.rows, time.perf_counter() - began, trained.resumed, seen, out)
+        print_training(trained.rows, time.perf_counter() - began, trained.resumed, summaries, out)
         out.print(Text.assemble("the encoder: ", (trained.spec, "bold")), soft_wrap=True)
         out.print(f"audit it: holdfast audit {shlex.quote(trained.spec)} --data FOLDER", soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.auditing.differences import Influence, Pair, beats, best_of, paired
 from holdfast.auditing.record import finite
-from holdfast.comparison.conditions import cautions, conditions, refuse_mismatches
+from holdfast.comparison.conditions import cautions, conditions, refuse_mismatches, software
 from holdfast.comparison.pareto import axes, dominated, pick
 from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, encoders_of, score_of
@@ -30,11 +30,11 @@ ASSUMED = (
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """One measure on its way: what could be read, the pairs, and their p-values."""
+class _Paired:
+    """One measure on its way: the encoders whose tables could be read, their pairs, and the p-values of these."""
 
     question: Question
-    found: dict[str, tuple[Influence, Score]]
+    scored: dict[str, tuple[Influence, Score]]
     reasons: dict[str, str]
     pairs: list[Pair]
     p: list[float | None]
@@ -69,6 +69,7 @@ def compare_runs(
     """
     if correction not in CORRECTIONS:
         raise unknown("correction", correction, CORRECTIONS)
+    # the encoders of all audits, which must be of the same images
     refuse_mismatches(runs)
     shown = distinct([run.place for run in runs])
     runs = [replace(run, place=name) for run, name in zip(runs, shown, strict=True)]
@@ -80,23 +81,26 @@ def compare_runs(
             f"expected at least {fewest} audited encoders to compare, got {len(encoders)} in {places}; give more run "
             "folders, or audit more encoders on the same images"
         )
-    asked, left_out = questions(encoders, fewest)
-    if not asked:
+    # the measures that they share
+    shared, left_out = questions(encoders, fewest)
+    if not shared:
         why = "; ".join(left_out) or "none was measured"
         raise HoldfastError(f"expected a measure that two encoders were asked alike, got none in {places}: {why}")
     if measures:
-        chosen = pick({q.name: {"part": q.asked[0][1]["part"]} for q in asked}, measures)
-        asked = [q for q in asked if q.name in chosen]
-    unfit = {one.name: failed for one in encoders if (failed := void_checks(one.entry, allowed[one.run.place]))}
-    looked = [_looked_at(question, unfit) for question in asked]
-    for one in looked:
-        problems += [f"{one.question.name} of {name}: {reason}" for name, reason in one.reasons.items()]
-    family = adjusted([1.0 if p is None else p for one in looked for p in one.p], correction)
+        chosen = pick({q.name: {"part": q.answers[0][1]["part"]} for q in shared}, measures)
+        shared = [q for q in shared if q.name in chosen]
+    # paired differences on each of them, of encoders whose numbers mean something
+    unfit = {e.name: failed for e in encoders if (failed := void_checks(e.entry, allowed[e.run.place]))}
+    paired_measures = [_paired(question, unfit) for question in shared]
+    for measure in paired_measures:
+        problems += [f"{measure.question.name} of {name}: {reason}" for name, reason in measure.reasons.items()]
+    # p-values adjusted over all of them together, then verdicts and ranks
+    family = adjusted([1.0 if p is None else p for measure in paired_measures for p in measure.p], correction)
     verdicts = iter(family)
     entries, beaten = {}, {}
-    for one in looked:
-        name = one.question.name
-        entries[name], beaten[name] = _entry(one, [next(verdicts) for _ in one.pairs], encoders, unfit)
+    for measure in paired_measures:
+        name = measure.question.name
+        entries[name], beaten[name] = _entry(measure, [next(verdicts) for _ in measure.pairs], encoders, unfit)
     data = {
         "correction": correction,
         "promises": CORRECTIONS[correction],
@@ -104,7 +108,7 @@ def compare_runs(
         "assumed": ASSUMED,
         "conditions": conditions(runs[0].record) | {"data": runs[0].record["data"]["spec"]},
         "runs": [_run(run) for run in runs],
-        "encoders": [_encoder(one, unfit) for one in encoders],
+        "encoders": [_encoder(encoder, unfit) for encoder in encoders],
         "measures": entries,
         "pareto": _pareto(entries, beaten, x, y),
         "left_out": left_out,
@@ -114,29 +118,32 @@ def compare_runs(
     return finite(json.loads(json.dumps(data)))
 
 
-def _looked_at(question: Question, unfit: Mapping[str, Any]) -> _Asked:
+def _paired(question: Question, unfit: Mapping[str, Any]) -> _Paired:
     """Read the tables of one measure and compare those that can be read."""
-    found: dict[str, tuple[Influence, Score]] = {}
+    # influences of images on each score, from tables with the same rows
+    scored: dict[str, tuple[Influence, Score]] = {}
     reasons: dict[str, str] = {}
     ids: list[str] | None = None
-    for one, m in question.asked:
-        if m["headline"] is None or one.name in unfit:
+    for encoder, m in question.answers:
+        if m["headline"] is None or encoder.name in unfit:
             continue
+        name, place = encoder.name, encoder.run.place
         try:
-            rows, table = one.run.table(m["table"])
+            rows, table = encoder.run.table(m["table"])
             if ids is not None and rows != ids:
                 raise HoldfastError(
-                    f"expected the rows of {next(iter(found))} in {m['table']} of {one.run.place!r}, got others "
+                    f"expected the rows of {next(iter(scored))} in {m['table']} of {place!r}, got others "
                     f"({len(rows)} rows, {len(ids)} there); run the audit again"
                 )
-            found[one.name] = question.measure.influence(table), score_of(m["scores"][m["headline"]])
+            scored[name] = question.measure.influence(table), score_of(m["scores"][m["headline"]])
             ids = rows
         except KeyError as error:
-            reasons[one.name] = f"expected a column {error} in {m['table']} of {one.run.place!r}; run the audit again"
+            reasons[name] = f"expected a column {error} in {m['table']} of {place!r}; run the audit again"
         except HoldfastError as error:
-            reasons[one.name] = str(error)
-    pairs = list(paired(found, question.measure.better))
-    reaches = {name: reach(score) for name, (_, score) in found.items()}
+            reasons[name] = str(error)
+    # p-values of the paired differences, where both scores have intervals
+    pairs = list(paired(scored, question.measure.better))
+    reaches = {name: reach(score) for name, (_, score) in scored.items()}
     p: list[float | None] = []
     for pair in pairs:
         first, second, gap = reaches[pair.first], reaches[pair.second], pair.gap.value
@@ -144,35 +151,40 @@ def _looked_at(question: Question, unfit: Mapping[str, Any]) -> _Asked:
             p.append(None)
         else:
             p.append(p_value(gap, first, second, pair.correlation, pair.gap.n))
-    return _Asked(question, found, reasons, pairs, p)
+    return _Paired(question, scored, reasons, pairs, p)
 
 
 def _entry(
-    one: _Asked, corrected: Sequence[float], encoders: Sequence[Audited], unfit: Mapping[str, Any]
+    measure: _Paired, corrected: Sequence[float], encoders: Sequence[Audited], unfit: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, set[str]]]:
-    """Return what is said about a measure, and whom each ranked encoder beats."""
-    about, better = one.question.asked[0][1], one.question.measure.better
-    ranked = [name for name, (_, score) in one.found.items() if score.value is not None]
+    """Return the entry of a measure in the comparison, and whom each ranked encoder beats."""
+    # verdicts: who wins which pair
+    about, better = measure.question.answers[0][1], measure.question.measure.better
+    scores = {name: score for name, (_, score) in measure.scored.items()}
+    ranked = [name for name, score in scores.items() if score.value is not None]
     pairs: list[dict[str, Any]] = []
     wins: list[tuple[str, str]] = []
-    for pair, p, q in zip(one.pairs, one.p, corrected, strict=True):
-        said: dict[str, Any] = {"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)}
+    for pair, p, q in zip(measure.pairs, measure.p, corrected, strict=True):
         winner = None
         if p is not None and pair.gap.value is not None and q <= LEVEL:
             winner = pair.first if (pair.gap.value > 0) == (better == "higher") else pair.second
             wins.append((winner, pair.second if winner == pair.first else pair.first))
-        pairs.append(said | {"p": p, "p_adjusted": None if p is None else max(q, FLOOR), "winner": winner})
+        p_adjusted = None if p is None else max(q, FLOOR)
+        entry = {"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)}
+        pairs.append(entry | {"p": p, "p_adjusted": p_adjusted, "winner": winner})
+    # ranks, and the order in which they are shown: numbers that flatter come last
     beaten = beats(ranked, wins)
     places = rank_intervals(beaten)
     sign = -1 if better == "higher" else 1
-    flatters = {name: not may_win(score.standing, better) for name, (_, score) in one.found.items()}
-    order = sorted(ranked, key=lambda name: (flatters[name], sign * (one.found[name][1].value or 0.0)))
+    flatters = {name: not may_win(score.standing, better) for name, score in scores.items()}
+    order = sorted(ranked, key=lambda name: (flatters[name], sign * (scores[name].value or 0.0)))
     leader = order[0] if order and not flatters[order[0]] else None
     best = best_of(beaten)
-    asked = {a.name: m for a, m in one.question.asked}
+    # a row for each encoder
+    answers = {encoder.name: m for encoder, m in measure.question.answers}
     rows = []
     for name in [*order, *(e.name for e in encoders if e.name not in order)]:
-        m = asked.get(name)
+        m = answers.get(name)
         headline = m["headline"] if m else None
         rows.append(
             {
@@ -183,7 +195,7 @@ def _entry(
                 "rank": list(places[name]) if name in places and len(places) > 1 else None,
                 "best": name == best,
                 "behind": _behind(name, leader, pairs),
-                "why_not": _why_not(name, m, one.reasons, unfit),
+                "why_not": _why_not(name, m, measure.reasons, unfit),
             }
         )
     keys = ("part", "title", "better", "unit", "needs_labels", "question", "how_to_read", "reference")
@@ -237,16 +249,16 @@ def _pareto(
 
 def _run(run: Run) -> dict[str, Any]:
     record = run.record
-    software = " ".join(filter(None, [record["holdfast"]["version"], record["holdfast"].get("git")]))
     command = record["plan"].get("command", "")
-    return {"place": run.place, "holdfast": software, "finished": record["run"]["finished"], "command": command}
+    return {"place": run.place, "holdfast": software(record), "finished": record["run"]["finished"], "command": command}
 
 
-def _encoder(one: Audited, unfit: Mapping[str, Any]) -> dict[str, Any]:
-    warns = [name for name, check in one.entry["checks"].items() if check.get("status") == "warn"]
-    checks, allowed = one.entry["checks"], one.run.record["plan"].get("allow", [])
+def _encoder(encoder: Audited, unfit: Mapping[str, Any]) -> dict[str, Any]:
+    entry, run = encoder.entry, encoder.run
+    checks, allowed = entry["checks"], run.record["plan"].get("allow", [])
+    warns = [name for name, check in checks.items() if check.get("status") == "warn"]
     fails = [name for name, check in checks.items() if check.get("status") == "fail" and not accepted(name, allowed)]
     return {
-        "name": one.name, "spec": one.entry["name"], "run": one.run.place, "fingerprint": one.entry["fingerprint"],
-        "origin": one.entry["origin"], "unfit": unfit.get(one.name, []), "warns": warns, "fails": fails,
+        "name": encoder.name, "spec": entry["name"], "run": run.place, "fingerprint": entry["fingerprint"],
+        "origin": entry["origin"], "unfit": unfit.get(encoder.name, []), "warns": warns, "fails": fails,
     }  # fmt: skip

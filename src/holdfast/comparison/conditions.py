@@ -1,5 +1,6 @@
-"""What must be alike for two audits to be compared, and what is said where it is not."""
+"""What two audits must share to be compared, and what to tell a reader where they differ in the rest."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,25 +20,21 @@ CONDITIONS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 """What decides every number of an audit, beside the encoder and the measure; the schema is looked at when reading."""
 
 VERSIONS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "version of Holdfast": lambda record: " ".join(
-        filter(None, [record["holdfast"]["version"], record["holdfast"].get("git")])
-    ),
+    "version of Holdfast": lambda record: software(record),
     "version of torch": lambda record: record["environment"]["torch"],
     "device": lambda record: record["plan"].get("device", "cpu"),
 }
 """What may change numbers without saying so."""
 
 
+def software(record: Mapping[str, Any]) -> str:
+    """Return the version of Holdfast that made a record, with its commit."""
+    return " ".join(filter(None, [record["holdfast"]["version"], record["holdfast"].get("git")]))
+
+
 def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what must be alike, by its name."""
+    """Return the conditions that two audits must share to be compared, by name."""
     return {name: read(record) for name, read in CONDITIONS.items()}
-
-
-def mismatch(first: Run, other: Run) -> str | None:
-    """Return in what two audits differ that must be alike, with both values; None where they can be compared."""
-    mine, theirs = conditions(first.record), conditions(other.record)
-    said = [f"{name}: {short(mine[name])} and {short(theirs[name])}" for name in mine if mine[name] != theirs[name]]
-    return "; ".join(said) or None
 
 
 def refuse_mismatches(runs: Sequence[Run]) -> None:
@@ -46,58 +43,71 @@ def refuse_mismatches(runs: Sequence[Run]) -> None:
     Raises:
         HoldfastError: a folder that differs from the first one, in which fields, and both values.
     """
-    for other in runs[1:]:
-        if said := mismatch(runs[0], other):
+    first = conditions(runs[0].record)
+    for run in runs[1:]:
+        second = conditions(run.record)
+        differing = [name for name in first if first[name] != second[name]]
+        if differing:
+            values = "; ".join(f"{name}: {short(first[name])} and {short(second[name])}" for name in differing)
             raise HoldfastError(
-                f"expected audits that can be compared image by image, but {runs[0].place!r} and {other.place!r} "
-                f"differ in {said}; audit the encoders with the same --data, --images, --attacked, --seed and precision"
+                f"expected audits that can be compared image by image, but {runs[0].place!r} and {run.place!r} differ "
+                f"in {values}; audit the encoders with the same --data, --images, --attacked, --seed and precision"
             )
 
 
 def learned_from(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a measure that reads labels depends on beside: the labels, and the images that probes learn from."""
-    data = record["data"]
-    train = data.get("train") or {}
-    found = {"labels": data.get("labels"), "training images": train.get("fingerprint")}
-    return found | {"number of training images": train.get("images"), "training labels": train.get("labels")}
+    """Return the labels of a record's images, and the images that its probes learn from, both by their fingerprints."""
+    data, train = record["data"], record["data"].get("train") or {}
+    return {
+        "labels": data.get("labels"), "training images": train.get("fingerprint"),
+        "number of training images": train.get("images"), "training labels": train.get("labels"),
+    }  # fmt: skip
+
+
+def question(run: Run, measure: Mapping[str, Any]) -> str:
+    """Return a key that measures of several audits share where they ask the same: the part, and labels if read."""
+    labels = learned_from(run.record) if measure.get("needs_labels") else None
+    return json.dumps([measure["part"], labels], sort_keys=True)
 
 
 def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
-    """Return what a reader must know: other versions, one encoder twice."""
-    said = []
+    """Return cautions for the reader: other versions, other searches, one encoder twice."""
+    # versions and devices, which may move numbers a little
+    cautions = []
     for name, read in VERSIONS.items():
         by: dict[str, list[str]] = {}
         for run in runs:
             by.setdefault(str(read(run.record)), []).append(run.place)
         if len(by) > 1:
             parts = "; ".join(f"{value} ({', '.join(places)})" for value, places in by.items())
-            said.append(f"the {name} differs, {parts}: small differences may come from that")
+            cautions.append(f"the {name} differs, {parts}: small differences may come from that")
+    # searches that are shared: more of them find more
     if len({_searched(run.record) for run in runs}) > 1:
-        said.append(
+        cautions.append(
             "the audits did not search for the same: what one search finds counts for every measure of its ball, so "
             "small differences may come from that; ask the encoders the same measures"
         )
+    # one encoder under several names
     same: dict[str, list[str]] = {}
-    for one in encoders:
-        origin = sorted((key, str(value)) for key, value in one.entry["origin"].items())
-        same.setdefault(str((one.entry["fingerprint"], origin)), []).append(one.name)
-    said += [
+    for encoder in encoders:
+        origin = sorted((key, str(value)) for key, value in encoder.entry["origin"].items())
+        same.setdefault(str((encoder.entry["fingerprint"], origin)), []).append(encoder.name)
+    return cautions + [
         f"{' and '.join(names)} are one encoder (same weights, same origin), so neither beats the other"
         for names in same.values()
         if names[1:]
     ]
-    return said
 
 
 def _searched(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the searches of a run whose finds count for all of its measures."""
     if not record["plan"].get("shared_searches"):
         return ()
-    observed = (seen for encoder in record["encoders"] for seen in encoder.get("observations", ()))
+    observations = (entry for encoder in record["encoders"] for entry in encoder.get("observations", ()))
     shared = {
-        seen["title"]
-        for seen in observed
-        if seen["passes"]["backward"] and any(not reader.startswith("check ") for reader in seen["serves"])
+        entry["title"]
+        for entry in observations
+        if entry["passes"]["backward"] and any(not reader.startswith("check ") for reader in entry["serves"])
     }
     return tuple(sorted(shared))
 

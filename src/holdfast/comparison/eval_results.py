@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from holdfast.auditing.record import slugs
 from holdfast.core import HoldfastError
-from holdfast.storage.filesystem import write_file
+from holdfast.storage.filesystem import write_text
 from holdfast.storage.standing import SOUND
 
 
@@ -47,8 +46,7 @@ def write_eval_results(
         entries = list(_entries(data, encoder["name"], benchmark, source, finished[encoder["run"]]))
         if entries:
             place = f"{folder.rstrip('/') or '/'}/{slug}.yaml"
-            text = "\n".join(entries)
-            write_file(place, lambda path, text=text: Path(path).write_text(text, encoding="utf-8"))
+            write_text(place, "\n".join(entries))
             written.append(place)
     return written
 
@@ -65,12 +63,12 @@ def _entries(data: Mapping[str, Any], encoder: str, benchmark: str, source: str 
             continue
         ends = "" if score["low"] is None or score["high"] is None else f"[{score['low']:.6g}, {score['high']:.6g}] "
         level = f"{score['confidence']:.0%} interval {ends}({score['interval']})" if ends else "no interval"
-        said = f"{m['title']}, {m['better']} is better, unit {score['unit'] or m['unit']}; {level}; {where}; Holdfast"
+        notes = f"{m['title']}, {m['better']} is better, unit {score['unit'] or m['unit']}; {level}; {where}; Holdfast"
         lines = ["- dataset:", f"    id: {quoted(benchmark)}", f"    task_id: {quoted(name)}"]
         lines += [f"  value: {score['value']!r}"]
         lines += [f"  date: {quoted(date)}"] if date else []
         lines += ["  source:", f"    url: {quoted(source)}", '    name: "Holdfast audit"'] if source else []
-        yield "\n".join([*lines, f"  notes: {quoted(said)}", ""])
+        yield "\n".join([*lines, f"  notes: {quoted(notes)}", ""])
 
 
 def quoted(text: str) -> str:

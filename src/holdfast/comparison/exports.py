@@ -81,5 +81,10 @@ def write_parquet(data: Mapping[str, Any], place: str) -> None:
     Raises:
         HoldfastError: a place that cannot be written.
     """
-    table = pa.Table.from_pylist(list(rows(data)), schema=pa.schema(list(COLUMNS.items())))
+    table = long_table(data)
     write_file(place, lambda path: pq.write_table(table, path))
+
+
+def long_table(data: Mapping[str, Any]) -> pa.Table:
+    """Return the long table of a comparison, every column with its type."""
+    return pa.Table.from_pylist(list(rows(data)), schema=pa.schema(list(COLUMNS.items())))

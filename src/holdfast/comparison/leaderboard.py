@@ -6,12 +6,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from holdfast.comparison.compare import compare_runs
-from holdfast.comparison.conditions import conditions, learned_from
+from holdfast.comparison.conditions import conditions, question
 from holdfast.comparison.pareto import axes
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
-from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason, unknown
+from holdfast.runtime.errors import UnreadableRecord, described, os_reason, unknown
 from holdfast.runtime.privacy import public
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RECORD
@@ -46,19 +46,20 @@ def leaderboard(
         raise unknown("correction", correction, CORRECTIONS)
     folder = Folder(place)
     try:
-        found = [name for name in folder.files() if PurePosixPath(name).name == RECORD]
+        records = [name for name in folder.files() if PurePosixPath(name).name == RECORD]
     except OSError as error:
         raise UnreadableRecord(
             f"expected a folder of audits, got {place!r}, which cannot be read: {os_reason(error)}"
         ) from error
-    if not found:
+    if not records:
         raise UnreadableRecord(
             f"expected a folder with audits in it, got {place!r} without any {RECORD}; give the folder above the run "
             "folders of `holdfast audit`"
         )
+    # read all records
     runs: list[Run] = []
     unreadable: list[dict[str, str]] = []
-    for name in found:
+    for name in records:
         inside = str(PurePosixPath(name).parent)  # the page may go elsewhere: no paths of this machine
         called = PurePosixPath(place).name or place if inside == "." else inside
         try:
@@ -66,9 +67,10 @@ def leaderboard(
         except HoldfastError as error:
             unreadable.append({"place": called, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
     refuse_unknown(allow, [run.record for run in runs])
+    # compare each group of those that can be compared
     tables = []
     for group in groups(runs):
-        whole, lost = _tables(group, lambda some: _table(some, correction, x, y))
+        whole, lost = _tables(group, lambda members: _table(members, correction, x, y))
         tables += whole
         unreadable += lost
     if tables and (x or y):
@@ -79,25 +81,22 @@ def leaderboard(
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:
     """Return audits in groups that can be compared: the same conditions, and a measure in common with another one."""
-    found: list[tuple[set[str], list[Run]]] = []
+    connected: list[tuple[set[str], list[Run]]] = []
     for run in runs:
-        asked = _questions(run)
-        joined = [group for group in found if group[0] & asked]
-        merged = set(asked).union(*(keys for keys, _ in joined)), [r for _, mine in joined for r in mine] + [run]
-        found = [group for group in found if group not in joined] + [merged]
-    return [sorted(members, key=lambda run: run.place) for _, members in found]
+        questions = _questions(run)
+        joined = [group for group in connected if group[0] & questions]
+        members = [member for _, group in joined for member in group]
+        merged = questions.union(*(keys for keys, _ in joined)), [*members, run]
+        connected = [group for group in connected if group not in joined] + [merged]
+    return [sorted(members, key=lambda run: run.place) for _, members in connected]
 
 
 def _questions(run: Run) -> set[str]:
     """Return the measures of an audit with everything that they must share with others'; a key of its own without."""
-    mine, labels = conditions(run.record), learned_from(run.record)
-    asked = {
-        json.dumps([mine, m["part"], labels if m.get("needs_labels") else None], sort_keys=True)
-        for entry in run.record["encoders"]
-        for m in entry.get("measures", {}).values()
-        if not entry.get("error")
-    }
-    return asked or {run.place}
+    shared = json.dumps(conditions(run.record), sort_keys=True)
+    encoders = [encoder for encoder in run.record["encoders"] if not encoder.get("error")]
+    keys = {shared + question(run, m) for encoder in encoders for m in encoder.get("measures", {}).values()}
+    return keys or {run.place}
 
 
 def _tables(
@@ -108,11 +107,10 @@ def _tables(
         return [compare(group)], []
     except Exception as error:
         if len(group) == 1:
-            reason = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {first_line(error)}"
-            return [], [{"place": group[0].place, "reason": reason}]
+            return [], [{"place": group[0].place, "reason": described(error)}]
     alone = {run.place: _tables([run], compare) for run in group}
     fit = [run for run in group if alone[run.place][0]]
-    lost = [found for _, those in alone.values() for found in those]
+    lost = [entry for _, entries in alone.values() for entry in entries]
     if lost:
         return (_tables(fit, compare) if fit else ([], []))[0], lost
     return [table for tables, _ in alone.values() for table in tables], []  # only together they do not fit
@@ -126,6 +124,6 @@ def _table(group: Sequence[Run], correction: str, x: str | None, y: str | None) 
         if x is None and y is None:
             raise
         table = compare_runs(group, correction=correction, fewest=1)
-        said = ", ".join(name for name in (x, y) if name)
-        pareto = {"x": None, "y": None, "why_not": f"its measures have no {said}", "points": []}
+        names = ", ".join(name for name in (x, y) if name)
+        pareto = {"x": None, "y": None, "why_not": f"its measures have no {names}", "points": []}
         return table | {"pareto": pareto}

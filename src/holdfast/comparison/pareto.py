@@ -22,13 +22,13 @@ def dominated(beaten_x: Mapping[str, Iterable[str]], beaten_y: Mapping[str, Iter
     """
     both = [name for name in beaten_x if name in beaten_y]
     won = {name: set(beaten_x[name]) & set(beaten_y[name]) for name in both}
-    return {name: [other for other in both if name in won[other]] for name in both}
+    return {name: [rival for rival in both if name in won[rival]] for name in both}
 
 
 def axes(
     measures: Mapping[str, Mapping[str, Any]], x: str | None, y: str | None
 ) -> tuple[str | None, str | None, str | None]:
-    """Return which measures are drawn across and up, and why not where one of them is missing.
+    """Return the measures that are drawn across and up, and why not where one of them is missing.
 
     Without names: the clean accuracy of a kNN probe, and the first of `ROBUSTNESS`, or of all others without labels.
 
@@ -40,9 +40,9 @@ def axes(
     Raises:
         HoldfastError: a name that no compared measure has, or one measure twice.
     """
-    across = _named(measures, x) if x else next(filter(None, (_knn(name, m) for name, m in measures.items())), None)
+    across = pick(measures, [x])[0] if x else next(filter(None, (_knn(name, m) for name, m in measures.items())), None)
     if y:
-        up = _named(measures, y)
+        up = pick(measures, [y])[0]
     else:
         free = [name for name, m in measures.items() if not m.get("needs_labels") and name != across]
         usual = [name for kind in ROBUSTNESS for name in free if measures[name]["part"]["name"] == kind]
@@ -60,20 +60,16 @@ def _knn(name: str, m: Mapping[str, Any]) -> str | None:
     return name if clean and part.get("probe", {}).get("name") == "knn" else None
 
 
-def _named(measures: Mapping[str, Mapping[str, Any]], name: str) -> str:
-    return pick(measures, [name])[0]
-
-
 def pick(measures: Mapping[str, Mapping[str, Any]], wanted: Sequence[str]) -> list[str]:
     """Return the measures that names mean: their full name, or that of the part, which may be several measures'.
 
     Raises:
         HoldfastError: a name that no measure has.
     """
-    found: dict[str, None] = {}
+    picked: dict[str, None] = {}
     for name in wanted:
         own = [key for key, m in measures.items() if name in (key, m["part"]["name"])]
         if not own:
             raise unknown("measure of the comparison", name, measures)
-        found |= dict.fromkeys(own)
-    return list(found)
+        picked |= dict.fromkeys(own)
+    return list(picked)

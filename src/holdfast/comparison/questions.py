@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.auditing.plan import flatten, named
-from holdfast.comparison.conditions import learned_from, short
+from holdfast.comparison.conditions import learned_from, question, short
 from holdfast.comparison.records import Audited
 from holdfast.core import Measure, registry
 from holdfast.runtime.errors import first_line
+
+Answer = tuple[Audited, Any]
+"""An encoder, and the entry of a measure in its record."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +22,12 @@ class Question:
     Attributes:
         name: of the measure among all questions.
         measure: the measure, built from its spec.
-        asked: the encoders, each with what its record says about the measure.
+        answers: the encoders, each with the entry of the measure in its record.
     """
 
     name: str
     measure: Measure
-    asked: list[tuple[Audited, Any]]
+    answers: list[Answer]
 
 
 def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question], list[str]]:
@@ -34,44 +37,45 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
         encoders: of audits on the same images.
         fewest: encoders.
     """
-    groups: dict[str, list[tuple[Audited, Any]]] = {}
-    for one in encoders:
-        for m in one.entry["measures"].values():
-            key = json.dumps(
-                [m["part"], learned_from(one.run.record) if m.get("needs_labels") else None], sort_keys=True
-            )
-            groups.setdefault(key, []).append((one, m))
+    # the answers to each question
+    groups: dict[str, list[Answer]] = {}
+    for encoder in encoders:
+        for entry in encoder.entry["measures"].values():
+            groups.setdefault(question(encoder.run, entry), []).append((encoder, entry))
+    # the measures of those that enough encoders were asked
     left_out, built = [], {}
-    for key, asked in groups.items():
-        if len(asked) < fewest:
-            left_out.append(_alone(key, asked, groups))
+    for key, answers in groups.items():
+        if len(answers) < fewest:
+            left_out.append(_alone(key, answers, groups))
             continue
+        encoder, entry = answers[0]
         try:
-            built[key] = registry.build(asked[0][1]["part"])
+            built[key] = registry.build(entry["part"])
         except Exception as error:
-            name, where = asked[0][1]["part"].get("name"), asked[0][0].run.place
+            name, where = entry["part"].get("name"), encoder.run.place
             left_out.append(f"{name} is left out: its spec in {where!r} cannot be built ({first_line(error)})")
+    # their names, told apart by what differs
     labels = {json.dumps(registry.spec(part)): name for name, part in named(dict.fromkeys(built.values())).items()}
-    found: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     for key, measure in built.items():
         name = labels[json.dumps(registry.spec(measure))]
-        if name in found:  # one measure, other labels
+        if name in questions:  # one measure, other labels
             name += f" ({groups[key][0][0].run.place})"
-        found[name] = Question(name, measure, groups[key])
-    return list(found.values()), left_out
+        questions[name] = Question(name, measure, groups[key])
+    return list(questions.values()), left_out
 
 
-def _alone(key: str, asked: list[tuple[Audited, Any]], groups: dict[str, list[tuple[Audited, Any]]]) -> str:
+def _alone(key: str, answers: list[Answer], groups: dict[str, list[Answer]]) -> str:
     """Return why a measure that few were asked is left out: nobody else was asked, or others with other parameters."""
-    (one, m), name = asked[0], asked[0][1]["part"]["name"]
-    who = f"{name} of {', '.join(a.name for a, _ in asked)} is left out: "
-    others = [(k, g) for k, g in groups.items() if k != key and g[0][1]["part"]["name"] == name]
-    if not others:
-        return f"{who}no other encoder was asked"
-    other, theirs = max(others, key=lambda item: len(item[1]))[1][0]
-    mine, them = flatten(m["part"]), flatten(theirs["part"])
-    if mine == them:
-        mine, them = learned_from(one.run.record), learned_from(other.run.record)
-    differing = [k for k in dict.fromkeys((*mine, *them)) if mine.get(k) != them.get(k)]
-    said = ", ".join(f"{k} is {short(mine.get(k))} and {short(them.get(k))}" for k in differing[:4])
-    return f"{who}{said} in {one.run.place!r} and {other.run.place!r}"
+    (first, entry), name = answers[0], answers[0][1]["part"]["name"]
+    start = f"{name} of {', '.join(encoder.name for encoder, _ in answers)} is left out: "
+    rivals = [group for k, group in groups.items() if k != key and group[0][1]["part"]["name"] == name]
+    if not rivals:
+        return f"{start}no other encoder was asked"
+    second, rival = max(rivals, key=len)[0]
+    mine, theirs = flatten(entry["part"]), flatten(rival["part"])
+    if mine == theirs:
+        mine, theirs = learned_from(first.run.record), learned_from(second.run.record)
+    differing = [k for k in dict.fromkeys((*mine, *theirs)) if mine.get(k) != theirs.get(k)]
+    pairs = ", ".join(f"{k} is {short(mine.get(k))} and {short(theirs.get(k))}" for k in differing[:4])
+    return f"{start}{pairs} in {first.run.place!r} and {second.run.place!r}"

@@ -61,7 +61,7 @@ def open_run(place: str, called: str | None = None, allow: Iterable[str] = ()) -
 
     Args:
         place: the folder.
-        called: how it is called in what is said; as given where nothing else is.
+        called: its name in messages; the folder where none is named.
         allow: checks whose failure is accepted, see `standing.allowing`.
 
     Raises:
@@ -93,11 +93,11 @@ def open_runs(places: Iterable[str], fewest: int = 2, allow: Sequence[str] = ())
         except UnreadableRecord as error:
             runs[name] = None
             lost.append(f"{place} is left out: {error}")
-    found = [run for run in runs.values() if run is not None]
-    if lost and len(found) < fewest:
+    readable = [run for run in runs.values() if run is not None]
+    if lost and len(readable) < fewest:
         raise UnreadableRecord("; ".join(lost))
-    refuse_unknown(allow, [run.record for run in found])
-    return found, lost
+    refuse_unknown(allow, [run.record for run in readable])
+    return readable, lost
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Audited:
     entry: Mapping[str, Any]
 
     def measure(self, spec: Any) -> Mapping[str, Any] | None:
-        """Return what the record says about the measure of a spec; None where it was not asked."""
+        """Return the entry of the measure of a spec; None where it was not asked."""
         return next((m for m in self.entry["measures"].values() if m["part"] == spec), None)
 
 
@@ -133,9 +133,9 @@ def encoders_of(runs: Iterable[Run]) -> tuple[list[Audited], list[str]]:
     Encoders of one name in several folders are told apart by the folders' names, by their paths where these are alike.
     """
     runs = list(runs)
-    found = [(run, entry) for run in runs for entry in run.record["encoders"]]
+    entries = [(run, entry) for run in runs for entry in run.record["encoders"]]
     ends = {run.place: PurePosixPath(run.place.rstrip("/")).name or run.place for run in runs}
-    everyone = [entry["name"] for _, entry in found]
+    everyone = [entry["name"] for _, entry in entries]
 
     def name(run: Run, entry: Mapping[str, Any]) -> str:
         if everyone.count(entry["name"]) == 1:
@@ -143,10 +143,10 @@ def encoders_of(runs: Iterable[Run]) -> tuple[list[Audited], list[str]]:
         alike = list(ends.values()).count(ends[run.place]) > 1
         return f"{entry['name']} ({run.place if alike else ends[run.place]})"
 
-    fit = [Audited(name(run, entry), run, entry) for run, entry in found if not entry.get("error")]
+    fit = [Audited(name(run, entry), run, entry) for run, entry in entries if not entry.get("error")]
     lost = [
         f"{name(run, entry)} is left out: it could not be audited ({entry['error']})"
-        for run, entry in found
+        for run, entry in entries
         if entry.get("error")
     ]
     return fit, lost

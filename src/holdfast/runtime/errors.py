@@ -98,6 +98,11 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def described(error: Exception) -> str:
+    """Return an error in a line: ours as it is, others with their type."""
+    return str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {first_line(error)}"
+
+
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some room and run the same command again",
     errno.EDQUOT: "your quota of the disk is used up; free some room and run the same command again",

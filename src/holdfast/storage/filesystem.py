@@ -223,6 +223,15 @@ def write_file(place: str, put: Callable[[Path], object]) -> None:
         raise HoldfastError(f"cannot write {place!r}: {os_reason(error)}") from error
 
 
+def write_text(place: str, text: str) -> None:
+    """Write one file of text, see `write_file`.
+
+    Raises:
+        HoldfastError: as `write_file`.
+    """
+    write_file(place, lambda part: part.write_text(text, encoding="utf-8"))
+
+
 def _remote(url: str) -> tuple[Any, str]:
     """Return the file system of a URL and the path in it."""
     from fsspec.core import url_to_fs
