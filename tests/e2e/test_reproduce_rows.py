@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast.core import HoldfastError
-from holdfast.workflows.reproduce.recipe import made
+from holdfast.workflows.reproduce.recipe import assemble
 from holdfast.workflows.reproduce.rows import spread
 
 DRIFT = {"name": "drift", "measure": "universal_quantile", "scores": ["5 steps", "10 steps"], "scale": 100}
@@ -54,5 +54,5 @@ def test_inputs_that_nothing_reads_are_left_out() -> None:
         "columns": [{"name": "c"}],
         "rows": [{"name": "r"}],
     }
-    assert list(made(values, "t", "full").inputs) == ["images", "train", "base", "other", "tuned"]
-    assert list(made({**values, "audits": {"a": {"data": "{lost}"}}}, "t", "full").inputs) == ["lost"]
+    assert list(assemble(values, "t", "full").inputs) == ["images", "train", "base", "other", "tuned"]
+    assert list(assemble({**values, "audits": {"a": {"data": "{lost}"}}}, "t", "full").inputs) == ["lost"]

@@ -63,17 +63,17 @@ def reproduce(
 
 def _list_all() -> None:
     """Print every table and figure, paper by paper, with its profiles and how long they take."""
-    from holdfast.workflows.reproduce.recipe import FULL, folder, made, names, profiles, read_file
+    from holdfast.workflows.reproduce.recipe import FULL, assemble, folder, names, profiles, read_file
 
     papers: dict[str, Table] = {}
     for name in names():
         values = read_file(folder() / f"{name}.toml")
-        recipe = made(values, name, FULL)
+        recipe = assemble(values, name, FULL)
         if recipe.paper not in papers:
             papers[recipe.paper] = Table("name", "what", "profiles", box=None, pad_edge=False, show_header=False)
         times = []
         for profile in profiles(values):
-            minutes = None if profile == FULL else made(values, name, profile).minutes
+            minutes = None if profile == FULL else assemble(values, name, profile).minutes
             times.append(profile if minutes is None else f"{profile} (~{minutes:g} min)")
         papers[recipe.paper].add_row(Text(name, "bold"), f"{recipe.where}: {recipe.title}", ", ".join(times))
     for paper, table in papers.items():

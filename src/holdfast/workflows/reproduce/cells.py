@@ -24,7 +24,7 @@ COSTS = ("seconds", "forward", "backward", "bounds")
 """What an observation costs, each per image."""
 
 LEARNED = ("chance", "entropy", "evenness", "largest", "smallest", "spread")
-"""What is known of a learned noise: the share of its training draws that held and the mean entropy ratio of each
+"""Numbers of a learned noise: the share of its training draws that held and the mean entropy ratio of each
 image's weights, both `along` the training; of the mean weights over tested images, their entropy ratio, the largest,
 the smallest and their standard deviation."""
 
@@ -49,7 +49,7 @@ def correlated(entries: Mapping[str, Mapping[str, Any]], at: Mapping[str, Any]) 
     pairs = [pair for pair in both if None not in pair]
     if len(pairs) < 3:
         raise HoldfastError(f"a correlation over {len(pairs)} encoders says nothing; expected 3 or more")
-    x, y = (torch.tensor(values, dtype=torch.float64) for values in zip(*pairs, strict=True))
+    x, y = torch.tensor(pairs, dtype=torch.float64).T.contiguous()
     return pearson(x, y)
 
 
@@ -96,7 +96,7 @@ def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
 
 
 def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
-    """Return what one kind of observation of a measure cost for each image: seconds of the clock, or passes.
+    """Return the cost of one kind of observation of a measure for each image: seconds of the clock, or passes.
 
     Args:
         run: the audit.
@@ -150,14 +150,14 @@ def ratio(upper: Score, lower: Score) -> Score:
 
 
 def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
-    """Return what is known of the noise that a measure learned.
+    """Return a number of the noise that a measure learned.
 
     Args:
         entry: the encoder's, in the record.
         at: `measure`; `noise`, see `LEARNED`; `along`, which share of the training has passed (1, all of it).
 
     Raises:
-        HoldfastError: a measure that learned no noise, or what is not known of one.
+        HoldfastError: a measure that learned no noise, or a number that no noise has.
     """
     by_measure = {name: noise for noise in reversed(entry.get("noises", [])) for name in noise["measures"]}
     learned = pick("measure of a learned noise", at.get("measure"), by_measure)
@@ -185,7 +185,7 @@ def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
 
 
 def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
-    """Return how much the accuracies of a measure wander along the checkpoints of a training.
+    """Return the fluctuation of a measure's accuracies along the checkpoints of a training.
 
     Args:
         run: the audit.

@@ -1,4 +1,4 @@
-"""What a paper's text claims about its table, and what ours says to it: holds, fails or not shown."""
+"""The claims of a paper's text about its table, judged by ours: holds, fails or not shown."""
 
 import itertools
 import math
@@ -34,7 +34,7 @@ COMPARED = ("rises", "falls", "above", "below")
 LEVEL = 0.05
 
 SHOWN = 8
-"""Comparisons that are told one by one; of more, those that are not as claimed."""
+"""Comparisons that are listed one by one; of more, those that are not as claimed."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,14 @@ class Cell:
     why: str = ""
     of: str = ""
 
+    @property
+    def value(self) -> float | None:
+        """Our number, in our own unit; None where there is none."""
+        return None if self.score is None else self.score.value
+
 
 Correlation = Callable[[Cell, Cell], float]
-"""How strongly two cells' estimates go together, because they are about the same images; 0 where that is not known."""
+"""How strongly two cells' estimates go together, because they are about the same images; 0 where nothing tells."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ class Claim:
         Raises:
             HoldfastError: such a name, or a claim without what its kind needs.
         """
+        # what is compared or limited, and where
         compared = self.kind in (*COMPARED, "correlates")
         if compared and (not isinstance(self.what, list) or len(self.what) < 2):
             raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected two names or more, got {self.what!r}")
@@ -100,14 +106,17 @@ class Claim:
             raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected a column, got none")
         if self.columns and (self.kind == "correlates" or (compared and self.rows)):
             raise HoldfastError(f"claim {self.text!r}: expected columns or rows in which it is tried, got both")
-        kind, known = ("row", rows) if self.columns else ("column", columns)
-        for name in itertools.chain(*self.chains()) if compared else ():
-            if name not in known:
-                raise unknown(f"{kind} of the claim {self.text!r}", name, known)
-        for kind, named, known in (("row", self.rows, rows), ("column", self.columns, columns)):
+        # names that the table has
+        members = list(itertools.chain(*self.chains())) if compared else []
+        there = {"row": rows, "column": columns}
+        for kind, named in (
+            ("row" if self.columns else "column", members),
+            ("row", self.rows),
+            ("column", self.columns),
+        ):
             for name in named:
-                if name not in known:
-                    raise unknown(f"{kind} of the claim {self.text!r}", name, known)
+                if name not in there[kind]:
+                    raise unknown(f"{kind} of the claim {self.text!r}", name, there[kind])
 
     def chains(self) -> list[list[str]]:
         """Return the names that are compared with each other.
@@ -115,12 +124,12 @@ class Claim:
         Raises:
             HoldfastError: lists of different lengths.
         """
-        first, *others = self.what
+        first, *rest = self.what
         if not isinstance(first, list):
             return [self.what]
-        if not any(isinstance(one, list) for one in others):
-            return [[one, *others] for one in first]
-        if not all(isinstance(one, list) and len(one) == len(first) for one in others):
+        if not any(isinstance(names, list) for names in rest):
+            return [[name, *rest] for name in first]
+        if not all(isinstance(names, list) and len(names) == len(first) for names in rest):
             raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected lists of one length, got {self.what!r}")
         return [list(chain) for chain in zip(*self.what, strict=True)]
 
@@ -131,7 +140,7 @@ class Claim:
             HoldfastError: something else than the number, or two numbers in order, that the kind takes.
         """
         ends = self.what if self.kind == "within" else [self.what]
-        numbers = isinstance(ends, list) and all(isinstance(one, (int, float)) and one is not True for one in ends)
+        numbers = isinstance(ends, list) and all(isinstance(end, (int, float)) and end is not True for end in ends)
         if not numbers or len(ends) != 1 + (self.kind == "within") or ends != sorted(ends):
             wanted = "[lower, upper]" if self.kind == "within" else "a number"
             raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected {wanted}, got {self.what!r}")
@@ -140,7 +149,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What our table says to a claim.
+    """The outcome of a claim in our table.
 
     Attributes:
         text: the claim.
@@ -154,7 +163,7 @@ class Verdict:
 
 
 def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correlation) -> Verdict:
-    """Return what our table says to a claim.
+    """Return the verdict of our table on a claim.
 
     A chain of comparisons holds where each one's 95 % interval excludes zero on the right side (which needs no
     correction, for all of them must), and fails where one is on the wrong side with p at most 0.05 / their number. A
@@ -170,21 +179,26 @@ def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correla
     """
     if claim.kind == "correlates":
         return _correlates(claim, cells)
-    rows = claim.rows or tuple(dict.fromkeys(row for row, _ in cells))
-    if claim.kind in COMPARED:
-        chains = [[cells[name, column] for name in names] for column in claim.columns for names in claim.chains()]
-        chains = chains or [[cells[row, name] for name in names] for row in rows for names in claim.chains()]
-        lost = _missing([cell for chain in chains for cell in chain])
-        pairs = [pair for chain in chains for pair in _pairs(chain, claim.kind) if not _missing(pair)]
-        itself = [pair for pair in pairs if pair[0].of and pair[0].of == pair[1].of]
-        lost = "; ".join(filter(None, [lost, *(f"{_one(pair)}: one network stands for both" for pair in itself)]))
-        sign = 1 if claim.kind in ("rises", "above") else -1
-        return _without(lost, _compared(claim, [one for one in pairs if one not in itself], sign, correlation))
-    return _without(_missing(_named(claim, cells)), _limited(claim, _there(_named(claim, cells))))
+    if claim.kind not in COMPARED:
+        limited = _named(claim, cells)
+        return _without(_missing(limited), _limited(claim, _there(limited)))
+    chains = _chains(claim, cells) or [
+        [cells[row, name] for name in names] for row in _rows(claim, cells) for names in claim.chains()
+    ]
+    pairs = [pair for chain in chains for pair in _pairs(chain, claim.kind) if not _missing(pair)]
+    # one network in two rows shows nothing of their order
+    twins = [pair for pair in pairs if pair[0].of and pair[0].of == pair[1].of]
+    titles = [" and ".join(f"{cell.row}, {cell.column}" for cell in pair) for pair in twins]
+    lost = [
+        _missing([cell for chain in chains for cell in chain]),
+        *(f"{t}: one network stands for both" for t in titles),
+    ]
+    verdict = _compared(claim, [pair for pair in pairs if pair not in twins], correlation)
+    return _without("; ".join(filter(None, lost)), verdict)
 
 
 def judged(claims: Sequence[Claim], cells: dict[tuple[str, str], Cell], correlation: Correlation) -> list[Verdict]:
-    """Return what our table says to each claim; see `judge`.
+    """Return the verdict on each claim; see `judge`.
 
     What one network shows that stands for two is shown once: a claim about the same numbers as one before is not shown.
     """
@@ -202,33 +216,35 @@ def judged(claims: Sequence[Claim], cells: dict[tuple[str, str], Cell], correlat
 
 
 def _evidence(claim: Claim, cells: dict[tuple[str, str], Cell]) -> object:
-    """Return which numbers decide a claim, whatever their rows are called; None where that is not known."""
-    if claim.kind == "correlates":
+    """Return the numbers that decide a claim, whatever their rows are called; None where not all are identified."""
+    if claim.kind in ("correlates", "agrees"):
         return None
     if claim.kind in COMPARED:
-        chains = [[cells[name, column] for name in names] for column in claim.columns for names in claim.chains()]
-        numbers = frozenset(tuple(cell.of for cell in chain) for chain in chains)
-        known = bool(chains) and all(all(chain) for chain in numbers)
+        limits, chains = None, _chains(claim, cells)
     else:
-        numbers = frozenset(cell.of for cell in _there(_named(claim, cells)))
-        known = bool(numbers) and all(numbers)
-    limits = None if claim.kind in (*COMPARED, "agrees") else claim.limits()
-    return (claim.kind, limits, numbers) if known and claim.kind != "agrees" else None
+        limits, chains = claim.limits(), [[cell] for cell in _there(_named(claim, cells))]
+    numbers = frozenset(tuple(cell.of for cell in chain) for chain in chains)
+    return (claim.kind, limits, numbers) if numbers and all(map(all, numbers)) else None
+
+
+def _rows(claim: Claim, cells: dict[tuple[str, str], Cell]) -> tuple[str, ...]:
+    """Return the rows of a claim: all of the table where it names none."""
+    return claim.rows or tuple(dict.fromkeys(row for row, _ in cells))
+
+
+def _chains(claim: Claim, cells: dict[tuple[str, str], Cell]) -> list[list[Cell]]:
+    """Return the chains of rows that a claim compares in its columns; none where it compares columns."""
+    return [[cells[name, column] for name in names] for column in claim.columns for names in claim.chains()]
 
 
 def _named(claim: Claim, cells: dict[tuple[str, str], Cell]) -> list[Cell]:
     """Return the cells that a claim limits."""
-    rows = claim.rows or tuple(dict.fromkeys(row for row, _ in cells))
-    named = [cells[row, column] for column in claim.columns for row in rows]
+    named = [cells[row, column] for column in claim.columns for row in _rows(claim, cells)]
     return [cell for cell in named if claim.kind != "agrees" or cell.published is not None]
 
 
 def _there(named: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in named if not _missing([cell])]
-
-
-def _one(pair: Sequence[Cell]) -> str:
-    return " and ".join(f"{cell.row}, {cell.column}" for cell in pair)
 
 
 def _without(lost: str, verdict: Verdict) -> Verdict:
@@ -241,14 +257,14 @@ def _without(lost: str, verdict: Verdict) -> Verdict:
 
 def _pairs(chain: Sequence[Cell], kind: str) -> list[tuple[Cell, Cell]]:
     """Return pairs of cells of which the second should be the larger one (the smaller one of falls and below)."""
-    return list(itertools.pairwise(chain)) if kind in ("rises", "falls") else [(one, chain[0]) for one in chain[1:]]
+    return list(itertools.pairwise(chain)) if kind in ("rises", "falls") else [(cell, chain[0]) for cell in chain[1:]]
 
 
 def _missing(cells: Sequence[Cell]) -> str:
-    """Return which cells have no number, and why; "" where all have one."""
+    """Return the cells without a number, and why; "" where all have one."""
     lost: dict[str, list[str]] = {}
     for cell in cells:
-        if cell.score is None or cell.score.value is None:
+        if cell.value is None:
             lost.setdefault(cell.why or "undefined", []).append(f"{cell.row}, {cell.column}")
     return "; ".join(f"{'; '.join(dict.fromkeys(cells))}: {why}" for why, cells in lost.items())
 
@@ -267,19 +283,20 @@ def ends(cell: Cell) -> tuple[float, float, float]:
     return score.value * cell.scale, low * cell.scale, high * cell.scale
 
 
-def _compared(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], sign: int, correlation: Correlation) -> Verdict:
-    said, other, bad = [], [], False
+def _compared(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], correlation: Correlation) -> Verdict:
+    sign = 1 if claim.kind in ("rises", "above") else -1
+    lines, open_lines, fails = [], [], False
     for lower, upper in pairs:
         gap, p = sign * (ends(upper)[0] - ends(lower)[0]), _p(lower, upper, correlation(lower, upper))
-        said.append(f"{_text(upper)} against {_text(lower)}" + ("" if p is None else f", p {p:.2g}"))
+        lines.append(f"{_text(upper)} against {_text(lower)}" + ("" if p is None else f", p {p:.2g}"))
         if not (gap > 0 and p is not None and p <= LEVEL):
-            other.append(said[-1])
-        bad |= gap < 0 and p is not None and p <= LEVEL / len(pairs)
-    if len(said) > SHOWN:
-        words = f"{len(said) - len(other)} of {len(said)} comparisons are as claimed"
-        more = [f"and {len(other) - SHOWN} more"] if len(other) > SHOWN else []
-        said = [words, *other[:SHOWN], *more]
-    return Verdict(claim.text, FAILS if bad else NOT_SHOWN if other else HOLDS, "; ".join(said))
+            open_lines.append(lines[-1])
+        fails |= gap < 0 and p is not None and p <= LEVEL / len(pairs)
+    if len(lines) > SHOWN:
+        words = f"{len(lines) - len(open_lines)} of {len(lines)} comparisons are as claimed"
+        more = [f"and {len(open_lines) - SHOWN} more"] if len(open_lines) > SHOWN else []
+        lines = [words, *open_lines[:SHOWN], *more]
+    return Verdict(claim.text, FAILS if fails else NOT_SHOWN if open_lines else HOLDS, "; ".join(lines))
 
 
 def _p(a: Cell, b: Cell, correlation: float) -> float | None:
@@ -313,12 +330,12 @@ def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:
 
 
 def _open(score: Score | None) -> bool:
-    """Return whether a number should have an interval and has none, because its sample is too small for one."""
+    """Whether a number should have an interval and has none, because its sample is too small for one."""
     return score is not None and score.low is None and score.high is None and not score.interval.startswith("none")
 
 
 def _correlates(claim: Claim, cells: dict[tuple[str, str], Cell]) -> Verdict:
-    rows = claim.rows or tuple(dict.fromkeys(row for row, _ in cells))
+    rows = _rows(claim, cells)
     named = [[cells[row, column] for row in rows] for column in claim.what[:2]]
     if lost := _missing([cell for column in named for cell in column]):
         return Verdict(claim.text, NOT_SHOWN, lost)

@@ -141,11 +141,11 @@ def read(name: str, profile: str = FULL) -> Reproduction:
     if not name.endswith(".toml") and name not in names():
         raise unknown("table", name, names())
     values = read_file(path)
-    return made(values, path.stem, profile)
+    return assemble(values, path.stem, profile)
 
 
 def read_file(path: Path) -> Table:
-    """Return what a recipe file says, laid over the file beside it that it is `like`.
+    """Return the tables of a recipe file, laid over the file beside it that it is `like`.
 
     Raises:
         HoldfastError: a file that cannot be read, is not TOML, or is like itself.
@@ -158,8 +158,8 @@ def profiles(values: Mapping[str, Any]) -> list[str]:
     return [FULL, *(name for name in values.get("profiles", {}) if name != FULL)]
 
 
-def made(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
-    """Return what the tables of a file say in one profile.
+def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction:
+    """Return the reproduction that the tables of a file describe, in one profile.
 
     `[profiles.small]` lies over the file, see `over`; "" in the place of an input, an audit or a study leaves it out. A
     measure with `each` stands for several, see `holdfast.config.tables.spread`. A row of several `scores` stands for
@@ -231,13 +231,13 @@ def _needed(
     inputs: Mapping[str, Input], audits: Mapping[str, Mapping[str, Any]], studies: Mapping[str, Any]
 ) -> dict[str, Input]:
     """Return the inputs that audits and studies read, and those that these are trained with or made of."""
-    wanted = [name for one in audits.values() for name in one.get("encoders", ())] + named([audits, studies])
-    found: set[str] = set()
+    wanted = [name for table in audits.values() for name in table.get("encoders", ())] + named([audits, studies])
+    needed: set[str] = set()
     while wanted:
-        if (name := wanted.pop()) in inputs and name not in found:
-            found.add(name)
+        if (name := wanted.pop()) in inputs and name not in needed:
+            needed.add(name)
             wanted += named([inputs[name].spec, inputs[name].train])
-    return {name: one for name, one in inputs.items() if name in found}
+    return {name: source for name, source in inputs.items() if name in needed}
 
 
 def _audit(table: Any, where: str, audits: Mapping[str, Any]) -> Table:
@@ -297,9 +297,9 @@ def _check_names(columns: Sequence[Line], rows: Sequence[Line]) -> None:
     names_of_columns, names_of_rows = ({line.name: line for line in lines} for lines in (columns, rows))
     for line in (*columns, *rows):
         for key in (*OTHERS, "mean"):
-            others = line.at.get(key, [])
-            for other in others if isinstance(others, list) else [others]:
-                pick(f"column that {line.name!r} is {key}", other, names_of_columns)
+            read = line.at.get(key, [])
+            for column in read if isinstance(read, list) else [read]:
+                pick(f"column that {line.name!r} is {key}", column, names_of_columns)
         pick(f"row that {line.name!r} is from", line.at.get("from", rows[0].name), names_of_rows)
 
 

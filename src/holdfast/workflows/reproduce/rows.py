@@ -16,7 +16,7 @@ def spread(values: Mapping[str, Any], where: str) -> dict[str, Any]:
         HoldfastError: scores that are no list of texts, or not as many as the lists of published numbers.
     """
     rows: list[Any] = []
-    made: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}  # of the rows that one stands for
     for row in values.get("rows", ()):
         if not isinstance(row, Mapping) or "scores" not in row:
             rows.append(row)
@@ -34,21 +34,22 @@ def spread(values: Mapping[str, Any], where: str) -> dict[str, Any]:
                 f"{where}: rows: {name!r}: expected published numbers as {len(scores)} lists, one for each score, got "
                 f"{published!r}"
             )
+        # one row for each score
         common = {key: value for key, value in row.items() if key != "scores"}
-        some = [
+        spread_rows = [
             {**common, "name": f"{name}, {score}", "score": score, "published": numbers}
             for score, numbers in zip(scores, published, strict=True)
         ]
-        made[str(name)] = [one["name"] for one in some]
-        rows += some
-    claims = [_told(claim, made) if isinstance(claim, Mapping) else claim for claim in values.get("claims", ())]
+        names[str(name)] = [single["name"] for single in spread_rows]
+        rows += spread_rows
+    claims = [_renamed(claim, names) if isinstance(claim, Mapping) else claim for claim in values.get("claims", ())]
     return {"rows": rows, "claims": claims}
 
 
-def _told(claim: Mapping[str, Any], made: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Return a claim whose rows are those that were made of the ones it names."""
-    named = claim.get("rows", [claim["row"]] if "row" in claim else [])
-    if not isinstance(named, list) or not any(name in made for name in named):
+def _renamed(claim: Mapping[str, Any], names: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return a claim whose rows are those that the rows it names stand for."""
+    rows = claim.get("rows", [claim["row"]] if "row" in claim else [])
+    if not isinstance(rows, list) or not any(name in names for name in rows):
         return dict(claim)
-    rows = [one for name in named for one in made.get(name, [name])]
+    rows = [single for name in rows for single in names.get(name, [name])]
     return {**{key: value for key, value in claim.items() if key != "row"}, "rows": rows}

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class LeftOut(str):
 
 
 def reproduce(
-    asked: Reproduction,
+    recipe: Reproduction,
     folder: Path,
     *,
     inputs: Mapping[str, str] | None = None,
@@ -54,7 +54,7 @@ def reproduce(
     fails leaves its cells empty, with the reason, and the claims that need them not shown.
 
     Args:
-        asked: the table.
+        recipe: the table.
         folder: where all of it goes.
         inputs: specs by the names of inputs, instead of the profile's.
         device: where encoders run.
@@ -68,95 +68,98 @@ def reproduce(
     """
     listener, began, store = listener or Silent(), time.perf_counter(), Store(folder)
     check_device(device)
-    specs, problems = _inputs(asked, store.folder, inputs or {}, device, seed, listener)
-    runs: dict[str, Run | str] = {}
-    for name, table in asked.audits.items():
+    # encoders and images, trained where the recipe says so
+    specs, problems = _inputs(recipe, store.folder, inputs or {}, device, seed, listener)
+
+    def audit(name: str, table: Mapping[str, Any]) -> Run:
         place = store.folder / "audits" / name
-        if why := _missing(table, problems):
-            runs[name] = why
-            continue
-        try:
-            plan = plan_from(_audit(table, specs, problems, device, seed), f"{asked.name}: audits.{name}")
-            run_audit(plan, place, engine=engine, listener=listener, command=command)
-            runs[name] = open_run(str(place))
-        except HoldfastError as error:
-            runs[name] = str(error)
-    studies: dict[str, Mapping[str, Any] | str] = {}
-    for name, table in asked.studies.items():
-        if why := _missing(table, problems):
-            studies[name] = why
-            continue
-        try:
-            study = make_study(filled(table, specs) | {"device": device, "seed": seed}, f"{asked.name}: studies.{name}")
-            studies[name] = run_study(study, store.folder / "studies" / name, listener=listener, command=command)
-        except HoldfastError as error:
-            studies[name] = str(error)
-    cells = table_of(asked, runs, studies, problems)
-    verdicts = judged(asked.claims, cells, lambda a, b: correlation(asked, a, b, runs))
-    found = {
+        plan = plan_from(_audit(table, specs, problems, device, seed), f"{recipe.name}: audits.{name}")
+        run_audit(plan, place, engine=engine, listener=listener, command=command)
+        return open_run(str(place))
+
+    def study(name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        plan = make_study(filled(table, specs) | {"device": device, "seed": seed}, f"{recipe.name}: studies.{name}")
+        return run_study(plan, store.folder / "studies" / name, listener=listener, command=command)
+
+    # audits and studies
+    runs = {name: _attempt(audit, name, table, problems) for name, table in recipe.audits.items()}
+    studies = {name: _attempt(study, name, table, problems) for name, table in recipe.studies.items()}
+    # the table, and the claims on it
+    cells = table_of(recipe, runs, studies, problems)
+    verdicts = judged(recipe.claims, cells, lambda a, b: correlation(recipe, a, b, runs))
+    record = {
         "schema": 1,
         "holdfast": software(),
         "environment": environment(),
         "command": command,
-        "seconds": round(_before(store, asked) + time.perf_counter() - began, 3),
+        "seconds": round(_before(store, recipe) + time.perf_counter() - began, 3),
         "reproduction": {
-            key: getattr(asked, key) for key in ("name", "profile", "paper", "where", "title", "units", "notes")
+            key: getattr(recipe, key) for key in ("name", "profile", "paper", "where", "title", "units", "notes")
         },
         "inputs": {
-            name: {"about": one.about, "says": one.says, "spec": specs.get(name), "problem": problems.get(name)}
-            for name, one in asked.inputs.items()
+            name: {"about": i.about, "says": i.says, "spec": specs.get(name), "problem": problems.get(name)}
+            for name, i in recipe.inputs.items()
         },
-        "columns": [{"name": column.name, "unit": column.unit} for column in asked.columns],
+        "columns": [{"name": column.name, "unit": column.unit} for column in recipe.columns],
         "rows": [
-            {"name": row.name, "cells": [_told(cells[row.name, column.name]) for column in asked.columns]}
-            for row in asked.rows
+            {"name": row.name, "cells": [_entry(cells[row.name, column.name]) for column in recipe.columns]}
+            for row in recipe.rows
         ],
         "alike": alike(cells),
         "claims": [asdict(verdict) for verdict in verdicts],
         "failures": _failures(problems, runs, studies),
     }
-    found = finite(json.loads(json.dumps(found)))
-    store.write_json(RECORD, found)
-    return found
+    record = finite(json.loads(json.dumps(record)))
+    store.write_json(RECORD, record)
+    return record
 
 
 def _inputs(
-    asked: Reproduction, folder: Path, given: Mapping[str, str], device: str, seed: int, listener: Listener
+    recipe: Reproduction, folder: Path, replacements: Mapping[str, str], device: str, seed: int, listener: Listener
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the spec of every input, trained where the recipe says so, and why others have none.
 
     A training that keeps snapshots gives all of these, as encoders NAME/epoch-0001 and so on.
     """
-    for name in given:
-        pick(f"input of {asked.name}", name, asked.inputs)
+    for name in replacements:
+        pick(f"input of {recipe.name}", name, recipe.inputs)
+    # in the order of the file: a later input may be made of earlier ones
     specs: dict[str, str] = {}
     problems: dict[str, str] = {}
-    for name, one in asked.inputs.items():
-        spec = given.get(name) or one.spec
+    for name, source in recipe.inputs.items():
+        spec = replacements.get(name) or source.spec
         if spec == "none":
             problems[name] = LeftOut(f"left out, as asked: {name} is none")
-        elif why := _missing({"made of": spec or one.train}, problems):
+        elif why := _missing({"made of": spec or source.train}, problems):
             problems[name] = why
         elif spec is not None:
             specs[name] = filled(spec, specs)
-        elif one.train is None:
+        elif source.train is None:
             raise HoldfastError(
-                f"{asked.name}: input {name!r} is needed: {one.about}; give it as --input {name}=SPEC, or leave its "
-                f"numbers out with --input {name}=none"
+                f"{recipe.name}: input {name!r} is needed: {source.about}; give it as --input {name}=SPEC, or leave "
+                f"its numbers out with --input {name}=none"
             )
         else:
             try:
-                recipe = make_recipe(filled(one.train, specs) | {"device": device, "seed": seed}, where=name)
-                specs[name] = train(recipe, folder / "inputs" / name, listener=listener).spec
-                if recipe.snapshots:
+                training = make_recipe(filled(source.train, specs) | {"device": device, "seed": seed}, where=name)
+                specs[name] = train(training, folder / "inputs" / name, listener=listener).spec
+                if training.snapshots:
                     specs[name] = f"{SERIES}:{folder / 'inputs' / name / 'snapshots'}"
             except HoldfastError as error:
                 problems[name] = str(error)
     return specs, problems
 
 
+def _attempt(run: Callable[..., Any], name: str, table: Mapping[str, Any], problems: Mapping[str, str]) -> Any:
+    """Return the result of a run, or why there is none."""
+    try:
+        return _missing(table, problems) or run(name, table)
+    except HoldfastError as error:
+        return str(error)
+
+
 def _missing(table: Mapping[str, Any], problems: Mapping[str, str]) -> str | None:
-    """Return why a table has no input that it reads, or none of its encoders where nobody wants them; else None."""
+    """Return why a table lacks an input that it reads, or all of its encoders as asked; None where it has them."""
     encoders = [problems.get(name) for name in table.get("encoders", ())]
     unwanted = encoders if all(isinstance(why, LeftOut) for why in encoders) else []
     return next((problems[name] for name in named(table) if name in problems), unwanted[0] if unwanted else None)
@@ -178,29 +181,29 @@ def _audit(
     return own | values | {"encoders": encoders}
 
 
-def _before(store: Store, asked: Reproduction) -> float:
-    """Return how long the runs before took whose trainings and audits are read again."""
-    found = store.read_json(RECORD) or {}
-    same = [found.get("reproduction", {}).get(key) for key in ("name", "profile")] == [asked.name, asked.profile]
-    return found["seconds"] if same else 0.0
+def _before(store: Store, recipe: Reproduction) -> float:
+    """Return the seconds of earlier runs whose trainings and audits are read again."""
+    record = store.read_json(RECORD) or {}
+    same = [record.get("reproduction", {}).get(key) for key in ("name", "profile")] == [recipe.name, recipe.profile]
+    return record["seconds"] if same else 0.0
 
 
-def _told(cell: Cell) -> dict[str, Any]:
+def _entry(cell: Cell) -> dict[str, Any]:
     score = None if cell.score is None else asdict(cell.score)
     return {"published": cell.published, "scale": cell.scale, "score": score, "why": cell.why}
 
 
-def _failures(problems: Mapping[str, str], *made: Mapping[str, Any]) -> list[str]:
+def _failures(problems: Mapping[str, str], *results: Mapping[str, Any]) -> list[str]:
     """Return one sentence for all that failed."""
-    found = [f"{name}: {why}" for name, why in problems.items() if not isinstance(why, LeftOut)]
-    for one in made:
-        for name, run in one.items():
+    failures = [f"{name}: {why}" for name, why in problems.items() if not isinstance(why, LeftOut)]
+    for group in results:
+        for name, run in group.items():
             if isinstance(run, LeftOut):
                 continue
             if isinstance(run, str):
-                found.append(f"{name}: {run}")
+                failures.append(f"{name}: {run}")
             elif isinstance(run, Run):
-                found += [f"{name}: {why}" for why in run.record["failures"]]
+                failures += [f"{name}: {why}" for why in run.record["failures"]]
             else:
-                found += [f"{name}: {why}" for row in run["rows"] for why in row["problems"].values()]
-    return list(dict.fromkeys(found))
+                failures += [f"{name}: {why}" for row in run["rows"] for why in row["problems"].values()]
+    return list(dict.fromkeys(failures))

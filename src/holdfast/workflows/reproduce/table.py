@@ -1,5 +1,6 @@
 """Find a table's numbers in the records of what it asked for."""
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +29,7 @@ from holdfast.workflows.study.plan import ORIGINAL
 
 
 def table_of(
-    asked: Reproduction,
+    recipe: Reproduction,
     runs: Mapping[str, Run | str],
     studies: Mapping[str, Mapping[str, Any] | str],
     problems: Mapping[str, str],
@@ -36,18 +37,18 @@ def table_of(
     """Return every cell by (row, column): its number, or why there is none.
 
     Args:
-        asked: the table.
+        recipe: the table.
         runs: records of audits by name, or why there is none.
         studies: records of studies by name, or why there is none.
         problems: why inputs are missing, by name.
     """
     cells = {
         (row.name, column.name): _cell(row, column, place, runs, studies, problems)
-        for row in asked.rows
-        for place, column in enumerate(asked.columns)
+        for row in recipe.rows
+        for place, column in enumerate(recipe.columns)
     }
-    cells |= _differences(asked, cells, runs)
-    return cells | _means(asked, cells, runs)
+    cells |= _differences(recipe, cells, runs)
+    return cells | _means(recipe, cells, runs)
 
 
 def _cell(
@@ -65,22 +66,22 @@ def _cell(
     if at.get("encoder") in problems:
         return replace(cell, why=problems[at["encoder"]])
     try:
-        found = _study_score(at, studies) if "study" in at else _score(at, runs)
+        score = _study_score(at, studies) if "study" in at else _score(at, runs)
     except HoldfastError as error:
         return replace(cell, why=str(error))
-    why = found.note if found.value is None else ""
-    return replace(cell, score=found, why=why, of=_of(at, runs))
+    why = score.note if score.value is None else ""
+    return replace(cell, score=score, why=why, of=_identity(at, runs))
 
 
-def _of(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> str:
-    """Return what a number is of: the network by its weights, not by its name, and all that was asked of it."""
+def _identity(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> str:
+    """Return a key of a number: the network by its weights, not by its name, and all that was asked of it."""
     run = runs.get(at.get("audit", ""))
     if not isinstance(run, Run) or "encoder" not in at or "against" in at:
         return ""
-    prints = {entry["name"]: entry.get("fingerprint") for entry in run.record["encoders"]}
-    asked = {key: value for key, value in at.items() if key != "encoder"}
-    mine = prints.get(at["encoder"])
-    return json.dumps([mine, asked], sort_keys=True, default=str) if mine else ""
+    fingerprints = {entry["name"]: entry.get("fingerprint") for entry in run.record["encoders"]}
+    question = {key: value for key, value in at.items() if key != "encoder"}
+    weights = fingerprints.get(at["encoder"])
+    return json.dumps([weights, question], sort_keys=True, default=str) if weights else ""
 
 
 def alike(cells: Mapping[tuple[str, str], Cell]) -> list[list[str]]:
@@ -96,7 +97,7 @@ def alike(cells: Mapping[tuple[str, str], Cell]) -> list[list[str]]:
 
 
 def at_of(row: Line, column: Line) -> dict[str, Any]:
-    """Return where a number is found: what the column says, the row over it, and the cell over both."""
+    """Return the place of a number: the column's keys, under those of the row, under those of the cell."""
     return {**column.at, **row.at, **row.cells.get(column.name, {})}
 
 
@@ -118,60 +119,59 @@ def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
 
 
 def _differences(
-    asked: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
+    recipe: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
 ) -> dict[tuple[str, str], Cell]:
     """Return the cells that are their own number less that of another column, over it, or the share of it that is lost.
 
     The other column's number is that of the same row, or of the row that they are `from`.
     """
-    found = {}
-    for row in asked.rows:
-        for column in asked.columns:
-            at = at_of(row, column)
-            if (other := next((at[key] for key in OTHERS if key in at), None)) is None:
-                continue
-            upper, lower = cells[row.name, column.name], cells[at.get("from", row.name), other]
-            if at.get("from") == row.name:
-                found[row.name, column.name] = replace(upper, score=None, why="the others are compared with it")
-                continue
-            if upper.score is None or lower.score is None or None in (upper.score.value, lower.score.value):
-                found[row.name, column.name] = replace(upper, score=None, why=upper.why or lower.why)
-                continue
-            if "over" in at:
-                share = ratio(upper.score, lower.score)
-                why = share.note if share.value is None else ""
-                found[row.name, column.name] = replace(upper, score=share, scale=1.0, why=why)
-                continue
-            if upper.scale != lower.scale:
-                raise HoldfastError(f"{row.name}: {column.name} less {other}: expected one scale, got two")
-            together = correlation(asked, upper, lower, runs, between=frozenset(OTHERS))
+    derived = {}
+    for row, column in itertools.product(recipe.rows, recipe.columns):
+        at, cell = at_of(row, column), cells[row.name, column.name]
+        if (name := next((at[key] for key in OTHERS if key in at), None)) is None:
+            continue
+        reference = cells[at.get("from", row.name), name]
+        # cells that have nothing to be compared with
+        if at.get("from") == row.name:
+            cell = replace(cell, score=None, why="the others are compared with it")
+        elif cell.score is None or reference.score is None or None in (cell.value, reference.value):
+            cell = replace(cell, score=None, why=cell.why or reference.why)
+        # a ratio has no scale
+        elif "over" in at:
+            share = ratio(cell.score, reference.score)
+            cell = replace(cell, score=share, scale=1.0, why=share.note if share.value is None else "")
+        # a difference, absolute or relative, of scores of the same images
+        elif cell.scale != reference.scale:
+            raise HoldfastError(f"{row.name}: {column.name} less {name}: expected one scale, got two")
+        else:
             combined = relative_drop if "drop" in at else statistics.difference
-            gap = combined(upper.score, lower.score, together)
-            found[row.name, column.name] = replace(upper, score=gap, why="")
-    return found
+            paired = correlation(recipe, cell, reference, runs, between=frozenset(OTHERS))
+            cell = replace(cell, score=combined(cell.score, reference.score, paired), why="")
+        derived[row.name, column.name] = cell
+    return derived
 
 
 def _means(
-    asked: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
+    recipe: Reproduction, cells: Mapping[tuple[str, str], Cell], runs: Mapping[str, Run | str]
 ) -> dict[tuple[str, str], Cell]:
     """Return the cells that are the mean of other columns in the same row."""
-    columns, found = {one.name: one for one in asked.columns}, {}
-    for row in asked.rows:
-        for column in asked.columns:
-            at, cell = at_of(row, column), cells[row.name, column.name]
-            if "mean" not in at:
-                continue
-            others = [cells[row.name, name] for name in at["mean"]]
-            if lost := next((one for one in others if one.score is None or one.score.value is None), None):
-                found[row.name, column.name] = replace(cell, score=None, why=lost.why)
-                continue
-            if {one.scale for one in others} != {cell.scale}:
-                raise HoldfastError(f"{row.name}: {column.name}: expected the scale of those that it is the mean of")
-            read = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in at["mean"]]
-            data = {run.record["data"]["spec"] for run in read if isinstance(run, Run)}
-            score = mean([one.score for one in others if one.score], apart=len(data) == len(others))
-            found[row.name, column.name] = replace(cell, score=score, why="")
-    return found
+    columns, means = {column.name: column for column in recipe.columns}, {}
+    for row, column in itertools.product(recipe.rows, recipe.columns):
+        at, cell = at_of(row, column), cells[row.name, column.name]
+        if "mean" not in at:
+            continue
+        members = [cells[row.name, name] for name in at["mean"]]
+        if lost := next((member for member in members if member.value is None), None):
+            means[row.name, column.name] = replace(cell, score=None, why=lost.why)
+            continue
+        if {member.scale for member in members} != {cell.scale}:
+            raise HoldfastError(f"{row.name}: {column.name}: expected the scale of those that it is the mean of")
+        # scores of different images are independent
+        audits = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in at["mean"]]
+        data = {run.record["data"]["spec"] for run in audits if isinstance(run, Run)}
+        score = mean([member.score for member in members if member.score], apart=len(data) == len(members))
+        means[row.name, column.name] = replace(cell, score=score, why="")
+    return means
 
 
 def _entry(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -203,34 +203,34 @@ def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] 
         raise unknown("row of the study", " / ".join(key), [" / ".join(k) for k in rows])
     row, of = rows[key], at.get("of", "accuracy")
     if of == "average":
-        found = row["average"]
+        score = row["average"]
     else:
         if of not in ("accuracy", "drop"):
             raise unknown("of", of, ("accuracy", "drop", "average"))
         version = at.get("version", ORIGINAL.title)
         if problem := row["problems"].get(version):
             raise HoldfastError(problem)
-        found = _named("version", {"version": version}, row[of])
-    if found is None:
+        score = _named("version", {"version": version}, row[of])
+    if score is None:
         raise HoldfastError("a training behind it failed")
-    return score_of(found)
+    return score_of(score)
 
 
-def _named(kind: str, at: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+def _named(kind: str, at: Mapping[str, Any], entries: Mapping[str, Any]) -> Any:
     if kind not in at:
         raise HoldfastError(f"the recipe does not say which {kind}")
-    return pick(kind, at[kind], known)
+    return pick(kind, at[kind], entries)
 
 
 def correlation(
-    asked: Reproduction, a: Cell, b: Cell, runs: Mapping[str, Run | str], between: frozenset[str] = frozenset()
+    recipe: Reproduction, a: Cell, b: Cell, runs: Mapping[str, Run | str], between: frozenset[str] = frozenset()
 ) -> float:
     """Return the correlation of two cells' scores by their tables; 0 where they are of different images.
 
     Scores that `headed` finds no measure for have none, nor have cells that are no scores, but for those whose keys are
     named in `between`.
     """
-    columns, rows = {one.name: one for one in asked.columns}, {one.name: one for one in asked.rows}
+    columns, rows = ({line.name: line for line in lines} for lines in (recipe.columns, recipe.rows))
     where = [at_of(rows[cell.row], columns[cell.column]) for cell in (a, b)]
     if any("study" in at or at.keys() & (APART - between) for at in where) or where[0]["audit"] != where[1]["audit"]:
         return 0.0
