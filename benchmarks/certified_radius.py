@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.result import Result, from_rounds, report
 from holdfast.core import Encoder, Margin
-from holdfast.numerics.bounds.propagate import Region
+from holdfast.numerics.bounds.backward import Region
 from holdfast.numerics.geometry.margins import between
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import prepare

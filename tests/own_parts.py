@@ -24,7 +24,7 @@ from holdfast.core import (
     Threat,
     Trajectory,
 )
-from holdfast.extend import EncoderSource, Options, Readout, check_readouts, look, read_options, register
+from holdfast.extend import EncoderSource, Options, Readout, check_readouts, evaluate, read_options, register
 from holdfast.numerics import statistics
 
 
@@ -81,10 +81,10 @@ class RandomSearch(Attack):
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch; read-out 0 is the image itself."""
         best = Readout(check_readouts(readouts, self.steps))
-        best.see(0, x, *look(goal, x))
+        best.see(0, x, *evaluate(goal, x))
         for step in range(1, self.steps + 1):
             drawn = ball.sample(x, rng.child("random_search", step))
-            best.see(step, drawn, *look(goal, drawn))
+            best.see(step, drawn, *evaluate(goal, drawn))
         return best.trajectory()
 
 

@@ -3,13 +3,22 @@
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.registry import register
 from holdfast.core.spec_string import Options
-from holdfast.parts.attacks.shared.gradient import climb, look
+from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import read as read_options
 
 __all__ = [
-    "AttackMeasure", "EncoderSource", "Options", "Preprocessing", "Readout", "assemble", "check_readouts", "climb",
-    "look", "read_options", "register",
+    "AttackMeasure",
+    "EncoderSource",
+    "Options",
+    "Preprocessing",
+    "Readout",
+    "assemble",
+    "check_readouts",
+    "evaluate",
+    "read_options",
+    "register",
+    "value_and_grad",
 ]  # fmt: skip

@@ -133,8 +133,8 @@ def test_nan_is_an_error_not_a_number(name, edges) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_prefixes_of_a_trajectory_are_its_readouts(name, tiny, edges) -> None:
     attack = registry.find("attacks", name)(**({"steps": 8, "step_size": 0.01} if name in ("pgd", "bim") else {}))
-    part = attack.until(3)
-    assert attack.root() == part.root()
+    part = attack.truncated_to(3)
+    assert attack.shared_prefix() == part.shared_prefix()
     if part == attack:
         return
     whole, _ = run(attack, tiny, edges, BALLS[0], readouts=(3, 8))

@@ -14,7 +14,7 @@ from random_networks import DIM, random_encoder
 from torch import Tensor, nn
 
 from holdfast.core import Ball, Encoder, HoldfastError, Margin, Rng, registry
-from holdfast.numerics.bounds.propagate import Region
+from holdfast.numerics.bounds.backward import Region
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.radius import certified_radii

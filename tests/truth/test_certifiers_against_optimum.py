@@ -13,13 +13,13 @@ from tiny_networks import OTHER_PIECEWISE_LINEAR, RELU_NETWORKS, SMOOTH
 from torch import Tensor
 
 from holdfast.core import Margin, registry
-from holdfast.numerics.bounds import curved
-from holdfast.numerics.bounds.curved import Curved, Relu
+from holdfast.numerics.bounds import activations
+from holdfast.numerics.bounds.activations import Curved, Relu
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.beta_crown import BetaCrown
 from holdfast.parts.certifiers.crown import Crown
 
-CURVES = {"ReLU": Relu(), **{name: value for name, value in vars(curved).items() if isinstance(value, Curved)}}
+CURVES = {"ReLU": Relu(), **{name: value for name, value in vars(activations).items() if isinstance(value, Curved)}}
 
 CERTIFIED, SEARCHED = 1e-9, 1e-6
 """Shares of the size of the numbers that a margin adds; attacks leave the ball by their rounding in float32."""
@@ -144,7 +144,7 @@ def intervals(seed: int, count: int = 1000) -> tuple[Tensor, Tensor]:
 def test_activations_stay_between_their_lines_and_in_their_range(name: str, dtype: torch.dtype) -> None:
     curve = CURVES[name]
     low, high = (end.to(dtype) for end in intervals(0))
-    lines, (lowest, highest) = curve.lines((low, high)), curve.box((low, high))
+    lines, (lowest, highest) = curve.relax((low, high)), curve.box((low, high))
     z = grid(low.double(), high.double(), 401)
     value = curve(z)
     below = lines.below_slope.double() * z + (0 if lines.below is None else lines.below.double())
@@ -166,7 +166,7 @@ def test_lines_are_tight_on_narrow_intervals(name: str) -> None:
     low, high = intervals(1)
     some = (high - low < 1e-2) & (high - low > 1e-4) & (low.abs() < 5)
     low, high = low[some], high[some]
-    lines = CURVES[name].lines((low, high))
+    lines = CURVES[name].relax((low, high))
     z = grid(low, high, 21)
     gap = (lines.above_slope - lines.below_slope) * z + lines.above - (0 if lines.below is None else lines.below)
     assert bool((gap.amax(0) <= 1.01 * (high - low)).all())
@@ -176,7 +176,7 @@ def test_every_slope_that_may_be_searched_lies_below() -> None:
     low, high = intervals(2)
     z = grid(low, high, 401)
     for name, curve in CURVES.items():
-        free = curve.lines((low, high)).free
+        free = curve.relax((low, high)).free
         for slope in (0.0, 0.3, 1.0) if free is not None else ():
             assert bool((slope * z <= curve(z) + 1e-12 * z.abs())[:, free].all()), name
-    assert bool((Relu().lines((low, high)).free == (low < 0) & (high > 0)).all())
+    assert bool((Relu().relax((low, high)).free == (low < 0) & (high > 0)).all())

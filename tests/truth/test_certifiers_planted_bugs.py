@@ -11,8 +11,8 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, registry
 from holdfast.numerics.bounds import forms, trace
+from holdfast.numerics.bounds.activations import LinearRelaxation, MaxPool, Relu, Smooth
 from holdfast.numerics.bounds.affine import Add, Conv
-from holdfast.numerics.bounds.curved import Lines, MaxPool, Relu, Smooth
 from holdfast.numerics.bounds.forms import Patches
 from holdfast.numerics.bounds.operations import Operations
 from holdfast.parts.certifiers import crown, crown_ibp
@@ -37,10 +37,10 @@ def false_proofs(certifier: str, name: str, norm: str) -> int:
     return count
 
 
-def changed_lines(kind: type, change: Callable[[Lines], Lines]) -> Plant:
+def changed_lines(kind: type, change: Callable[[LinearRelaxation], LinearRelaxation]) -> Plant:
     def plant(patch: pytest.MonkeyPatch) -> None:
-        before = kind.lines
-        patch.setattr(kind, "lines", lambda self, box: change(before(self, box)))
+        before = kind.relax
+        patch.setattr(kind, "relax", lambda self, box: change(before(self, box)))
 
     return plant
 
@@ -82,7 +82,7 @@ def lose_bias(operation: str, compared: bool = False) -> Plant:
 def swap_signs(patch: pytest.MonkeyPatch) -> None:
     before = forms._weighed
 
-    def swapped(coefs: Tensor, lines: Lines) -> tuple[Tensor, Tensor, Tensor]:
+    def swapped(coefs: Tensor, lines: LinearRelaxation) -> tuple[Tensor, Tensor, Tensor]:
         other = replace(lines, below_slope=lines.above_slope, above_slope=lines.below_slope)
         return before(coefs, other)
 

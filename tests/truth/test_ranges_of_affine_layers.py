@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from holdfast.core import Ball, Encoder
-from holdfast.numerics.bounds.propagate import Region
+from holdfast.numerics.bounds.backward import Region
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.numerics.bounds.trace import trace
 from holdfast.parts.threats.l2 import L2

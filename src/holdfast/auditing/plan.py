@@ -179,7 +179,7 @@ def total_passes(
     precision: str = "float32",
 ) -> Passes:
     """Return the encoder passes of some observations on so many images, searches in a precision; see `extent`."""
-    return sum((o.passes_in(precision) * extent(o, population, attacked, train) for o in observations), Passes())
+    return sum((o.passes_at(precision) * extent(o, population, attacked, train) for o in observations), Passes())
 
 
 def unread(measures: Iterable[Measure]) -> bool:

@@ -194,7 +194,7 @@ class Session:
             held = self._store.read_tensors(shard.file)
             if held is not None and fits(held[0], observation, shard, columns):
                 stored += 1
-                self._progress((observation.passes_in(self.encoder.precision) * (shard.stop - shard.start)).work)
+                self._progress((observation.passes_at(self.encoder.precision) * (shard.stop - shard.start)).work)
             else:
                 remade += self._store.exists(shard.file)
                 self._run(observation, shard.start, shard.stop, shard.file)
@@ -214,7 +214,7 @@ class Session:
                 first if at_once else {key: torch.cat([shard[key] for shard in shards]) for key in first}
             )
         total = extent(observation, self.population, self.attacked, self.train_size)
-        predicted = observation.passes_in(self.encoder.precision) * total
+        predicted = observation.passes_at(self.encoder.precision) * total
         self.costs[observation] = Cost(passes, predicted, seconds, stored, remade)
 
     def _labels_read(self, observation: Observation) -> list[str | None]:
@@ -317,7 +317,7 @@ class Session:
         seen = self.run(observation, start, stop)
         self.encoder.check_unchanged()
         passes = self.encoder.passes - before
-        predicted = observation.passes_in(self.encoder.precision) * (stop - start)
+        predicted = observation.passes_at(self.encoder.precision) * (stop - start)
         spared = predicted.work - passes.work  # adaptive searches: predictions are limits
         if spared > 0:
             self._progress(spared)

@@ -175,7 +175,7 @@ class Worker:
         """Return what there is to do, and what is stored."""
         stored, precision = set(self._store.names("cache")), subject.encoder.precision
         units = {one: subject.shard_files(one) for one in self._order}
-        each = [one.passes_in(precision) for one in self._order]
+        each = [one.passes_at(precision) for one in self._order]
         work = [
             [(e * (unit.stop - unit.start)).work for unit in units[o]] for o, e in zip(self._order, each, strict=True)
         ]

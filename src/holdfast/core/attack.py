@@ -35,8 +35,8 @@ class Trajectory:
     values: Float[Tensor, "evaluations batch"]
     winner: Int[Tensor, "batch"] | None = None
 
-    def remade(self, goal: Goal, encoder: Encoder) -> "Trajectory":
-        """Return it with what is read out represented and valued again in float32, where the search ran in less.
+    def reevaluated(self, goal: Goal, encoder: Encoder) -> "Trajectory":
+        """Return the trajectory with its read-outs evaluated again in float32, where the search ran in less.
 
         One forward pass for each read-out. Values between read-outs stay those that the search saw, and so do its
         choices of the best image.
@@ -120,7 +120,7 @@ class Attack(metaclass=Checked):
         return (self,)
 
     def reach(self, ball: Ball, steps: int | None = None) -> float:
-        """Return how much of a ball its steps can cross: their length together / the longest way from a start.
+        """Share of a ball that its steps can cross: their total length / the longest way from a start.
 
         Below 1 there are images of the ball that it cannot reach from every start, however much worse they are, so what
         it finds says little about the ball. The length of the steps is that of the ball's norm, and the longest way is
@@ -136,17 +136,17 @@ class Attack(metaclass=Checked):
         return math.inf
 
     def crosses(self, ball: Ball, steps: int | None = None) -> bool:
-        """Return whether its steps carry it from any start to any image of a ball, see `reach`."""
+        """Whether its steps carry it from any start to any image of a ball, see `reach`."""
         return self.reach(ball, steps) > 1 - 1e-9
 
-    def root(self) -> "Attack":
-        """Return what attacks whose trajectories begin alike have in common; equal roots share one run."""
+    def shared_prefix(self) -> "Attack":
+        """The attack that stands for all whose trajectories begin alike: those with equal prefixes share one run."""
         return self
 
-    def until(self, steps: int) -> "Attack":
+    def truncated_to(self, steps: int) -> "Attack":
         """Return the attack whose whole trajectory is the first `steps` of this one; itself where there is none."""
         return self
 
     def label(self, step: int) -> str:
-        """Return how the read-out at `step` is called in tables."""
+        """Name of the read-out at `step` in tables."""
         return f"{step} step{'s' if step != 1 else ''}"

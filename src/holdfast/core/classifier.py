@@ -45,7 +45,7 @@ class Classifier(ABC):
         """Return a score of each class, the larger the likelier, [B, C]."""
 
     def ranks(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Int[Tensor, "batch"]:
-        """Return how many other classes score at least as high as the image's own, [B]: 0 where it is the first.
+        """Number of other classes that score at least as high as the image's own, [B]: 0 where it is the first.
 
         A tie counts against the image.
 
@@ -56,19 +56,19 @@ class Classifier(ABC):
         return (~(scores < scores.gather(1, own[:, None]))).sum(1) - 1  # NaN is no answer
 
     def numbers(self, labels: Int[Tensor, "batch"]) -> Int[Tensor, "batch"]:
-        """Return which logit each label is.
+        """Position of each label among the logits.
 
         Raises:
             HoldfastError: a label that is not among the classes.
         """
-        found = labels[:, None] == self.classes
-        if not found.any(1).all():
-            strange = sorted(set(labels[~found.any(1)].tolist()))
+        matches = labels[:, None] == self.classes
+        if not matches.any(1).all():
+            strange = sorted(set(labels[~matches.any(1)].tolist()))
             raise HoldfastError(
                 f"labels {strange[:5]}: expected classes that the head knows, {self.classes.tolist()[:10]}; leave such "
                 "images out or use a head of all classes"
             )
-        return found.long().argmax(1)
+        return matches.long().argmax(1)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Head(Classifier):
         return reps.to(self.weights.dtype) @ self.weights.T + self.bias
 
     def margins(self, labels: Int[Tensor, "batch"]) -> Margin:
-        """Return what has to stay positive for a class to stay: rows e_y - e_j, j != y, in the order of classes.
+        """Margins that are all positive while the class stays: rows e_y - e_j, j != y, in the order of classes.
 
         weights [B, C-1, D], bias [B, C-1]. The smallest row of a representation tells whether it is classified as y.
 
@@ -99,14 +99,14 @@ class Head(Classifier):
         """
         own = self.numbers(labels)
         every = torch.arange(len(self.classes)).expand(len(labels), -1)
-        others = every[every != own[:, None]].view(len(labels), -1)
+        rivals = every[every != own[:, None]].view(len(labels), -1)
         return Margin(
-            self.weights[own, None] - self.weights[others],
-            self.bias[own, None] - self.bias[others],
+            self.weights[own, None] - self.weights[rivals],
+            self.bias[own, None] - self.bias[rivals],
         )
 
     def correct(self, reps: Reps, labels: Int[Tensor, "batch"]) -> Bool[Tensor, "batch"]:
-        """Return whether each representation is classified as its label; a tie is not."""
+        """Whether each representation is classified as its label; a tie is not."""
         return (self.margins(labels)(reps.to(self.weights.dtype)) > 0).all(1)
 
 

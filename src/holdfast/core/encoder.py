@@ -42,11 +42,11 @@ class Passes:
     backward: int = 0
     bounds: int = 0
 
-    def __add__(self, other: "Passes") -> "Passes":
-        return Passes(self.forward + other.forward, self.backward + other.backward, self.bounds + other.bounds)
+    def __add__(self, addend: "Passes") -> "Passes":
+        return Passes(self.forward + addend.forward, self.backward + addend.backward, self.bounds + addend.bounds)
 
-    def __sub__(self, other: "Passes") -> "Passes":
-        return Passes(self.forward - other.forward, self.backward - other.backward, self.bounds - other.bounds)
+    def __sub__(self, addend: "Passes") -> "Passes":
+        return Passes(self.forward - addend.forward, self.backward - addend.backward, self.bounds - addend.bounds)
 
     def __mul__(self, images: int) -> "Passes":
         return Passes(self.forward * images, self.backward * images, self.bounds * images)
@@ -125,6 +125,7 @@ class Encoder(nn.Module):
                 f"normalisation of {name!r}: expected as many finite means as positive stds, got mean={means}, "
                 f"std={stds}; give one number, or one per channel, in units of [0, 1] pixels"
             )
+        # normalisation, as buffers that follow the device
         self.mean, self.std = means, stds
         self._mean: Tensor
         self._std: Tensor
@@ -135,6 +136,7 @@ class Encoder(nn.Module):
         self.name = name
         self.origin = dict(origin or {})
         self.root = root
+        # how passes are counted and made
         self.passes = Passes()
         self.watch: Callable[[int], None] | None = None
         self.precision = "float32"
@@ -194,10 +196,12 @@ class Encoder(nn.Module):
         """
         self._check_input(x)
         self.count(Passes(forward=x.shape[0]))
+        # a pass with a gradient to the pixels counts its backward half when that runs
         search = torch.is_grad_enabled() and x.requires_grad
         if search:
             x = x.view_as(x)  # a fresh node: a hook on a leaf would stay and count twice
             x.register_hook(self._count_backward)
+        # float32 on a CPU needs no care; searches may run in less precision
         with foreign(f"encoder {self.name!r}", "run"):
             if self._plain or (self.precision == "float32" and not self.compiled and x.device.type != "cuda"):
                 reps = self._mapped(x)

@@ -176,7 +176,7 @@ class Observation(metaclass=Checked):
         """Encoder passes that one image costs."""
 
     @property
-    def remade(self) -> int:
+    def reevaluated(self) -> int:
         """How often one image that a search found is represented again in float32, where searches run in less."""
         return 0
 
@@ -185,9 +185,9 @@ class Observation(metaclass=Checked):
         """Whether it may end before it has made all its `passes`, which are then the most or an estimate."""
         return False
 
-    def passes_in(self, precision: str) -> Passes:
+    def passes_at(self, precision: str) -> Passes:
         """Return the encoder passes that one image costs where searches run in a precision, see `Encoder.prepare`."""
-        return self.passes if precision == "float32" else self.passes + Passes(forward=self.remade)
+        return self.passes if precision == "float32" else self.passes + Passes(forward=self.reevaluated)
 
     @property
     def reads(self) -> "tuple[Observation, ...]":

@@ -69,7 +69,7 @@ class Noise(Threat):
 
     @abstractmethod
     def numbers(self, x: Images) -> int:
-        """Return how many standard normal numbers one draw for one image takes."""
+        """Number of standard normal numbers that one draw for one image takes."""
 
     @abstractmethod
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
@@ -125,7 +125,7 @@ class Ball(Threat):
         """Return the norm of each perturbation, in pixels."""
 
     def contains(self, inner: "Ball") -> bool:
-        """Return whether every image of another ball around x lies in this one; only balls of one kind are compared."""
+        """Whether every image of another ball around x lies in this one; only balls of one kind are compared."""
         return type(inner) is type(self) and inner.radius <= self.radius
 
     def box(self, x: Images, radii: PerImage) -> tuple[Images, Images]:

@@ -33,19 +33,21 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
     Raises:
         HoldfastError: a device that is not there, a tracker that nobody knows or whose package is not installed.
     """
+    # what Accelerate would leave out without a word is refused here
     for name in track:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
         if find_spec(name) is None:  # Accelerate would leave it out and say nothing
             raise missing(name, name, f"track = [{name!r}]")
     try:
-        wanted = torch.device(recipe.device)
+        device = torch.device(recipe.device)
     except RuntimeError as error:
         raise HoldfastError(f"device {recipe.device!r}: expected cpu, cuda or mps") from error
+    # one Accelerator for this device, precision and trackers
     accelerate = optional("accelerate", "accelerate", "train", "training")
     try:
-        made = accelerate.Accelerator(
-            cpu=wanted.type == "cpu",
+        accelerator = accelerate.Accelerator(
+            cpu=device.type == "cpu",
             mixed_precision=recipe.precision,
             log_with=list(track) or None,
             project_dir=str(folder),
@@ -56,31 +58,31 @@ def engine(recipe: Recipe, track: Sequence[str], folder: Path) -> Any:
             f"precision {recipe.precision!r} on {recipe.device!r} cannot be used here ({first_line(error)}); trainings "
             "of different precision need a process each"
         ) from error
-    if recipe.precision != "no" and not made.native_amp:  # Accelerate would train in full precision and say nothing
+    if recipe.precision != "no" and not accelerator.native_amp:  # else it would train in full precision
         raise HoldfastError(
             f"precision {recipe.precision!r} cannot be used on {recipe.device!r}; fp16 needs a GPU: choose bf16 or no"
         )
-    if made.device.type != wanted.type:
-        raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {made.device.type}")
-    if wanted.index and wanted.index != (made.device.index or 0):  # Accelerate takes the first one there is
+    if accelerator.device.type != device.type:
+        raise HoldfastError(f"device {recipe.device!r} cannot be used here; expected {accelerator.device.type}")
+    if device.index and device.index != (accelerator.device.index or 0):  # Accelerate takes the first one there is
         raise HoldfastError(
-            f"device {recipe.device!r}: trainings take the first GPU they see; set CUDA_VISIBLE_DEVICES={wanted.index} "
+            f"device {recipe.device!r}: trainings take the first GPU they see; set CUDA_VISIBLE_DEVICES={device.index} "
             "and device=cuda"
         )
-    return made
+    return accelerator
 
 
-def begin(accelerator: Any, asked: Mapping[str, Any], folder: Path) -> None:
+def begin(accelerator: Any, settings: Mapping[str, Any], folder: Path) -> None:
     """Begin a run of every tracker of an Accelerator, on the main process.
 
     Args:
         accelerator: what `engine` returned.
-        asked: the recipe, as plain data.
+        settings: the recipe, as plain data.
         folder: the training's folder, which names the run.
     """
     if accelerator.log_with:
         run = {"mlflow": {"run_name": folder.name}, "trackio": {"name": folder.name}}
-        accelerator.init_trackers(PROJECT, config=_flat(asked), init_kwargs=run)
+        accelerator.init_trackers(PROJECT, config=_flat(settings), init_kwargs=run)
 
 
 def tell(accelerator: Any, row: Mapping[str, Any]) -> None:

@@ -72,7 +72,7 @@ class Adversary(metaclass=Checked):
             raise HoldfastError(f"adversary: free: expected at least 1, and a ball for more than 1, got {self.free}")
 
     def further(self, views: Sequence[View]) -> list[Images] | None:
-        """Return what a joint loss reads beside the views and the disturbed one; None where the loss is not joint."""
+        """Views that a joint loss reads beside the views and the disturbed one; None where the loss is not joint."""
         if self.high_pass is None:
             return [] if self.joint else None
         low = Lowpass(self.high_pass, views[0].shape[-1]).sample(views[0], Rng(0))

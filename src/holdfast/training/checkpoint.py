@@ -61,12 +61,12 @@ def _unbroken(path: Path) -> bool:
         return size > 0 and _digest(file, size) == file.read()
 
 
-def read(folder: Path, asked: str) -> dict[str, Any] | None:
+def read(folder: Path, digest: str) -> dict[str, Any] | None:
     """Return the checkpoint of a folder; None where there is none.
 
     Args:
         folder: the run folder.
-        asked: digest of the recipe, which must be the one that was trained.
+        digest: digest of the recipe, which must be the one that was trained.
 
     Raises:
         HoldfastError: a file that cannot be read.
@@ -83,7 +83,7 @@ def read(folder: Path, asked: str) -> dict[str, Any] | None:
             f"cannot read the checkpoint {str(path)!r}, it is damaged or of another version; delete it to begin anew, "
             "or choose another --out"
         ) from error
-    if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("recipe") != asked:
+    if not isinstance(held, dict) or held.get("format") != FORMAT or held.get("recipe") != digest:
         raise HoldfastError(
             f"the checkpoint {str(path)!r} is of another recipe or version; delete it "
             "to begin anew, or choose another --out"

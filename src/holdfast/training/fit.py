@@ -90,6 +90,7 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
     Raises:
         HoldfastError: weights that do not fit, or that are not all there is to the encoder.
     """
+    # write, read back into a copy, and open by the spec
     name = f"reopened.{rank()}.{os.getpid()}.safetensors"  # a name of its own: several processes may ask at once
     path, network = store.folder / name, copy.deepcopy(start.module)
     store.write(name, lambda beside: save(student, beside, {}))

@@ -128,6 +128,7 @@ class _Training:
         self.path = store.folder / "encoder.safetensors"
         self.spec = with_weights(opens or recipe.encoder, self.path)
         self.accelerator = engines.engine(recipe, track, store.folder)
+        # the images, and how long the training takes
         self.images = images or TrainingImages(
             recipe.data,
             geometry=start.geometry,
@@ -141,6 +142,7 @@ class _Training:
         self.pace = pace or Pace(recipe.steps or recipe.epochs * max(1, self.per_epoch) * self.replays)
         check(recipe, self.images, self.pace)
         classes = self.images.classes
+        # the student: the encoder and the heads of the method, checked before the first step
         encoder = trainable(start)
         facts = Facts(width(encoder, self.images), len(self.images), len(classes) if classes else None)
         with seeded(_number(recipe.seed, "heads")):
@@ -150,16 +152,18 @@ class _Training:
         check_reopens(start, released(student.encoder), opens, few, store)
         if processes() > 1:
             self._leave_out(student)
+        # what accelerate wraps, and what a checkpoint holds
         student.train()
         optimiser = recipe.optimiser.build(student)
         self.model, self.optimiser = self.accelerator.prepare(student, optimiser)
         self.student: Student = self.accelerator.unwrap_model(self.model)
-        self.mean = engines.running_mean(self.student.encoder.module, recipe.ema)
-        self.held = nn.ModuleDict({"student": self.student} | ({"ema": self.mean} if self.mean else {}))
-        asked, learned = entry(recipe), self.images.images
+        self.ema_model = engines.running_mean(self.student.encoder.module, recipe.ema)
+        self.held = nn.ModuleDict({"student": self.student} | ({"ema": self.ema_model} if self.ema_model else {}))
+        settings, learned = entry(recipe), self.images.images
+        # everything that decides the outcome: a checkpoint is taken up only where it is the same
         begun = {"weights": start.refresh_fingerprint(), "images": learned.fingerprint}
-        begun |= {"labels": learned.labels_fingerprint, "files": files_read(asked)}
-        self.asked = {**asked, **self.pace.decides, "begun_from": begun}
+        begun |= {"labels": learned.labels_fingerprint, "files": files_read(settings)}
+        self.settings = {**settings, **self.pace.decides, "begun_from": begun}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
         self.step, self.log, self._order, self._flat, self._whole = 0, Log(), (-1, torch.empty(0)), 0, True
         self._heard = 0  # how far the listener knows the training to be
@@ -183,7 +187,8 @@ class _Training:
 
     def run(self) -> Trained:
         """Train to the end, from the checkpoint where there is one."""
-        digest = hashlib.sha256(json.dumps(self.asked, sort_keys=True).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:16]
+        # from the checkpoint, where there is one of the same training
         if kept := checkpoint.read(self.store.folder, digest):
             checkpoint.restore(self.held, kept["tensors"])
             self.optimiser.load_state_dict(kept["optimiser"])
@@ -192,12 +197,13 @@ class _Training:
             self.step, self._flat, self.log = kept["step"], kept["flat"], Log(kept["log"])
             self.pace.go_on(kept.get("pace"))
         elif self.accelerator.is_main_process:
-            self.store.write_json("recipe.json", self.asked | {"command": self.command})
+            self.store.write_json("recipe.json", self.settings | {"command": self.command})
+        # train, saving from time to time, on an interrupt between two steps, and at the end
         resumed, saved = self.step, time.monotonic()
         self.listener.begin(self.recipe.encoder, *self.pace.length)
         self._advance()
         if not self.pace.over(self.step):
-            engines.begin(self.accelerator, self.asked, self.store.folder)
+            engines.begin(self.accelerator, self.settings, self.store.folder)
         try:
             with engines.interrupts() as interrupted:
                 self.pace.go_on(None)
@@ -233,6 +239,7 @@ class _Training:
 
     def _one_step(self) -> None:
         recipe, self._whole = self.recipe, False
+        # where this step stands: of a batch replayed for free adversarial training, in its epoch
         done, replay = divmod(self.step, self.replays)
         epoch, number = divmod(done, self.per_epoch)
         if replay == 0:
@@ -242,6 +249,7 @@ class _Training:
         rate = recipe.optimiser.rate_at(self.pace.progress(self.step))
         for group in self.optimiser.param_groups:
             group["lr"] = rate
+        # gradients of the batch, part by part
         places = self._places(epoch)[number * recipe.batch_size : (number + 1) * recipe.batch_size]
         parts = places.chunk(recipe.accumulate)
         outcomes = []
@@ -255,13 +263,14 @@ class _Training:
         facts = {name: float(torch.stack(values).mean()) for name, values in _columns(outcomes)}
         norm = float(self.accelerator.clip_grad_norm_(self.student.parameters(), recipe.clip or float("inf")))
         self._judge(facts | {"gradient": norm})
+        # the step, and all that follows the weights: twin, running mean, log, monitors
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.step += 1
         self.pace.tick(self.step)
         self.student.after_step(self.pace.progress(self.step))
-        if self.mean is not None:
-            self.mean.update_parameters(self.student.encoder.module)
+        if self.ema_model is not None:
+            self.ema_model.update_parameters(self.student.encoder.module)
         self.log.add(step=self.step, epoch=epoch + (number + 1) / self.per_epoch, rate=rate, gradient=norm, **facts)
         self._look((number + 1, replay + 1) == (self.per_epoch, self.replays), epoch + 1)
         self._whole = True
@@ -353,7 +362,7 @@ class _Training:
 
     def _encoder(self) -> Encoder:
         """Return the encoder as it is now, frozen, with a network of its own."""
-        return released(self.student.encoder, self.mean.module if self.mean is not None else None)
+        return released(self.student.encoder, self.ema_model.module if self.ema_model is not None else None)
 
     def _save(self, digest: str) -> None:
         """Keep a checkpoint, unless the next step would refuse this state or goes on with the same attacked batch."""
@@ -370,11 +379,12 @@ class _Training:
         return all(bool(value.isfinite().all()) for value in self.held.parameters())
 
     def _finish(self, resumed: int) -> Trained:
-        encoder, recipe, asked = self._encoder(), self.recipe, self.asked
+        encoder, recipe, settings = self._encoder(), self.recipe, self.settings
         if self.pace.budget is not None:  # what the clock decided: enough to do the same again
-            recipe, asked = replace(recipe, steps=self.step), {**asked, "steps": self.step, "marks": self.pace.marks}
-            self.store.write_json("recipe.json", asked | {"command": self.command})
-        about = {"trained": recipe.title, "recipe": json.dumps(asked)}
+            recipe = replace(recipe, steps=self.step)
+            settings = {**settings, "steps": self.step, "marks": self.pace.marks}
+            self.store.write_json("recipe.json", settings | {"command": self.command})
+        about = {"trained": recipe.title, "recipe": json.dumps(settings)}
         if self.accelerator.is_main_process:
             self.store.write(self.path.name, lambda path: save(encoder, path, about))
         self.accelerator.wait_for_everyone()

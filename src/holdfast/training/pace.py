@@ -86,11 +86,11 @@ class Pace:
         return step > 0 and self.spent + self._last / 2 >= self.budget
 
     def over(self, step: int) -> bool:
-        """Return whether the training ends after this step."""
+        """Whether the training ends after this step."""
         return step >= self.steps if self.steps is not None else self._ends(step)
 
     def progress(self, step: int) -> float:
-        """Return how far a training is after so many steps."""
+        """Place of a training after so many steps."""
         if self.steps is not None and not self.marks:
             return step / self.steps
         return bisect_right(self.marks, step) / TICKS
@@ -101,7 +101,7 @@ class Pace:
         return (self.steps, "steps") if self.steps is not None else (math.ceil(self.budget or 0), "s")
 
     def done(self, step: int) -> int:
-        """Return how much of `length` is done after so many steps."""
+        """Share of `length` that is done after so many steps."""
         return step if self.steps is not None else min(int(self.spent), self.length[0])
 
     def __str__(self) -> str:

@@ -86,9 +86,9 @@ class Recipe(metaclass=Checked):
             raise HoldfastError(f"recipe: ema: expected a decay between 0 and 1, got {self.ema}")
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise HoldfastError(f"recipe: clip: expected a norm above 0, got {self.clip}")
-        for name, known in (("precision", PRECISIONS), ("batchnorm", BATCHNORMS), ("corrupt", ("before", "after"))):
-            if (value := getattr(self, name)) not in known:
-                raise unknown(f"{name} of a recipe", value, known)
+        for name, choices in (("precision", PRECISIONS), ("batchnorm", BATCHNORMS), ("corrupt", ("before", "after"))):
+            if (value := getattr(self, name)) not in choices:
+                raise unknown(f"{name} of a recipe", value, choices)
         if self.batchnorm == "split" and self.adversary is None:
             raise HoldfastError("recipe: batchnorm=split parts attacked from clean images; there is no adversary here")
 

@@ -32,7 +32,7 @@ def read_recipe(path: Path, settings: Sequence[str] = (), **overrides: Any) -> R
 
 
 def read_beside(path: Path, settings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a recipe file says under `BESIDE`, as plain data; see `read_recipe`."""
+    """Content of a recipe file under `BESIDE`, as plain data; see `read_recipe`."""
     table = _table(path, settings, {})
     track = read(tuple[str, ...], table.get("track", ()), f"{path.name}: track")
     return {key: table[key] for key in BESIDE if key in table} | ({"track": list(track)} if track else {})
@@ -48,7 +48,7 @@ def make_recipe(table: Mapping[str, Any], settings: Sequence[str] = (), where: s
 
 
 def _table(path: Path, settings: Sequence[str], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a TOML file says, changed as asked."""
+    """Content of a TOML file, with changes."""
     table = read_toml(path, "recipe") | {key: value for key, value in overrides.items() if value is not None}
     table = reduce(over, map(setting, settings), table)
     keys = {*(field.name for field in dataclasses.fields(Recipe)), *BESIDE}

@@ -138,10 +138,11 @@ class Views(metaclass=Checked):
     def _window(
         self, x: Images, u: Float[Tensor, "batch 9"], crop: tuple[float, float], size: tuple[int, int]
     ) -> Float[Tensor, "batch channel high wide"]:
-        """Return what each image shows in a window of its own, bilinearly; beyond its edge the edge goes on."""
+        """Each image in a window of its own, bilinearly; beyond its edge the edge goes on."""
         still = not (self.flip or self.rotate or self.shift) and self.scale == (1.0, 1.0)
         if crop == (1.0, 1.0) and still and size == x.shape[2:]:
             return x
+        # random resized crop: area and aspect of the window, then its place, size, turn and mirror
         area, angle = _between(crop, u[:, 0]), math.radians(self.rotate) * (2 * u[:, 2] - 1)
         aspect = _between((math.log(self.ratio[0]), math.log(self.ratio[1])), u[:, 1]).exp()
         wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
@@ -151,6 +152,7 @@ class Views(metaclass=Checked):
         move = 2 * self.shift * (2 * u[:, 4:6] - 1)  # grid units: half a side each
         centre = torch.stack([(1 - wide) * (2 * u[:, 6] - 1), (1 - high) * (2 * u[:, 7] - 1)], 1) + move
         mirror = torch.where(u[:, 8] < self.flip, -1.0, 1.0)
+        # the affine map from the window to the image
         tall = x.shape[2] / x.shape[3]  # turning is done in pixels, not in shares of unequal sides
         turn = torch.stack(
             [

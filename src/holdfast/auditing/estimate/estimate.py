@@ -213,7 +213,7 @@ class _Estimator:
                 population, train = session.population, session.train_size
             attacked = plan.attacked_of(population)
             extents = {one: extent(one, population, attacked, train) for one in plan.observations}
-            each = {one: one.passes_in(plan.precision) for one in extents}
+            each = {one: one.passes_at(plan.precision) for one in extents}
             predicted = {
                 one: passes.seconds(each[one] + Passes(BOUND * each[one].bounds)) * count
                 for one, count in extents.items()

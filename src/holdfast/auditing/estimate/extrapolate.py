@@ -58,7 +58,7 @@ def extrapolate(
         precision: of searches.
         readers: measures and checks that read it.
     """
-    each = observation.passes_in(precision)
+    each = observation.passes_at(precision)
     total, guessed, seconds, how = each * images, timing.seconds is None, timing.seconds, timing.how
     if seconds is None:
         seconds, how = passes.seconds(each + Passes(forward=each.bounds)), f"passes alone, not timed: {timing.how}"

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Margin
-from holdfast.numerics.bounds.curved import Box
+from holdfast.numerics.bounds.activations import Box
+from holdfast.numerics.bounds.backward import Region, in_precision, standard_relaxations
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.optimise import Ascent, Problem, Relaxation, optimise
-from holdfast.numerics.bounds.propagate import Region, in_precision, standard_lines
+from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
 
 CANDIDATES = 6
 """ReLUs per subproblem whose split is tried before one is chosen."""
@@ -27,14 +27,14 @@ class Leaf:
     Attributes:
         row: of the margin.
         signs: +1 (z >= 0), -1 (z <= 0) or 0 (open) for each ReLU node, [*shape].
-        relaxation: the best that is known, [*shape] for each node.
+        parameters: the best so far, [*shape] for each node.
         lower: a proved lower bound of the row.
         split: the node and flat index of the ReLU that is worth splitting; None where no sign is open.
     """
 
     row: int
     signs: dict[int, Tensor]
-    relaxation: Relaxation
+    parameters: AlphaBeta
     lower: float
     split: tuple[int, int] | None = None
 
@@ -48,7 +48,7 @@ class Tree:
         margin: rows of the image, a batch of one.
         region: of the image, a batch of one.
         ranges: of the inputs of curved nodes over the whole ball.
-        scales: the usual size of the coefficients of each ReLU's output, the unit in which prices are looked for.
+        scales: the usual size of the coefficients of each ReLU's output, the unit of β.
     """
 
     network: Network
@@ -59,19 +59,19 @@ class Tree:
 
     @cached_property
     def single(self) -> "Tree":
-        """The tree in float32, to look for relaxations and splits."""
+        """The tree in float32, to look for parameters and splits."""
         kind = torch.float32
         ranges = in_precision(self.ranges, kind)
         return Tree(self.network.single, self.margin.to(kind), self.region.to(kind), ranges, self.scales)
 
-    def roots(self, rows: list[int], relaxation: Relaxation, lower: Tensor) -> list[Leaf]:
-        """Return the leaves without a split: one for each row, with the relaxation that α-CROWN found."""
+    def roots(self, rows: list[int], parameters: AlphaBeta, lower: Tensor) -> list[Leaf]:
+        """Return the leaves without a split: one for each row, with the slopes that α-CROWN chose."""
         signs = {i: torch.zeros(self.network.nodes[i].shape, device=self.region.x.device) for i in self.scales}
         leaves = []
         for row in rows:
-            slopes = {k: t[0, row].float() for k, t in relaxation.slopes.items()}
-            prices = {k: torch.zeros_like(s) for k, s in signs.items()}
-            leaves.append(Leaf(row, signs, Relaxation(slopes, prices), float(lower[row])))
+            alphas = {k: t[0, row].float() for k, t in parameters.alphas.items()}
+            betas = {k: torch.zeros_like(s) for k, s in signs.items()}
+            leaves.append(Leaf(row, signs, AlphaBeta(alphas, betas), float(lower[row])))
         return self._chosen(leaves)
 
     def split(self, leaves: list[Leaf], ascent: Ascent) -> tuple[list[Leaf], Tensor, Tensor]:
@@ -87,17 +87,18 @@ class Tree:
         return halves, rows, self._reached(rows, coefs)
 
     def _bounded(self, leaves: list[Leaf], ascent: Ascent) -> tuple[list[Leaf], Tensor]:
-        """Return the leaves with their best relaxation, bounds and next split, and their coefficients on the image."""
-        found = optimise(self.single._problem(leaves), ascent, _stacked(leaves))[1]
+        """Return the leaves with their best parameters, bounds and next split, and their coefficients on the image."""
+        # the best α and β of every leaf in float32, and the bound they give in float64
+        best = optimise(self.single._problem(leaves), ascent, _stacked(leaves))[1]
         trail: dict[int, Tensor] = {}
         with torch.no_grad():
-            lower = self._problem(leaves).bound(found.to(torch.float64), trail)[:, 0]
+            lower = self._problem(leaves).bound(best.to(torch.float64), trail)[:, 0]
             lower = lower + self.margin.bias[0, [leaf.row for leaf in leaves]]
         bounded = []
         for i, leaf in enumerate(leaves):
-            slopes, prices = ({k: t[i, 0] for k, t in part.items()} for part in (found.slopes, found.prices))
+            alphas, betas = ({k: t[i, 0] for k, t in part.items()} for part in (best.alphas, best.betas))
             lowest = max(leaf.lower, float(lower[i]))  # a part is never worse than the whole
-            bounded.append(replace(leaf, relaxation=Relaxation(slopes, prices), lower=lowest))
+            bounded.append(replace(leaf, parameters=AlphaBeta(alphas, betas), lower=lowest))
         return self._chosen(bounded, trail), trail[0][:, 0]
 
     def _inner(self, index: int) -> Box:
@@ -126,23 +127,24 @@ class Tree:
             ranges[source] = (torch.minimum(low, high), torch.maximum(low, high))
         form = Dense(self.margin.weights[0, [leaf.row for leaf in leaves]][:, None])
         region = self.region.part([0] * many)
-        lines = standard_lines(self.network, ranges)
+        relaxations = standard_relaxations(self.network, ranges)
         scaled = {k: sign * self.scales[k] for k, sign in signs.items()}
-        return Problem(self.network, len(self.network.nodes) - 1, form, region, ranges, lines, scaled)
+        return Problem(self.network, len(self.network.nodes) - 1, form, region, ranges, relaxations, scaled)
 
     def _chosen(self, leaves: list[Leaf], trail: dict[int, Tensor] | None = None) -> list[Leaf]:
         """Return the leaves with the ReLU whose split helps most: some are short-listed by score, then tried.
 
-        The score is what the lines of a ReLU can cost at most: |a| times the largest distance from σ, for the
-        coefficient a of its output. Each on the list is split with the relaxation of the leaf as it is, and that
+        The score is what the relaxation of a ReLU can cost at most: |a| times the largest distance from σ, for the
+        coefficient a of its output. Each on the list is split with the parameters of the leaf as they are, and that
         whose weaker half is best is chosen.
         """
-        if not self.scales:  # a network without ReLU: its relaxation is final
+        if not self.scales:  # a network without ReLU: its bound is final
             return leaves
         if trail is None:
             trail = {}
             with torch.no_grad():
                 self.single._problem(leaves).bound(_stacked(leaves), trail)
+        # short-list: the ReLUs whose relaxation may cost most (the scores of BaBSR)
         scores, places = [], []
         for index in self.scales:
             low, high = self._inner(index)
@@ -162,6 +164,7 @@ class Tree:
         ]
         if not tried:
             return leaves
+        # try each of them (FSB): bound both halves and take the split whose weaker half is best
         halves = [half for number, place in tried for half in self._halves(leaves[number], place)]
         with torch.no_grad():
             bounds = self.single._problem(halves).bound(_stacked(halves)).view(-1, 2)
@@ -181,10 +184,10 @@ class Tree:
             return (self.margin.weights[0, rows] * reps).sum(1) + self.margin.bias[0, rows]
 
 
-def _stacked(leaves: list[Leaf]) -> Relaxation:
-    """Return the relaxations of some leaves as a batch, one row each."""
+def _stacked(leaves: list[Leaf]) -> AlphaBeta:
+    """Return the parameters of some leaves as a batch, one row each."""
 
     def stack(parts: list[dict[int, Tensor]]) -> dict[int, Tensor]:
         return {k: torch.stack([part[k] for part in parts])[:, None] for k in parts[0]}
 
-    return Relaxation(stack([x.relaxation.slopes for x in leaves]), stack([x.relaxation.prices for x in leaves]))
+    return AlphaBeta(stack([x.parameters.alphas for x in leaves]), stack([x.parameters.betas for x in leaves]))

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holdfast.numerics.bounds.activations import LinearRelaxation, MaxPool
 from holdfast.numerics.bounds.affine import Affine, Conv, Scale
-from holdfast.numerics.bounds.curved import Lines, MaxPool
 
 
-def _weighed(coefs: Tensor, lines: Lines) -> tuple[Tensor, Tensor, Tensor]:
+def _weighed(coefs: Tensor, relaxation: LinearRelaxation) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients below an activation, and the positive and negative parts of those above it."""
     up, down = coefs.clamp_min(0), coefs.clamp_max(0)
-    return torch.addcmul(down * lines.above_slope, up, lines.below_slope), up, down
+    return torch.addcmul(down * relaxation.above_slope, up, relaxation.below_slope), up, down
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,9 @@ class Dense:
         """Return the forms in another precision."""
         return Dense(self.coefs.to(dtype))
 
-    def __add__(self, other: "Form") -> "Dense":
+    def __add__(self, addend: "Form") -> "Dense":
         """Add the forms of two paths, row by row."""
-        return Dense(self.coefs + (other if isinstance(other, Dense) else other.dense()).coefs)
+        return Dense(self.coefs + (addend if isinstance(addend, Dense) else addend.dense()).coefs)
 
     def dot(self, values: Tensor) -> Tensor:
         """Return Σ coefs · values, [B, R], for values [*shape] or [B, *shape]."""
@@ -43,22 +43,23 @@ class Dense:
         batch, rows = self.coefs.shape[:2]
         return [Dense(a.unflatten(0, (batch, rows))) for a in operation.adjoint(self.coefs.flatten(0, 1))]
 
-    def lined(self, lines: Lines) -> Lines:
-        """Return the lines of the values that these forms read, to be broadcast over rows."""
-        return Lines(*(None if t is None else t[:, None] for t in _parts(lines)))  # pyright: ignore[reportArgumentType]
+    def broadcast(self, relaxation: LinearRelaxation) -> LinearRelaxation:
+        """Return the relaxation of the values that these forms read, broadcast over rows."""
+        return LinearRelaxation(*(None if t is None else t[:, None] for t in _parts(relaxation)))  # pyright: ignore[reportArgumentType]
 
-    def relaxed(self, lines: Lines, slopes: Tensor | None = None) -> tuple["Dense", Tensor]:
-        """Return forms that lie below these once σ is replaced by its lines, and their constants [B, R].
+    def relaxed(self, relaxation: LinearRelaxation, alphas: Tensor | None = None) -> tuple["Dense", Tensor]:
+        """Return forms that lie below these once σ is replaced by its relaxation, and their constants [B, R].
 
         Args:
-            lines: the lines of σ.
-            slopes: other slopes below where those are free, [B, R, *shape].
+            relaxation: that of σ.
+            alphas: slopes below, where those are free, [B, R, *shape].
         """
-        lined = _sloped(self.lined(lines if slopes is not None else replace(lines, free=None)), slopes)
-        coefs, up, down = _weighed(self.coefs, lined)
-        constant = (down * lined.above).flatten(2).sum(2)
-        if lined.below is not None:
-            constant = constant + (up * lined.below).flatten(2).sum(2)
+        chosen = relaxation if alphas is not None else replace(relaxation, free=None)
+        relaxation = _with_alphas(self.broadcast(chosen), alphas)
+        coefs, up, down = _weighed(self.coefs, relaxation)
+        constant = (down * relaxation.above).flatten(2).sum(2)
+        if relaxation.below is not None:
+            constant = constant + (up * relaxation.below).flatten(2).sum(2)
         return Dense(coefs), constant
 
     def pooled(self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool) -> tuple["Dense", Tensor]:
@@ -80,14 +81,14 @@ class Dense:
         return values
 
 
-def _parts(lines: Lines) -> tuple[Tensor | None, ...]:
-    return lines.below_slope, lines.below, lines.above_slope, lines.above, lines.free
+def _parts(relaxation: LinearRelaxation) -> tuple[Tensor | None, ...]:
+    return relaxation.below_slope, relaxation.below, relaxation.above_slope, relaxation.above, relaxation.free
 
 
-def _sloped(lines: Lines, slopes: Tensor | None) -> Lines:
-    if slopes is None or lines.free is None:
-        return lines
-    return replace(lines, below_slope=torch.where(lines.free, slopes, lines.below_slope))
+def _with_alphas(relaxation: LinearRelaxation, alphas: Tensor | None) -> LinearRelaxation:
+    if alphas is None or relaxation.free is None:
+        return relaxation
+    return replace(relaxation, below_slope=torch.where(relaxation.free, alphas, relaxation.below_slope))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,15 +120,15 @@ class Patches:
         """Return the forms in another precision."""
         return replace(self, coefs=self.coefs.to(dtype))
 
-    def __add__(self, other: "Form") -> "Form":
+    def __add__(self, addend: "Form") -> "Form":
         """Add the forms of two paths, row by row: as patches where both read windows at the same distances."""
-        if not isinstance(other, Patches) or other.stride != self.stride:
-            return self.dense() + other
-        top, left = max(self.top, other.top), max(self.left, other.left)
-        bottom = max(p.coefs.shape[-2] - p.top for p in (self, other))
-        right = max(p.coefs.shape[-1] - p.left for p in (self, other))
-        coefs = self._reaching(top, bottom, left, right) + other._reaching(top, bottom, left, right)
-        spills = self.spills or other.spills
+        if not isinstance(addend, Patches) or addend.stride != self.stride:
+            return self.dense() + addend
+        top, left = max(self.top, addend.top), max(self.left, addend.left)
+        bottom = max(p.coefs.shape[-2] - p.top for p in (self, addend))
+        right = max(p.coefs.shape[-1] - p.left for p in (self, addend))
+        coefs = self._reaching(top, bottom, left, right) + addend._reaching(top, bottom, left, right)
+        spills = self.spills or addend.spills
         return Patches(coefs, self.at, self.stride, top, left, self.shape, spills)._or_dense()
 
     def _reaching(self, top: int, bottom: int, left: int, right: int) -> Tensor:
@@ -183,23 +184,24 @@ class Patches:
         """Return the same windows with coefficients that are zero outside the values."""
         return Patches(coefs, self.at, self.stride, self.top, self.left, self.shape)
 
-    def lined(self, lines: Lines) -> Lines:
-        """Return the lines of the values that these forms read, to be broadcast over rows."""
-        cut = (None if t is None else self.cut(t)[:, :, None] for t in _parts(lines))
-        return Lines(*cut)  # pyright: ignore[reportArgumentType]
+    def broadcast(self, relaxation: LinearRelaxation) -> LinearRelaxation:
+        """Return the relaxation of the values that these forms read, broadcast over rows."""
+        cut = (None if t is None else self.cut(t)[:, :, None] for t in _parts(relaxation))
+        return LinearRelaxation(*cut)  # pyright: ignore[reportArgumentType]
 
-    def relaxed(self, lines: Lines, slopes: Tensor | None = None) -> tuple["Patches", Tensor]:
-        """Return forms that lie below these once σ is replaced by its lines, and their constants [B, L · O].
+    def relaxed(self, relaxation: LinearRelaxation, alphas: Tensor | None = None) -> tuple["Patches", Tensor]:
+        """Return forms that lie below these once σ is replaced by its relaxation, and their constants [B, L · O].
 
         Args:
-            lines: the lines of σ.
-            slopes: other slopes below where those are free, in the shape of `coefs`.
+            relaxation: that of σ.
+            alphas: slopes below, where those are free, in the shape of `coefs`.
         """
-        lined = _sloped(self.lined(lines if slopes is not None else replace(lines, free=None)), slopes)
-        coefs, up, down = _weighed(self.coefs, lined)
-        constant = (down.flatten(3) @ lined.above.flatten(3).transpose(2, 3)).squeeze(-1)
-        if lined.below is not None:
-            constant = constant + (up.flatten(3) @ lined.below.flatten(3).transpose(2, 3)).squeeze(-1)
+        chosen = relaxation if alphas is not None else replace(relaxation, free=None)
+        relaxation = _with_alphas(self.broadcast(chosen), alphas)
+        coefs, up, down = _weighed(self.coefs, relaxation)
+        constant = (down.flatten(3) @ relaxation.above.flatten(3).transpose(2, 3)).squeeze(-1)
+        if relaxation.below is not None:
+            constant = constant + (up.flatten(3) @ relaxation.below.flatten(3).transpose(2, 3)).squeeze(-1)
         return self._with(coefs), constant.flatten(1)
 
     def pooled(self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool) -> tuple[Dense, Tensor]:

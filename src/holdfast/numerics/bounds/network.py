@@ -6,8 +6,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from holdfast.numerics.bounds.activations import Curved, MaxPool
 from holdfast.numerics.bounds.affine import Affine, Conv, Linear, Reshape, Scale
-from holdfast.numerics.bounds.curved import Curved, MaxPool
 
 Operation = Affine | Curved | MaxPool
 

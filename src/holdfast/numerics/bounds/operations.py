@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from holdfast.numerics.bounds.affine import Add, Concat, Conv, Linear, Reshape, Scale, ZeroPad
-from holdfast.numerics.bounds.curved import (
+from holdfast.numerics.bounds.activations import (
     ELU,
     GELU,
     GELU_TANH,
@@ -20,6 +19,7 @@ from holdfast.numerics.bounds.curved import (
     Relu,
     Smooth,
 )
+from holdfast.numerics.bounds.affine import Add, Concat, Conv, Linear, Reshape, Scale, ZeroPad
 from holdfast.numerics.bounds.network import SMALLEST_NORM
 from holdfast.numerics.bounds.reader import Reader
 
@@ -267,13 +267,13 @@ class Operations(Reader):
 
 
 def _is_norm(node: Any) -> TypeGuard[fx.Node]:
-    """Return whether a node of the graph is a vector norm (and not BatchNorm, which has the word in its name)."""
+    """Whether a node of the graph is a vector norm (and not BatchNorm, which has the word in its name)."""
     name = str(node.target).removeprefix("aten.").partition(".")[0] if isinstance(node, fx.Node) else ""
     return name in ("norm", "linalg_vector_norm")
 
 
 def _is_tiny(limits: tuple[Any, ...]) -> bool:
-    """Return whether a clamp is from below only, at a number that hardly any norm is smaller than."""
+    """Whether a clamp is from below only, at a number that hardly any norm is smaller than."""
     return len(limits) == 1 and isinstance(limits[0], (int, float)) and limits[0] <= SMALLEST_NORM
 
 

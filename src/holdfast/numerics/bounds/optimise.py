@@ -1,4 +1,4 @@
-"""The best relaxation: slopes below ReLUs (α-CROWN) and prices of splits (β-CROWN) found by gradient ascent."""
+"""The best linear relaxation by gradient ascent: α, slopes below ReLUs, and β, multipliers of splits."""
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.curved import Box, Lines
+from holdfast.numerics.bounds.activations import Box, LinearRelaxation
+from holdfast.numerics.bounds.backward import Region, backward, in_precision
 from holdfast.numerics.bounds.forms import Form
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.propagate import Region, backward, in_precision
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,20 @@ class Ascent:
 
 
 @dataclass(frozen=True, eq=False)
-class Relaxation:
-    """What may be chosen freely, for each row: any choice gives a valid bound.
+class AlphaBeta:
+    """What α,β-CROWN chooses for each row: any choice gives a valid bound.
 
     Attributes:
-        slopes: of the lines below ReLUs whose sign is open, in [0, 1], [B, R, *shape] for each node.
-        prices: multipliers >= 0 of the constraints ±z >= 0 of split ReLUs, [B, R, *shape] for each node.
+        alphas: of the lines below ReLUs whose sign is open, in [0, 1], [B, R, *shape] for each node.
+        betas: multipliers >= 0 of the constraints ±z >= 0 of split ReLUs, [B, R, *shape] for each node.
     """
 
-    slopes: dict[int, Tensor] = field(default_factory=dict)
-    prices: dict[int, Tensor] = field(default_factory=dict)
+    alphas: dict[int, Tensor] = field(default_factory=dict)
+    betas: dict[int, Tensor] = field(default_factory=dict)
 
-    def to(self, dtype: torch.dtype) -> "Relaxation":
+    def to(self, dtype: torch.dtype) -> "AlphaBeta":
         """Return it in another precision."""
-        return Relaxation(*({k: t.to(dtype) for k, t in part.items()} for part in (self.slopes, self.prices)))
+        return AlphaBeta(*({k: t.to(dtype) for k, t in part.items()} for part in (self.alphas, self.betas)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,9 @@ class Problem:
         form: the rows.
         region: where the image may be.
         ranges: of the inputs of curved nodes.
-        lines: of curved nodes.
+        relaxations: of curved nodes.
         signs: of split ReLUs: positive where z >= 0 is assumed, negative where z <= 0, 0 elsewhere, [B, 1, *shape];
-            their size is the unit of the prices.
+            their size is the unit of β.
     """
 
     network: Network
@@ -64,11 +64,11 @@ class Problem:
     form: Form
     region: Region
     ranges: Mapping[int, Box]
-    lines: Mapping[int, Lines]
+    relaxations: Mapping[int, LinearRelaxation]
     signs: Mapping[int, Tensor] = field(default_factory=dict)
 
     def single(self) -> "Problem":
-        """Return the problem in float32, to look for relaxations."""
+        """Return the problem in float32, to look for parameters."""
         kind = torch.float32
         return Problem(
             self.network.single,
@@ -76,59 +76,77 @@ class Problem:
             self.form.to(kind),
             self.region.to(kind),
             in_precision(self.ranges, kind),
-            {k: lines.to(kind) for k, lines in self.lines.items()},
+            {k: relaxation.to(kind) for k, relaxation in self.relaxations.items()},
             {k: sign.to(kind) for k, sign in self.signs.items()},
         )
 
     def part(self, images: slice) -> "Problem":
         """Return the problem of some images; rows and signs are those of all."""
         ranges = {k: (low[images], high[images]) for k, (low, high) in self.ranges.items()}
-        lines = {k: lines.part(images) for k, lines in self.lines.items()}
-        return replace(self, region=self.region.part(images), ranges=ranges, lines=lines)
+        relaxations = {k: relaxation.part(images) for k, relaxation in self.relaxations.items()}
+        return replace(self, region=self.region.part(images), ranges=ranges, relaxations=relaxations)
 
-    def bound(self, relaxation: Relaxation | None, trail: MutableMapping[int, Tensor] | None = None) -> Tensor:
+    def bound(self, parameters: AlphaBeta | None, trail: MutableMapping[int, Tensor] | None = None) -> Tensor:
         """Return lower bounds [B, R]; slopes that are missing are entered as they are usual; see `backward`.
 
         Args:
-            relaxation: slopes and prices; None for the usual slopes, which are then not kept.
+            parameters: α and β; None for the usual slopes, which are then not kept.
             trail: see `backward`.
         """
-        prices = None if relaxation is None else {k: -self.signs[k] * p for k, p in relaxation.prices.items()}
+        betas = None if parameters is None else {k: -self.signs[k] * p for k, p in parameters.betas.items()}
         return backward(
             self.network,
             self.start,
             self.form,
             self.region,
             self.ranges,
-            self.lines,
-            None if relaxation is None else relaxation.slopes,
-            prices,
+            self.relaxations,
+            None if parameters is None else parameters.alphas,
+            betas,
             trail=trail,
         )
 
 
-def optimise(problem: Problem, ascent: Ascent, begin: Relaxation | None = None) -> tuple[Tensor, Relaxation]:
-    """Return the best bounds [B, R] and, for each row, the relaxation that gives them.
+def optimise(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -> tuple[Tensor, AlphaBeta]:
+    """Return the best bounds [B, R] and, for each row, the parameters that give them.
 
-    The bound is concave in slopes and prices where the ranges are fixed, so ascent finds its maximum; rows do not
+    The bound is concave in α and β where the ranges are fixed, so ascent finds its maximum; rows do not
     influence each other.
 
     Args:
         problem: what to bound.
         ascent: how to look.
-        begin: where to begin: the usual slopes and no prices by default.
+        begin: where to begin: the usual slopes and β = 0 by default.
 
     Source: Xu et al. (2021), "Fast and complete" (α-CROWN); Wang et al. (2021), "β-CROWN", Eq. 8.
+
+    Example:
+        >>> from holdfast.numerics.bounds.activations import Relu
+        >>> from holdfast.numerics.bounds.affine import Scale
+        >>> from holdfast.numerics.bounds.backward import boxes, standard_relaxations
+        >>> from holdfast.numerics.bounds.forms import Dense
+        >>> from holdfast.numerics.bounds.network import Node
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> one, shape = torch.ones(1, 1, 1).double(), (1, 1, 1)
+        >>> shift = Node(Scale(one, -one / 2), (0,), shape, "x - ½")
+        >>> network = Network((Node(None, (), shape, "x"), shift, Node(Relu(), (1,), shape, "relu")))
+        >>> region = Region.around(Linf(0.25), torch.full((1, 1, 1, 1), 0.5625), torch.tensor([0.25]).double())
+        >>> ranges, row = boxes(network, region), Dense(one[None, None])
+        >>> problem = Problem(network, 2, row, region, ranges, standard_relaxations(network, ranges))
+        >>> best, parameters = optimise(problem, Ascent(steps=10))
+        >>> [round(float(bound), 4) + 0.0 for bound in (problem.bound(None), best)]
+        [-0.1875, 0.0]
     """
-    at = begin or Relaxation()
+    at = begin or AlphaBeta()
     with torch.no_grad():
         best = problem.bound(at)
-    kept = Relaxation({k: t.clone() for k, t in at.slopes.items()}, {k: t.clone() for k, t in at.prices.items()})
-    leaves = [t.detach().clone().requires_grad_() for t in (*at.slopes.values(), *at.prices.values())]
+    # a first bound enters the usual slopes; `kept` holds the best of each row so far
+    kept = AlphaBeta({k: t.clone() for k, t in at.alphas.items()}, {k: t.clone() for k, t in at.betas.items()})
+    leaves = [t.detach().clone().requires_grad_() for t in (*at.alphas.values(), *at.betas.values())]
     if not leaves or not ascent.steps:
         return best, kept
-    slopes, prices = leaves[: len(at.slopes)], leaves[len(at.slopes) :]
-    moving = Relaxation(dict(zip(at.slopes, slopes, strict=True)), dict(zip(at.prices, prices, strict=True)))
+    alphas, betas = leaves[: len(at.alphas)], leaves[len(at.alphas) :]
+    moving = AlphaBeta(dict(zip(at.alphas, alphas, strict=True)), dict(zip(at.betas, betas, strict=True)))
     adam = torch.optim.Adam(leaves, lr=ascent.rate)
     schedule = torch.optim.lr_scheduler.ExponentialLR(adam, ascent.decay)
     for _ in range(ascent.steps):
@@ -142,25 +160,26 @@ def optimise(problem: Problem, ascent: Ascent, begin: Relaxation | None = None) 
                 leaf.grad = -gradient
             adam.step()
             schedule.step()
-            for slope in slopes:
-                slope.clamp_(0, 1)
-            for price in prices:
-                price.clamp_(min=0)
+            # projection: 0 <= α <= 1, β >= 0
+            for alpha in alphas:
+                alpha.clamp_(0, 1)
+            for beta in betas:
+                beta.clamp_(min=0)
     with torch.no_grad():
         bounds = problem.bound(moving)
         _keep(kept, moving, best, bounds)
     return torch.maximum(best, bounds), kept
 
 
-def _keep(kept: Relaxation, moving: Relaxation, best: Tensor, bounds: Tensor) -> None:
-    """Copy the relaxation of the rows that have become better."""
+def _keep(kept: AlphaBeta, moving: AlphaBeta, best: Tensor, bounds: Tensor) -> None:
+    """Copy the parameters of the rows that have become better."""
     better = bounds > best
-    for old, new in ((kept.slopes, moving.slopes), (kept.prices, moving.prices)):
+    for old, new in ((kept.alphas, moving.alphas), (kept.betas, moving.betas)):
         for key, value in new.items():
             rows = better.view(*value.shape[: _row_axes(value, better)], *[1] * (value.ndim - _row_axes(value, better)))
             old[key] = torch.where(rows, value.detach(), old[key])
 
 
 def _row_axes(value: Tensor, rows: Tensor) -> int:
-    """Return how many axes of a value count rows: [B, R] for dense forms, [B, L, O] for patches."""
+    """Number of axes of a value that count rows: [B, R] for dense forms, [B, L, O] for patches."""
     return 2 if value.shape[:2] == rows.shape else 3

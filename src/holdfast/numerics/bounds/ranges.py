@@ -6,12 +6,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.curved import Box, Curved, Lines, Relu
+from holdfast.numerics.bounds.activations import Box, Curved, LinearRelaxation, Relu
+from holdfast.numerics.bounds.backward import Region, boxes, meet
 from holdfast.numerics.bounds.effort import Effort
 from holdfast.numerics.bounds.forms import Dense, Form, Patches
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import Ascent, Problem, optimise
-from holdfast.numerics.bounds.propagate import Region, boxes, meet
 
 AT_ONCE = {"cpu": 2**20, "cuda": 2**26}
 """Coefficients that one backward pass holds at a time, about: on a CPU what stays in its caches."""
@@ -24,7 +24,7 @@ WINDOW = 8
 
 
 def ranges_inside(
-    network: Network, region: Region, known: Mapping[int, Box] | None = None, ascent: Ascent | None = None
+    network: Network, region: Region, held: Mapping[int, Box] | None = None, ascent: Ascent | None = None
 ) -> dict[int, Box]:
     """Return the ranges of the inputs of all curved nodes.
 
@@ -35,15 +35,23 @@ def ranges_inside(
     Args:
         network: the network.
         region: where the images may be.
-        known: ranges that are known to hold, such as those over a larger region.
-        ascent: how to look for slopes; None: the usual ones.
+        held: ranges that hold besides, such as those over a larger region.
+        ascent: how to look for α; None: the usual slopes.
 
     Raises:
         NotCertified: a network so large that this would not end, see `Effort`.
+
+    Example:
+        >>> from holdfast.numerics.bounds.network import Node
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> network = Network((Node(None, (), (1, 1, 1), "x"), Node(Relu(), (0,), (1, 1, 1), "relu")))
+        >>> region = Region.around(Linf(0.25), torch.full((1, 1, 1, 1), 0.5), torch.tensor([0.25]).double())
+        >>> [round(float(end), 6) for end in ranges_inside(network, region)[0]]
+        [0.25, 0.75]
     """
-    found: dict[int, Box] = {}
-    lines: dict[int, Lines] = {}
-    intervals = boxes(network, region, known)
+    ranges: dict[int, Box] = {}
+    relaxations: dict[int, LinearRelaxation] = {}
+    intervals = boxes(network, region, held)
     exact = network.boxed if region.ball.is_box else frozenset()
     sources = {network.nodes[index].inputs[0]: network.nodes[index].operation for index in network.curved}
     effort = Effort(
@@ -55,26 +63,27 @@ def ranges_inside(
     for index in network.curved:
         node = network.nodes[index]
         source, relu = node.inputs[0], isinstance(node.operation, Relu)
-        if source not in found:
-            found[source] = intervals[source]
+        if source not in ranges:
+            ranges[source] = intervals[source]
             if source not in exact:
-                for how in (None, ascent) if ascent is not None and lines else (None,):
-                    matters = _sign_is_open(found[source]) if relu else None
-                    tighter = _box_of(network, source, matters, region, found, lines, how, effort)
-                    found[source] = meet(found[source], tighter)
+                # CROWN first, which settles most signs; then α-CROWN for those still open
+                for how in (None, ascent) if ascent is not None and relaxations else (None,):
+                    matters = _sign_is_open(ranges[source]) if relu else None
+                    tighter = _box_of(network, source, matters, region, ranges, relaxations, how, effort)
+                    ranges[source] = meet(ranges[source], tighter)
         if isinstance(node.operation, Curved):
-            lines[index] = node.operation.lines(found[source])
-    return found
+            relaxations[index] = node.operation.relax(ranges[source])
+    return ranges
 
 
 def _values(network: Network, node: int, box: Box, operation: object) -> int:
-    """Return how many values of a node matter."""
+    """Number of values of a node that matter."""
     whole = torch.Size(network.nodes[node].shape).numel()
     return int(_sign_is_open(box).sum()) if isinstance(operation, Relu) else whole
 
 
 def _sign_is_open(box: Box) -> Tensor:
-    """Return which values of a node may have either sign in some image of the batch."""
+    """Values of a node that may have either sign in some image of the batch."""
     return ((box[0] < 0) & (box[1] > 0)).any(0)
 
 
@@ -84,7 +93,7 @@ def _box_of(
     matters: Tensor | None,
     region: Region,
     ranges: Mapping[int, Box],
-    lines: Mapping[int, Lines],
+    relaxations: Mapping[int, LinearRelaxation],
     ascent: Ascent | None,
     effort: Effort,
 ) -> Box:
@@ -94,18 +103,19 @@ def _box_of(
     low = like.new_full((len(like), *shape), -torch.inf)
     high = -low
     largest = max(torch.Size(n.shape).numel() for n in network.nodes[: node + 1])
+    # pieces: as many images, and as many rows of each, as the memory of one backward pass allows
     room = AT_ONCE.get(like.device.type, AT_ONCE["cuda"]) // (2 * largest)
     many = torch.Size(shape).numel() if matters is None else int(matters.sum())
     images = max(1, room * WINDOW // max(1, many))
     for first in range(0, len(like), images):
-        some = slice(first, first + images)
-        here = Problem(network, node, Dense(like), region, ranges, lines).part(some)
+        batch = slice(first, first + images)
+        here = Problem(network, node, Dense(like), region, ranges, relaxations).part(batch)
         for form, index in _units(shape, matters, like, max(1, room)):
             problem = replace(here, form=form)
-            relaxation = None if ascent is None else optimise(problem.single(), ascent)[1].to(like.dtype)
+            parameters = None if ascent is None else optimise(problem.single(), ascent)[1].to(like.dtype)
             with torch.no_grad():
-                ends = problem.bound(relaxation).unflatten(1, (-1, 2))
-            low[(some, *index)], high[(some, *index)] = ends[..., 0], -ends[..., 1]
+                ends = problem.bound(parameters).unflatten(1, (-1, 2))
+            low[(batch, *index)], high[(batch, *index)] = ends[..., 0], -ends[..., 1]
             effort.add(node, 2 * len(index[0]) * len(here.region.x) / len(like))
     return low, high
 
@@ -126,19 +136,19 @@ def _units(
         channels, _, width = shape
         eye = torch.eye(channels, **kind)
         positions = torch.arange(shape[1] * width, device=like.device)
-        for some in positions.split(max(1, at_once * WINDOW // channels)):
-            at = torch.stack([some // width, some % width], 1)
+        for piece in positions.split(max(1, at_once * WINDOW // channels)):
+            at = torch.stack([piece // width, piece % width], 1)
             unit = torch.stack([eye, -eye], 1).view(1, 1, 2 * channels, channels, 1, 1)
-            channel = torch.arange(channels, device=like.device).repeat(len(some))
+            channel = torch.arange(channels, device=like.device).repeat(len(piece))
             index = (channel, *at.repeat_interleave(channels, 0).unbind(1))
             yield Patches(unit, at, (1, 1), 0, 0, (shape[0], shape[1], shape[2])), index
     elif len(shape) == 3:
-        for some in places.split(at_once * WINDOW):
-            one = torch.eye(shape[0], **kind)[some[:, 0]]
-            unit = torch.stack([one, -one], 1).view(1, len(some), 2, shape[0], 1, 1)
-            yield Patches(unit, some[:, 1:], (1, 1), 0, 0, (shape[0], shape[1], shape[2])), some.unbind(1)
+        for piece in places.split(at_once * WINDOW):
+            channel = torch.eye(shape[0], **kind)[piece[:, 0]]
+            unit = torch.stack([channel, -channel], 1).view(1, len(piece), 2, shape[0], 1, 1)
+            yield Patches(unit, piece[:, 1:], (1, 1), 0, 0, (shape[0], shape[1], shape[2])), piece.unbind(1)
     else:
-        for some in places.split(at_once):
-            flat = torch.zeros(len(some), *shape, **kind)
-            flat[(torch.arange(len(some)), *some.unbind(1))] = 1
-            yield Dense(torch.stack([flat, -flat], 1).flatten(0, 1)[None]), some.unbind(1)
+        for piece in places.split(at_once):
+            flat = torch.zeros(len(piece), *shape, **kind)
+            flat[(torch.arange(len(piece)), *piece.unbind(1))] = 1
+            yield Dense(torch.stack([flat, -flat], 1).flatten(0, 1)[None]), piece.unbind(1)

@@ -1,4 +1,4 @@
-"""Reads an exported graph into a network; the operations are in `_operations.py`."""
+"""Reads an exported graph into a network; the operations are in `operations.py`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
+from holdfast.numerics.bounds.activations import Curved, MaxPool
 from holdfast.numerics.bounds.affine import Affine, Conv, Linear, Route, Scale
-from holdfast.numerics.bounds.curved import Curved, MaxPool
 from holdfast.numerics.bounds.network import Network, Node
 from holdfast.runtime.errors import NotCertified
 
@@ -25,7 +25,12 @@ REMEDY = (
 
 
 def place(path: str, kind: str) -> str:
-    """Return which module of an encoder is meant: "LayerNorm at blocks.0.norm1"."""
+    """Module of an encoder, for messages: "LayerNorm at blocks.0.norm1".
+
+    Example:
+        >>> place("module.blocks.0.norm1", "LayerNorm")
+        'LayerNorm at blocks.0.norm1'
+    """
     path = ".".join(part for part in path.split(".") if part not in ("module", "network")) or "its top level"
     return f"{kind} at {path}"
 
@@ -47,13 +52,13 @@ class Reader:
     def network(self) -> Network:
         """Return the network that ends in the program's output, without nodes that it does not need."""
         signature = self._program.graph_signature
-        known = {**self._program.state_dict, **self._program.constants}
+        tensors = {**self._program.state_dict, **self._program.constants}
         targets = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
         targets |= signature.inputs_to_lifted_tensor_constants
         for node in self._program.graph.nodes:
             self.at = node
             if node.op == "placeholder" and node.name in targets:
-                self.values[node] = known[targets[node.name]].detach()
+                self.values[node] = tensors[targets[node.name]].detach()
             elif node.op == "placeholder":
                 self.values[node] = self.append(None, ())
             elif node.op == "output":
@@ -82,7 +87,7 @@ class Reader:
     # --- reading the graph ---
 
     def where(self, node: fx.Node | None = None) -> str:
-        """Return which module a node of the graph belongs to: "LayerNorm at blocks.0.norm1"."""
+        """Module that a node of the graph belongs to: "LayerNorm at blocks.0.norm1"."""
         node = node or self.at
         stack = node.meta.get("nn_module_stack") if node is not None else None
         if not stack:
@@ -145,7 +150,7 @@ class Reader:
         return tensor[0]
 
     def depends(self, *values: Any) -> list[bool]:
-        """Return which values depend on the image."""
+        """Whether each value depends on the image."""
         return [isinstance(value, Value) for value in values]
 
     def route(self, x: int, function: Callable[[Tensor], Tensor]) -> int:

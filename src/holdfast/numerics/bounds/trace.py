@@ -29,18 +29,23 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     Raises:
         NotCertified: a network that cannot be exported, holds an operation that cannot be bounded (the error names
             it and where it stands), or weights that are not finite.
+
+    Example:
+        >>> network = trace(Encoder(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU()), mean=0, std=1), (1, 2, 2))
+        >>> [type(node.operation).__name__ for node in network.nodes[1:]]
+        ['Reshape', 'Linear', 'Relu']
     """
     state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
-    known, layers = _known.setdefault(encoder, {}), repr(encoder.module)
-    if shape in known and _same(known[shape][0], state) and known[shape][1] == layers:
-        return known[shape][2]
+    traced, layers = _known.setdefault(encoder, {}), repr(encoder.module)
+    if shape in traced and _same(traced[shape][0], state) and traced[shape][1] == layers:
+        return traced[shape][2]
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
     if bad:
         raise NotCertified(f"not certified: the weights {bad[0]!r} of encoder {encoder.name!r} are NaN or infinite")
     pixels = copy.deepcopy(_Pixels(encoder)).double()
     network = Operations(_export(pixels, encoder.name, shape), encoder.name).network()
     _compare(pixels, network, encoder.name, shape)
-    known[shape] = ({name: t.detach().clone() for name, t in state.items()}, layers, network)
+    traced[shape] = ({name: t.detach().clone() for name, t in state.items()}, layers, network)
     return network
 
 

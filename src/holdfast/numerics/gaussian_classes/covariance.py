@@ -61,12 +61,17 @@ class Covariance:
         squares = [*inside.square().tolist(), outside]
         variances = [*(self.values.double() + self.rest).tolist(), self.rest]
         least = 1e-12 * float(direction.square().sum())  # what is below is rounding
-        seen = [(square, variance) for square, variance in zip(squares, variances, strict=True) if square > least]
-        return math.inf if any(v == 0 for _, v in seen) else math.sqrt(sum(square / v for square, v in seen))
+        parts = [(square, variance) for square, variance in zip(squares, variances, strict=True) if square > least]
+        return math.inf if any(v == 0 for _, v in parts) else math.sqrt(sum(square / v for square, v in parts))
 
 
 def isotropic(pixels: int) -> Covariance:
-    """Return the covariance I of independent pixels."""
+    """Return the covariance I of independent pixels.
+
+    Example:
+        >>> isotropic(3).mahalanobis(torch.tensor([3.0, 4.0, 0.0]))
+        5.0
+    """
     return Covariance(torch.empty(pixels, 0), torch.empty(0))
 
 
@@ -80,6 +85,11 @@ def of_images(x: Vectors) -> tuple[Float[Tensor, "pixels"], Covariance]:
 
     Raises:
         HoldfastError: fewer than 2 images, images that are all alike, or pixels that are not finite.
+
+    Example:
+        >>> mean, covariance = of_images(torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.5, 0.5]]))
+        >>> mean.tolist()
+        [0.5, 0.5]
     """
     if len(x) < 2 or not bool(x.isfinite().all()):
         raise HoldfastError(f"covariance of images: expected 2 or more finite images, got {len(x)}; give more images")

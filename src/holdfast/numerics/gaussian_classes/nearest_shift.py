@@ -41,6 +41,11 @@ def nearest_shift(
         HoldfastError: p < 1, variances that are not positive, a radius below 0, or numbers that are not finite.
 
     Source: "SynBench", Results 2.4 and C.3. For p = 2 it is the trust-region problem of Moré & Sorensen (1983).
+
+    Example:
+        >>> shift = nearest_shift(torch.tensor([3.0, 4.0]), torch.ones(2), torch.tensor(1.0))
+        >>> [round(v, 6) for v in shift.tolist()]
+        [0.6, 0.8]
     """
     check_norm(norm)
     mu, values, radius = mu.double(), values.double(), radius.double()
@@ -58,8 +63,8 @@ def nearest_shift(
     z = torch.where((part >= 1)[..., None], mu, 0.0)
     if bool(cut.any()):
         sizes, scales = size[cut][:, None], values.expand(mu.shape)[cut]
-        found = _on_sphere(mu[cut].abs() / sizes, scales / scales.amax(1, keepdim=True), part[cut], norm)
-        z[cut] = found * sizes * mu[cut].sign()
+        inside = _on_sphere(mu[cut].abs() / sizes, scales / scales.amax(1, keepdim=True), part[cut], norm)
+        z[cut] = inside * sizes * mu[cut].sign()
     return z
 
 
@@ -90,21 +95,30 @@ def weights_along(
 
     Raises:
         HoldfastError: as `nearest_shift`, or margins that differ by more than 1e-6 after 20,000 steps.
+
+    Example:
+        >>> half, vectors = torch.tensor([2.0, 0.0]).double(), torch.eye(2).double()
+        >>> w = weights_along(half, vectors, torch.ones(2).double(), torch.tensor([0.5]).double(), math.inf)
+        >>> [round(v, 6) + 0.0 for v in w[0].tolist()]
+        [1.5, 0.0]
     """
     check_norm(norm)
     dual, precision = dual_norm(norm), 1 / values
     clean = (half.square() * precision).sum().sqrt()
     move = half.new_zeros(len(radius), len(vectors))
-    price, weight = move, half.new_full((len(radius), 1), float(precision.log().mean().exp()))
+    multiplier, weight = move, half.new_full((len(radius), 1), float(precision.log().mean().exp()))
     ones = torch.ones_like(move[:1])
+    # ADMM on δ (target) and its copy in the ball (move), with a scaled multiplier and one weight for each radius
     for step in range(1, _STEPS + 1):
-        wanted = move - price
-        change = (half - wanted @ vectors) * precision / (precision + weight)
-        best = 1.6 * (wanted + change @ vectors.T) - 0.6 * move  # over-relaxed
-        before, move = move, nearest_shift(best + price, ones, radius, norm)
-        price = price + best - move
+        target = move - multiplier
+        change = (half - target @ vectors) * precision / (precision + weight)
+        best = 1.6 * (target + change @ vectors.T) - 0.6 * move  # over-relaxed
+        # project on the ball; the multiplier takes up what is left
+        before, move = move, nearest_shift(best + multiplier, ones, radius, norm)
+        multiplier = multiplier + best - move
         if step % 25 and step < _STEPS:
             continue
+        # duality gap between the robust margin of w and the minimum's root
         weights = weight * change  # Λ⁻¹(μ̃ - Fᵀδ) before over-relaxation, without its cancellation
         spread = (weights.square() * values).sum(1)
         margin = weights @ half - radius * length(weights @ vectors.T, dual)
@@ -114,7 +128,7 @@ def weights_along(
         if bool((gap <= _TOLERANCE).all()) or (step == _STEPS and bool((gap <= _WORST).all())):
             return (weights * (margin / spread)[:, None]).masked_fill(vain[:, None], 0.0)
         if (step // 25).bit_count() == 1:  # ever more rarely: otherwise it may never settle
-            weight, price = _balanced(weight, price, best, before, move)
+            weight, multiplier = _balanced(weight, multiplier, best, before, move)
     raise HoldfastError(
         f"robust Bayes classifiers: expected the margin for norm {norm:g} to be known to {_WORST:g} of itself after "
         f"{_STEPS:,} steps, got one that is not; the variances are too far apart: use ledoit_wolf, or norm 2"
@@ -122,13 +136,23 @@ def weights_along(
 
 
 def length(rows: Float[Tensor, "*batch k"], norm: float) -> Float[Tensor, "*batch"]:
-    """Return ||x||_p of every row; unlike `torch.linalg.vector_norm` it does not overflow where p is large."""
+    """Return ||x||_p of every row; unlike `torch.linalg.vector_norm` it does not overflow where p is large.
+
+    Example:
+        >>> length(torch.tensor([3.0, 4.0]), 2.0).item()
+        5.0
+    """
     largest = rows.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
     return torch.linalg.vector_norm(rows / largest, norm, dim=-1) * largest[..., 0]
 
 
 def dual_norm(norm: float) -> float:
-    """Return q with 1/p + 1/q = 1."""
+    """Return q with 1/p + 1/q = 1.
+
+    Example:
+        >>> dual_norm(1), dual_norm(2), dual_norm(3)
+        (inf, 2.0, 1.5)
+    """
     return math.inf if norm == 1 else 1.0 if norm == math.inf else norm / (norm - 1)
 
 
@@ -137,22 +161,25 @@ def check_norm(norm: float) -> None:
 
     Raises:
         HoldfastError: p < 1 or NaN.
+
+    Example:
+        >>> check_norm(math.inf)
     """
     if not norm >= 1:
         raise HoldfastError(f"norm: expected p >= 1 (or infinity), got {norm}; 2 is usual")
 
 
-def _balanced(weight: Tensor, price: Tensor, best: Tensor, before: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
+def _balanced(weight: Tensor, multiplier: Tensor, best: Tensor, before: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
     """Return ADMM's weight, and prices in its units, such that both of its residuals shrink alike."""
 
     def size(rows: Tensor) -> Tensor:
         return rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
 
-    primal, dual = size(best - move) / size(move), size(move - before) / size(price)
+    primal, dual = size(best - move) / size(move), size(move - before) / size(multiplier)
     change = (primal / dual).sqrt()
     change = torch.where((change > 3) | (change < 1 / 3), change.clamp(0.01, 100), 1.0)
     after = (weight * change).clamp(1e-50, 1e50)  # a radius of 0 asks for ever more
-    return after, price * weight / after
+    return after, multiplier * weight / after
 
 
 def _on_sphere(mu: Rows, values: Rows, radius: PerRow, norm: float) -> Rows:
@@ -214,18 +241,18 @@ def _by_logarithms(mu: Rows, values: Rows, radius: PerRow, norm: float) -> Rows:
     return torch.where(mu > 0, z.exp(), 0.0)
 
 
-def _inner(logs: Rows, prices: Rows, r: float) -> tuple[Rows, Rows]:
+def _inner(logs: Rows, offsets: Rows, r: float) -> tuple[Rows, Rows]:
     """Return ℓ = log z where z + e^a z^r = μ, and dℓ/da.
 
     log(e^ℓ + e^(a + rℓ)) is convex and increasing in ℓ; Newton's steps from the right of the root stay there, and
     min(log μ, (log μ - a) / r) is to its right by at most log 2 of that function.
     """
-    z = torch.minimum(logs, (logs - prices) / r)
+    z = torch.minimum(logs, (logs - offsets) / r)
     for _ in range(20):
-        part = torch.sigmoid(prices + (r - 1) * z)
-        step = (torch.logaddexp(z, prices + r * z) - logs) / (1 - part + r * part)
+        part = torch.sigmoid(offsets + (r - 1) * z)
+        step = (torch.logaddexp(z, offsets + r * z) - logs) / (1 - part + r * part)
         z = z - step
         if bool((step <= 1e-14 * (1 + z.abs())).all()):  # below 0 from rounding only
             break
-    part = torch.sigmoid(prices + (r - 1) * z)
+    part = torch.sigmoid(offsets + (r - 1) * z)
     return z, -part / (1 - part + r * part)

@@ -37,6 +37,11 @@ class Mixture:
 
     Raises:
         HoldfastError: p outside (0, 1), variances that are not positive, or numbers that are not finite.
+
+    Example:
+        >>> mixture = Mixture(torch.zeros(2), None, values=torch.tensor([1.0, 0.25]), half=torch.tensor([1.0, 0.5]))
+        >>> mixture.classifiers(torch.tensor([0.0, 0.5])).robust_accuracy()
+        tensor([0.9214, 0.7378], dtype=torch.float64)
     """
 
     centre: Float[Tensor, "dim"]
@@ -117,6 +122,11 @@ class RobustBayes:
         radii: the adversary's ε in units of x, [R].
         weights: w, [R, K].
         norm: p of the adversary's ball.
+
+    Example:
+        >>> mixture = Mixture(torch.zeros(2), None, values=torch.ones(2), half=torch.tensor([1.0, 0.0]))
+        >>> mixture.classifiers(torch.tensor([0.5]), relative=False).decision_margins(torch.tensor([[2.0, 5.0]]))
+        tensor([[2.]], dtype=torch.float64)
     """
 
     mixture: Mixture
@@ -153,7 +163,7 @@ class RobustBayes:
         return torch.where(spread > 0, total / (mean * self.accuracy()), 0.0)
 
     def decision_margins(self, x: Reps) -> Float[Tensor, "radii images"]:
-        """Return how far points are from the boundary, |(x - centre)ᵀFw - q/2| / ||Fw||_q, in units of x.
+        """Distance of points from the boundary, |(x - centre)ᵀFw - q/2| / ||Fw||_q, in units of x.
 
         Args:
             x: points, [N, D].
@@ -229,11 +239,17 @@ def directions(
         HoldfastError: another shrinkage, or a cutoff outside [0, 1).
 
     Source: Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices".
+
+    Example:
+        >>> vectors, values, rest = directions(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).double(), freedom=1)
+        >>> values.tolist(), rest
+        ([2.0], 0.0)
     """
     if shrinkage not in SHRINKAGES:
         raise unknown("shrinkage", shrinkage, SHRINKAGES)
     if not 0 <= cutoff < 1:
         raise HoldfastError(f"cutoff: expected a part of the largest eigenvalue, in [0, 1), got {cutoff}")
+    # eigenvectors of the smaller Gram matrix
     n, dim = centred.shape
     wide = dim > n
     values, vectors = torch.linalg.eigh((centred @ centred.T if wide else centred.T @ centred) / freedom)
@@ -242,6 +258,7 @@ def directions(
     least = float(values[0]) * max(cutoff, max(n, dim) * 2.0**-52)
     part, rest, keep = 0.0, 0.0, values > least
     if shrinkage == "ledoit_wolf" and bool(keep.any()):
+        # Ledoit and Wolf's c = min(β, δ) / δ shrinks towards tr(S)/D I
         squares = float(values.square().sum()) * (freedom / n) ** 2
         beta = (float(centred.square().sum(1).square().sum()) / n - squares) / (dim * n)
         delta = (squares - (total * freedom / n) ** 2 / dim) / dim
@@ -250,6 +267,7 @@ def directions(
         keep = (1 - part) * values + shrunk > least
         keep &= values > (1e-10 * float(values[0]) if wide else -1.0)  # the other Gram matrix is exact up to there
         rest = shrunk if shrunk > least else 0.0
+    # the directions that are kept, back in D dimensions
     values, vectors = values[keep], vectors[:, keep]
     if wide:
         vectors = centred.T @ (vectors / (freedom * values).sqrt())
@@ -277,6 +295,12 @@ def fit(reps: Reps, signs: Signs, *, shrinkage: str = "none", cutoff: float = 1e
         HoldfastError: representations that are not finite, signs other than ±1, or fewer than two of a class.
 
     Source: "SynBench", section 2.2.2.
+
+    Example:
+        >>> reps = torch.tensor([[1.0, 0.1], [1.2, -0.1], [-1.0, 0.1], [-1.2, -0.1]])
+        >>> mixture = fit(reps, torch.tensor([1, 1, -1, -1]))
+        >>> mixture.classifiers(torch.zeros(1)).scaled(reps, torch.tensor([1, 1, -1, -1])).min().item() > 0
+        True
     """
     _check_signs(signs)
     if not bool(reps.isfinite().all()):
@@ -285,12 +309,14 @@ def fit(reps: Reps, signs: Signs, *, shrinkage: str = "none", cutoff: float = 1e
     counts = int(plus.sum()), int((~plus).sum())
     if min(counts) < 2:
         raise HoldfastError(f"mixture: expected two representations of each class or more, got {counts}; draw more")
+    # means and pooled deviations; coordinates that differ by rounding alone do not differ
     means = reps[plus].mean(0), reps[~plus].mean(0)
     rounding, half = _INVISIBLE * reps.abs().amax(0), (means[0] - means[1]) / 2
     centred = reps - torch.where(plus[:, None], *means)
     varies = centred.abs().amax(0) > rounding
     centred, half = centred * varies, half * (varies | (half.abs() > rounding))
     vectors, values, rest = directions(centred, len(reps) - 2, shrinkage=shrinkage, cutoff=cutoff)
+    # where there is no noise outside the directions, classes that differ there are told apart for certain
     if rest == 0 and reps.shape[1] < len(reps) - 2 and bool(half.any()):
         least = float(rounding[half != 0].max()) ** 2 if len(values) == 0 else cutoff * float(values[0])
         return lumped(vectors, values, rest, half, (means[0] + means[1]) / 2, share, outside=least)
@@ -319,13 +345,18 @@ def lumped(
         centre: the point between them, [D].
         share: p.
         outside: the variance outside V where r is 0; where it is 0 too, what is outside is left out.
+
+    Example:
+        >>> covariance = torch.tensor([[1.0], [0.0]]).double(), torch.tensor([2.0]).double(), 0.5
+        >>> lumped(*covariance, half=torch.tensor([1.0, 1.0]).double(), centre=torch.zeros(2).double()).values.tolist()
+        [2.5, 0.5]
     """
     inside = half @ vectors
-    other = half - vectors @ inside
-    other = other - vectors @ (other @ vectors)  # again, as rounding may have left some
-    size, values = other.norm(), values + rest
+    outer = half - vectors @ inside
+    outer = outer - vectors @ (outer @ vectors)  # again, as rounding may have left some
+    size, values = outer.norm(), values + rest
     if max(rest, outside) > 0 and size > 1e-12 * half.norm():
-        vectors = torch.cat([vectors, (other / size)[:, None]], 1)
+        vectors = torch.cat([vectors, (outer / size)[:, None]], 1)
         values = torch.cat([values, values.new_tensor([max(rest, outside)])])
         inside = torch.cat([inside, size[None]])
     return Mixture(centre, vectors, values, inside, share)

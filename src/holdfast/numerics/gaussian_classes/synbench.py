@@ -30,6 +30,10 @@ def thresholds(start: float) -> Float[Tensor, "points"]:
 
     Raises:
         HoldfastError: another start.
+
+    Example:
+        >>> thresholds(0.6).numel(), float(thresholds(0.6)[-1])
+        (100, 1.0)
     """
     if not 0.5 <= start < 1:
         raise HoldfastError(f"a_t: expected a threshold accuracy in [0.5, 1), got {start:g}")
@@ -44,6 +48,10 @@ def area(accuracy: Float[Tensor, "*rows"], bound: Float[Tensor, "*rows"], start:
         accuracy: of each classifier, [*].
         bound: its mean scaled bound over what it classifies rightly, [*].
         start: a_t, in [.5, 1).
+
+    Example:
+        >>> area(torch.tensor([0.9, 0.5]), torch.tensor([1.0, 1.0]), start=0.7).tolist()
+        [50.0, 0.0]
     """
     passed = accuracy.double()[..., None] > thresholds(start) + ROUNDING
     return bound.double() * passed.sum(-1)
@@ -60,6 +68,10 @@ def curve(
         points: thresholds a, [P].
 
     Source: "SynBench", Eq. 2.
+
+    Example:
+        >>> curve(torch.tensor([0.9, 0.6]), torch.tensor([2.0, 1.0]), torch.tensor([0.5, 0.7])).tolist()
+        [1.5, 1.0]
     """
     return (bound.double() * (accuracy.double() > points.double()[:, None] + ROUNDING)).mean(1)
 
@@ -70,6 +82,11 @@ def reference(s: Float[Tensor, "*rows"]) -> tuple[Float[Tensor, "*rows"], Float[
     It is the same for every ε where Σ is a multiple of I. In float64.
 
     Source: "SynBench", Results 2.2 and 2.3.
+
+    Example:
+        >>> accuracy, bound = reference(torch.tensor([1.0]))
+        >>> print(f"{accuracy.item():.4f} {bound.item():.4f}")
+        0.8413 1.2876
     """
     s = s.double()
     accuracy = torch.special.ndtr(s)
@@ -89,6 +106,13 @@ class TradeOff:
         best_accuracy: of the best classifier of the images themselves, [K, S].
         best_bound: its expected scaled bound, [K, S].
         samples: images in each half.
+
+    Example:
+        >>> s = torch.tensor([1.0, 2.0])
+        >>> accuracy, bound = reference(s[None])
+        >>> halves = [ideal[..., None].expand(1, 2, 2) for ideal in (accuracy, bound)]  # nothing is lost in either half
+        >>> TradeOff(s, *halves, accuracy, bound, samples=100).kept(0.6).sum().item()
+        2.0
     """
 
     separations: Float[Tensor, "separations"]
@@ -126,7 +150,7 @@ class TradeOff:
         return ends[0], ends[1]
 
 
-def score(seen: TradeOff, start: float, over: str = OVER[0], confidence: float = 0.95) -> Score:
+def score(trade: TradeOff, start: float, over: str = OVER[0], confidence: float = 0.95) -> Score:
     """Return Σ areas of the representations / Σ areas of the reference, over directions and s; 1: nothing is lost.
 
     Both halves count half. The score is that of classifiers fitted to this number of images, and so is its interval.
@@ -141,33 +165,40 @@ def score(seen: TradeOff, start: float, over: str = OVER[0], confidence: float =
     decides.
 
     Args:
-        seen: what the classifiers did.
+        trade: what the classifiers did.
         start: a_t, in [.5, 1).
         over: what could have been drawn otherwise, one of `OVER`.
         confidence: level of the interval.
 
     Source: "SynBench", Eq. 3. The intervals are ours.
+
+    Example:
+        >>> s = torch.tensor([1.0, 2.0])
+        >>> accuracy, bound = reference(s[None])
+        >>> halves = accuracy[..., None].expand(1, 2, 2), bound[..., None].expand(1, 2, 2) / 2
+        >>> round(score(TradeOff(s, *halves, accuracy, bound, samples=100), start=0.6).value, 6)
+        0.5
     """
-    rows = seen.best_accuracy.numel()
-    kind = f"Student's t, log-normal above, within exact limits; given {seen.samples} images in each half"
+    rows = trade.best_accuracy.numel()
+    kind = f"Student's t, log-normal above, within exact limits; given {trade.samples} images in each half"
     if over != "samples":
-        kind = f"outer ends of Student's t, Hall's (over s) and log-normal (over images); given {seen.samples} images"
-    if seen.total(start) == 0:
+        kind = f"outer ends of Student's t, Hall's (over s) and log-normal (over images); given {trade.samples} images"
+    if trade.total(start) == 0:
         return Score(None, None, None, rows, kind, confidence, "undefined: the images themselves allow no area here")
-    kept = seen.kept(start)
+    kept = trade.kept(start)
     value = float(kept.mean(-1).sum())
-    low, high = _over_samples(kept, seen, start, confidence)
+    low, high = _over_samples(kept, trade, start, confidence)
     note = "every accuracy is below a_t, even at the upper end of its interval" if high == 0 else ""
     if over != "samples":
-        drawn = statistics.mean(value + rows * seen.residuals(start), confidence=confidence)
+        drawn = statistics.mean(value + rows * trade.residuals(start), confidence=confidence)
         low = max(0.0, min(low, value if drawn.low is None else drawn.low))
         high = max(high, value if drawn.high is None else drawn.high)
     return Score(value, low, high, rows, kind, confidence, note)
 
 
-def _over_samples(kept: Areas, seen: TradeOff, start: float, confidence: float) -> tuple[float, float]:
-    least, most = seen.limits(start, confidence)
-    value, (error, freedom) = float(kept.mean(-1).sum()), _error(kept, seen.separations)
+def _over_samples(kept: Areas, trade: TradeOff, start: float, confidence: float) -> tuple[float, float]:
+    least, most = trade.limits(start, confidence)
+    value, (error, freedom) = float(kept.mean(-1).sum()), _error(kept, trade.separations)
     if error == 0:
         return least, most
     t = float(stats.t.isf((1 - confidence) / 2, freedom)) * error
@@ -199,52 +230,72 @@ def _error(kept: Areas, s: Float[Tensor, "separations"]) -> tuple[float, float]:
     return math.sqrt(min(max(float(near.sum()), total), 3 * total)), freedom
 
 
-def influence(seen: TradeOff, start: float, over: str = OVER[0]) -> Float[Tensor, "rows"]:
+def influence(trade: TradeOff, start: float, over: str = OVER[0]) -> Float[Tensor, "rows"]:
     """Return each row's influence on the score, a row for each direction and s; 0 where there is no score.
 
     Over samples (c₁ - c₂) / 2, the error of its row; over samples and s (c_s - R r_s) / Σ r.
+
+    Example:
+        >>> s = torch.tensor([1.0, 2.0])
+        >>> accuracy, bound = reference(s[None])
+        >>> halves = accuracy[..., None].expand(1, 2, 2), bound[..., None] * torch.tensor([1.0, 0.5])
+        >>> influence(TradeOff(s, *halves, accuracy, bound, samples=100), start=0.6, over="samples").argmax().item()
+        1
     """
-    if seen.total(start) == 0:
-        return torch.zeros(seen.best_accuracy.numel(), dtype=torch.float64)
+    if trade.total(start) == 0:
+        return torch.zeros(trade.best_accuracy.numel(), dtype=torch.float64)
     if over != "samples":
-        return seen.residuals(start)
-    return -seen.kept(start).diff(dim=-1).flatten() / 2
+        return trade.residuals(start)
+    return -trade.kept(start).diff(dim=-1).flatten() / 2
 
 
-def best(seen: Sequence[tuple[float, TradeOff]], start: float, over: str = OVER[0], confidence: float = 0.95) -> Score:
+def best(
+    trades: Sequence[tuple[float, TradeOff]], start: float, over: str = OVER[0], confidence: float = 0.95
+) -> Score:
     """Return the ε of the highest score, the smallest of equals; from the smallest to the largest that may be it.
 
     An ε is ruled out where its score is significantly below that of the best one found, by the differences row by row:
     one-sided, with Bonferroni's correction for all others, so that the choice of the best one is allowed for.
 
     Args:
-        seen: what the classifiers of each ε did, ε increasing.
+        trades: what the classifiers of each ε did, ε increasing.
         start: a_t, in [.5, 1).
         over: as in `score`.
         confidence: that the ε with the highest expected score, of those tried, is not ruled out.
+
+    Example:
+        >>> s = torch.tensor([1.0, 2.0])
+        >>> accuracy, bound = reference(s[None])
+        >>> halves = accuracy[..., None].expand(1, 2, 2), bound[..., None].expand(1, 2, 2)
+        >>> whole = TradeOff(s, *halves, accuracy, bound, samples=100)
+        >>> best([(0.0, replace(whole, bound=halves[1] / 2)), (0.1, whole)], start=0.6).value
+        0.1
     """
-    known = [(epsilon, one) for epsilon, one in seen if one.total(start) > 0]
-    scores = [float(one.kept(start).mean(-1).sum()) for _, one in known]
-    kind = f"ε not significantly below the best (paired t, Bonferroni over {max(len(known) - 1, 0)} others)"
-    rows = seen[0][1].best_accuracy.numel()
+    defined = [(epsilon, trade) for epsilon, trade in trades if trade.total(start) > 0]
+    # the ε with the highest score
+    scores = [float(trade.kept(start).mean(-1).sum()) for _, trade in defined]
+    kind = f"ε not significantly below the best (paired t, Bonferroni over {max(len(defined) - 1, 0)} others)"
+    rows = trades[0][1].best_accuracy.numel()
     nothing = Score(None, None, None, rows, kind, confidence)
-    if not known:
+    if not defined:
         return replace(nothing, note="undefined: the images themselves allow no area here")
     if max(scores) == 0:
         return replace(nothing, note="undefined: all scores are 0")
     first = scores.index(max(scores))
-    tail = (1 - confidence) / max(len(known) - 1, 1)
+    tail = (1 - confidence) / max(len(defined) - 1, 1)
 
-    def beaten(other: TradeOff, by: float) -> bool:
-        error, freedom = _error(known[first][1].kept(start) - other.kept(start), other.separations)
+    def beaten(rival: TradeOff, by: float) -> bool:
+        error, freedom = _error(defined[first][1].kept(start) - rival.kept(start), rival.separations)
         sure = by > error * float(stats.t.isf(tail, freedom)) > 0
         if over == "samples":
             return sure
-        parts = known[first][1].residuals(start) - other.residuals(start)
+        parts = defined[first][1].residuals(start) - rival.residuals(start)
         spread = math.sqrt(rows) * float(parts.std()) if rows > 1 else math.inf
         return sure and by > spread * float(stats.t.isf(tail, max(rows - 1, 1)))
 
-    left = [epsilon for (epsilon, one), own in zip(known, scores, strict=True) if not beaten(one, scores[first] - own)]
+    left = [
+        epsilon for (epsilon, trade), own in zip(defined, scores, strict=True) if not beaten(trade, scores[first] - own)
+    ]
     if len(left) == 1:
         return replace(nothing, value=left[0], note="every other ε tried is ruled out")
-    return Score(known[first][0], min(left), max(left), rows, kind, confidence)
+    return Score(defined[first][0], min(left), max(left), rows, kind, confidence)

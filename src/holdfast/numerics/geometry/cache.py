@@ -41,8 +41,13 @@ class Remembered(Generic[Answer]):
 
 
 def content(values: Tensor) -> str:
-    """Return the SHA-256 of a tensor's shape and of its values in float64, so equal numbers of any type are equal."""
-    found = hashlib.sha256(str(tuple(values.shape)).encode())
+    """Return the SHA-256 of a tensor's shape and of its values in float64, so equal numbers of any type are equal.
+
+    Example:
+        >>> content(torch.ones(2)) == content(torch.ones(2).double())
+        True
+    """
+    digest = hashlib.sha256(str(tuple(values.shape)).encode())
     for part in values.split(_CHUNK):
-        found.update(part.detach().cpu().double().contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(part.detach().cpu().double().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -17,22 +17,42 @@ Divergence = Callable[[Float[Tensor, "*batch dim"], Float[Tensor, "*batch dim"]]
 
 
 def squared_l2(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerImage:
-    """Return ||a - b||_2^2."""
+    """Return ||a - b||_2^2.
+
+    Example:
+        >>> squared_l2(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])).item()
+        25.0
+    """
     return (a - b).square().sum(-1)
 
 
 def l2(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerImage:
-    """Return ||a - b||_2 (with gradient zero, not NaN, at a = b)."""
+    """Return ||a - b||_2 (with gradient zero, not NaN, at a = b).
+
+    Example:
+        >>> l2(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])).item()
+        5.0
+    """
     return torch.linalg.vector_norm(a - b, dim=-1)
 
 
 def l1(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerImage:
-    """Return ||a - b||_1."""
+    """Return ||a - b||_1.
+
+    Example:
+        >>> l1(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])).item()
+        7.0
+    """
     return (a - b).abs().sum(-1)
 
 
 def linf(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerImage:
-    """Return max_k |a_k - b_k|."""
+    """Return max_k |a_k - b_k|.
+
+    Example:
+        >>> linf(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])).item()
+        4.0
+    """
     return (a - b).abs().amax(-1)
 
 
@@ -40,6 +60,10 @@ def cosine(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> Pe
     """Return 1 - <a, b> / (||a|| ||b||), in [0, 2]; 1 where a or b is zero.
 
     Computed as ½ ||u - v||² of the unit vectors, which is exactly zero, and never below, where a = b.
+
+    Example:
+        >>> cosine(torch.tensor([1.0, 0.0]), torch.tensor([[5.0, 0.0], [0.0, 1.0], [-2.0, 0.0]])).tolist()
+        [0.0, 1.0, 2.0]
     """
     u, v = unit(a), unit(b)
     absent = (u == 0).all(-1).to(u) + (v == 0).all(-1).to(v)  # a zero vector has no direction: ½ ||u - v||² lacks ½
@@ -51,6 +75,10 @@ def kl(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) -> PerIma
 
     The reference comes first inside the logarithm's weight, as in virtual adversarial training
     (Miyato et al. 2019; Alayrac et al. 2019).
+
+    Example:
+        >>> round(kl(torch.tensor([0.0, 0.0]), torch.tensor([math.log(3), 0.0])).item(), 4)
+        0.1308
     """
     log_a, log_b = F.log_softmax(a, -1), F.log_softmax(b, -1)
     value = (log_b.exp() * (log_b - log_a)).sum(-1)
@@ -62,18 +90,32 @@ def wasserstein(a: Float[Tensor, "*batch dim"], b: Float[Tensor, "*batch dim"]) 
 
     A representation is (μ, log σ²), each of D/2 values; W₂² = ||μ_a - μ_b||² + ||σ_a - σ_b||²
     (Cemgil et al. 2020; appendix A.1 of "Robustness of unsupervised representation learning without labels").
+
+    Example:
+        >>> wasserstein(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])).item()  # μ 3 and 0, σ 1
+        3.0
     """
     return l2(gaussian(a), gaussian(b))
 
 
 def unit(reps: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-    """Return reps / ||reps||_2, zero where reps is zero."""
+    """Return reps / ||reps||_2, zero where reps is zero.
+
+    Example:
+        >>> unit(torch.tensor([[0.0, 2.0], [0.0, 0.0]])).tolist()
+        [[0.0, 1.0], [0.0, 0.0]]
+    """
     norm = torch.linalg.vector_norm(reps, dim=-1, keepdim=True)
     return torch.where(norm > 1e-30, reps / norm.clamp_min(1e-30), torch.zeros_like(reps))
 
 
 def gaussian(reps: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch dim"]:
-    """Return (μ, σ) of representations that hold (μ, log σ²)."""
+    """Return (μ, σ) of representations that hold (μ, log σ²).
+
+    Example:
+        >>> gaussian(torch.tensor([5.0, 0.0])).tolist()
+        [5.0, 1.0]
+    """
     if reps.shape[-1] % 2:
         raise HoldfastError(
             f"wasserstein: expected an even number of features (μ, then log σ²), got {reps.shape[-1]}; "
@@ -91,6 +133,10 @@ def divergence(name: str) -> Divergence:
 
     Raises:
         HoldfastError: a name that is not in `DIVERGENCES`.
+
+    Example:
+        >>> divergence("l1")(torch.ones(2), torch.zeros(2)).item()
+        2.0
     """
     if name not in DIVERGENCES:
         raise unknown("divergence", name, DIVERGENCES)

@@ -14,7 +14,7 @@ Labels = Int[Tensor, "images"]
 
 
 def semantic_fluctuation(correct: Correct, labels: Labels) -> Contributions:
-    """Return what each image contributes to the total variation of its class's accuracy over checkpoints.
+    """Contribution of each image to the total variation of its class's accuracy over checkpoints.
 
     TV_c = 1/(T-1) Σ_t |Acc_c(t+1) - Acc_c(t)|, a share per checkpoint. An image's contribution is the mean of
     (correct(t+1) - correct(t)) with the sign of its class's change: their mean within a class is TV_c itself, and
@@ -29,6 +29,11 @@ def semantic_fluctuation(correct: Correct, labels: Labels) -> Contributions:
         HoldfastError: fewer than two checkpoints.
 
     Source: Zhong et al. (2022), "feature semantic fluctuation".
+
+    Example:
+        >>> correct = torch.tensor([[1.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+        >>> semantic_fluctuation(correct, torch.tensor([0, 0])).mean().item()
+        0.25
     """
     steps, number, sizes = _steps(correct, labels)
     change = torch.zeros(len(steps), len(sizes), dtype=torch.float64).index_add_(1, number, steps)
@@ -47,6 +52,11 @@ def flipping(correct: Correct, labels: Labels) -> Float[Tensor, "classes"]:
 
     Raises:
         HoldfastError: fewer than two checkpoints.
+
+    Example:
+        >>> correct = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # both flip, and the accuracy stays
+        >>> round(flipping(correct, torch.tensor([0, 0])).item(), 3)
+        0.564
     """
     steps, number, sizes = _steps(correct, labels)
     flips = torch.zeros(len(steps), len(sizes), dtype=torch.float64).index_add_(1, number, steps.square())

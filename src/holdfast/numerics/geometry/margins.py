@@ -29,17 +29,22 @@ def between(positive: Reps, negatives: Float[Tensor, "batch rows dim"], divergen
         HoldfastError: another divergence; for cosine, a representation that is zero and so has no direction.
 
     Source: RVCL, Eq. 11 to 13; Eq. 1 of "Robustness of unsupervised representation learning without labels".
+
+    Example:
+        >>> margin = between(torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0, 1.0]]]))
+        >>> margin(torch.tensor([[0.75, 0.25]]).double()).tolist()
+        [[0.5]]
     """
-    own, others = positive.double()[:, None], negatives.double()
+    own, rivals = positive.double()[:, None], negatives.double()
     match divergence:
         case "cosine":
-            if not (own.any(-1).all() and others.any(-1).all()):
+            if not (own.any(-1).all() and rivals.any(-1).all()):
                 raise HoldfastError(
                     "a representation is zero, so it has no direction and no cosine; choose divergence = l2, or an "
                     "encoder that does not map images to zero"
                 )
-            weights = unit(own) - unit(others)
+            weights = unit(own) - unit(rivals)
             return Margin(weights, torch.zeros_like(weights[..., 0]))
         case "l2":
-            return Margin(2 * (own - others), others.square().sum(-1) - own.square().sum(-1))
+            return Margin(2 * (own - rivals), rivals.square().sum(-1) - own.square().sum(-1))
     raise unknown("divergence with a linear margin", divergence, DIVERGENCES)

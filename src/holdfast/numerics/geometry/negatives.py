@@ -23,6 +23,11 @@ def draw_negatives(rng: Rng, positions: Positions, population: int, count: int) 
 
     Raises:
         HoldfastError: more negatives than there are other images.
+
+    Example:
+        >>> drawn = draw_negatives(Rng(0, ids=("a", "b")), torch.tensor([0, 1]), population=3, count=2)
+        >>> drawn.sort(1).values.tolist()
+        [[1, 2], [0, 2]]
     """
     if not 1 <= count < population:
         raise HoldfastError(
@@ -30,5 +35,5 @@ def draw_negatives(rng: Rng, positions: Positions, population: int, count: int) 
         )
     stream = rng.child("negatives")
     drawn = [torch.randperm(population - 1, generator=stream.generator(image))[:count] for image in rng.ids]
-    others = torch.stack(drawn)
-    return others + (others >= positions.cpu()[:, None])
+    places = torch.stack(drawn)
+    return places + (places >= positions.cpu()[:, None])

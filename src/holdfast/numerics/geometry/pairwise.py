@@ -32,7 +32,7 @@ _FLOOR = {"cosine": 1e-12, "kl": 1e-12}  # its absolute rounding where the formu
 
 
 def _embed(reps: Tensor, name: str) -> Tensor:
-    """Return what the pairwise kernel works on, in float64."""
+    """Representations as the pairwise kernel takes them, in float64."""
     reps = reps.double()
     return {"cosine": unit, "wasserstein": gaussian}.get(name, lambda r: r)(reps)
 
@@ -76,7 +76,7 @@ def _blocks(a: Tensor, bank: Tensor, name: str) -> Iterator[tuple[int, int, Tens
 
 
 def _doubtful(close: Tensor, block: Tensor, name: str) -> Int[Tensor, "pairs 2"]:
-    """Return where `close` distances must be computed again; zero is exact already, except where _FLOOR says not."""
+    """Places of `close` distances that must be computed again; zero is exact already, except where _FLOOR says not."""
     return (close if name in _FLOOR else close & (block > 0)).nonzero()
 
 
@@ -88,7 +88,12 @@ def _again(a: Tensor, b: Tensor, pairs: Int[Tensor, "pairs 2"], name: str) -> It
 
 
 def pairwise(a: Queries, bank: Bank, name: str) -> Float[Tensor, "queries bank"]:
-    """Return all d(a_i, bank_j) in float64; for small cases, the others here never hold the whole matrix."""
+    """Return all d(a_i, bank_j) in float64; for small cases, the others here never hold the whole matrix.
+
+    Example:
+        >>> pairwise(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 0.0]]), "l2").tolist()
+        [[5.0, 0.0]]
+    """
     result = torch.empty(len(a), len(bank), dtype=torch.float64)
     for i, j, block in _blocks(a, bank, name):
         result[i : i + block.shape[0], j : j + block.shape[1]] = block
@@ -109,11 +114,17 @@ def closer(
     Returns:
         How many others are nearer to each query, #{j != own_i : d(q_i, b_j) < d(q_i, b_own_i)}, [M]; and how
         often each bank member is such a nearer one, [N].
+
+    Example:
+        >>> bank = torch.tensor([[0.0], [1.0], [5.0]])
+        >>> by_query, by_member = closer(torch.tensor([[0.9]]), bank, torch.tensor([0]))
+        >>> by_query.tolist(), by_member.tolist()
+        ([1], [0, 1, 0])
     """
     exact = divergence(name)
     question = (content(queries), content(bank), content(own), name)
-    if known := _CLOSER.get(question):  # several measures count the same
-        return known[0].clone(), known[1].clone()
+    if counted := _CLOSER.get(question):  # several measures count the same
+        return counted[0].clone(), counted[1].clone()
     reference = exact(queries.double(), bank[own].double())
     by_query = torch.zeros(len(queries), dtype=torch.long)
     by_member = torch.zeros(len(bank), dtype=torch.long)
@@ -147,48 +158,53 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
         bank: clean representations, [N, D], N >= 2.
         values: divergences to place, any shape; NaN stays NaN.
         name: divergence.
+
+    Example:
+        >>> bank = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> share_below(bank, torch.tensor([0.5, 1.0, 2.5])).tolist()
+        [0.0, 0.3333333333333333, 0.6666666666666666]
     """
     placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
-    question, (wanted, inverse) = (content(bank), name), torch.unique(values[placed].double(), return_inverse=True)
-    shares = _known(question, wanted)
+    question, (different, inverse) = (content(bank), name), torch.unique(values[placed].double(), return_inverse=True)
+    shares = _known(question, different)
     if shares is None:
-        shares = _shares_below(bank, wanted, name)
-        _PLACED.put(question, (wanted, shares))
-    found = torch.full(values.shape, torch.nan, dtype=torch.float64, device=values.device)
-    found[placed] = shares[inverse]
-    return found
+        shares = _shares_below(bank, different, name)
+        _PLACED.put(question, (different, shares))
+    quantiles = torch.full(values.shape, torch.nan, dtype=torch.float64, device=values.device)
+    quantiles[placed] = shares[inverse]
+    return quantiles
 
 
-def _known(question: tuple[str, str], wanted: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
+def _known(question: tuple[str, str], different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
     """Return the shares below values that were all placed before, among others; None where one was not."""
-    if (known := _PLACED.get(question)) is None or not len(known[0]):
+    if (placed := _PLACED.get(question)) is None or not len(placed[0]):
         return None
-    places = torch.searchsorted(known[0], wanted).clamp_max(len(known[0]) - 1)
-    return known[1][places] if torch.equal(known[0][places], wanted) else None
+    places = torch.searchsorted(placed[0], different).clamp_max(len(placed[0]) - 1)
+    return placed[1][places] if torch.equal(placed[0][places], different) else None
 
 
-def _shares_below(bank: Bank, wanted: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
+def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> Float[Tensor, "values"]:
     """Return the shares of all pairs at or below different values in rising order."""
     symmetric = name != "kl"
-    edges = torch.cat([wanted.new_full((1,), -torch.inf), wanted, wanted.new_full((1,), torch.inf)])
-    counts = torch.zeros(len(wanted) + 1, dtype=torch.long)
+    edges = torch.cat([different.new_full((1,), -torch.inf), different, different.new_full((1,), torch.inf)])
+    counts = torch.zeros(len(different) + 1, dtype=torch.long)
     for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
-        index = torch.searchsorted(wanted, block)
+        index = torch.searchsorted(different, block)
         gap = torch.minimum(block - edges[index], edges[index + 1] - block)
         doubtful = _doubtful(gap <= 2 * _SLACK * block + _FLOOR.get(name, 0), block, name)
         for row, column, distance in _again(bank[i : i + block.shape[0]], bank[j : j + block.shape[1]], doubtful, name):
-            index[row, column] = torch.searchsorted(wanted, distance)
+            index[row, column] = torch.searchsorted(different, distance)
         if i + block.shape[0] > j or not symmetric:  # the diagonal may pass through this block
             row = torch.arange(i, i + block.shape[0])[:, None]
             column = torch.arange(j, j + block.shape[1])[None, :]
             index = index[column > row if symmetric else column != row]
-        counts += torch.bincount(index.flatten(), minlength=len(wanted) + 1)
+        counts += torch.bincount(index.flatten(), minlength=len(different) + 1)
     pairs = len(bank) * (len(bank) - 1) // (2 if symmetric else 1)
     return counts.cumsum(0)[:-1].double() / pairs
 
 
 def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float[Tensor, "bank limits"]:
-    """Return which share of the pairs with each bank member lie at or below each limit, over all its pairs, exactly.
+    """Share of the pairs with each bank member that lie at or below each limit, over all its pairs, exactly.
 
     u_i(v) = #{j != i : d(b_i, b_j) <= v} / (N - 1), whose mean over i is `share_below`. The Kullback-Leibler divergence
     is not symmetric: both orders of a pair count, half each.
@@ -197,14 +213,18 @@ def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float
         bank: clean representations, [N, D], N >= 2.
         limits: divergences, [L]; NaN has NaN.
         name: divergence.
+
+    Example:
+        >>> near(torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([1.0])).tolist()
+        [[0.5], [0.5], [0.0]]
     """
-    symmetric, wanted = name != "kl", limits.double()
-    counts = torch.zeros(len(bank), len(wanted), dtype=torch.long)
+    symmetric, bounds = name != "kl", limits.double()
+    counts = torch.zeros(len(bank), len(bounds), dtype=torch.long)
     for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
         rows, columns = slice(i, i + block.shape[0]), slice(j, j + block.shape[1])
         places = torch.arange(len(bank))
         pairs = places[rows, None] < places[columns] if symmetric else places[rows, None] != places[columns]
-        for number, limit in enumerate(wanted):
+        for number, limit in enumerate(bounds):
             inside = block <= limit
             close = (block - limit).abs() <= 2 * _SLACK * block + _FLOOR.get(name, 0)
             for row, column, distance in _again(bank[rows], bank[columns], _doubtful(close, block, name), name):
@@ -213,7 +233,7 @@ def near(bank: Bank, limits: Float[Tensor, "limits"], name: str = "l2") -> Float
             counts[rows, number] += inside.sum(1)
             counts[columns, number] += inside.sum(0)
     shares = counts.double() / ((len(bank) - 1) * (1 if symmetric else 2))
-    return shares.masked_fill(wanted.isnan(), torch.nan)
+    return shares.masked_fill(bounds.isnan(), torch.nan)
 
 
 def quantile(bank: Bank, share: float, name: str = "l2") -> float:
@@ -223,6 +243,10 @@ def quantile(bank: Bank, share: float, name: str = "l2") -> float:
         bank: clean representations, [N, D], N >= 2; all pairs are held at once, so a few thousand at most.
         share: in (0, 1).
         name: divergence; both orders of a pair count for the Kullback-Leibler divergence.
+
+    Example:
+        >>> quantile(torch.tensor([[0.0], [1.0], [3.0]]), 0.5)
+        2.0
     """
     distances = pairwise(bank.cpu(), bank.cpu(), name)
     values = distances[~torch.eye(len(bank), dtype=torch.bool)].sort().values
@@ -241,7 +265,12 @@ def _upper_blocks(bank: Tensor, name: str) -> Iterator[tuple[int, int, Tensor]]:
 
 
 def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tensor, "queries k"]:
-    """Return the positions of the k bank members nearest to each query, nearest first (ties: lower position)."""
+    """Return the positions of the k bank members nearest to each query, nearest first (ties: lower position).
+
+    Example:
+        >>> nearest(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [3.0]]), k=2).tolist()
+        [[1, 0]]
+    """
     k = min(k, len(bank))
     best = torch.full((len(queries), k), torch.inf, dtype=torch.float64)
     where = torch.full((len(queries), k), len(bank), dtype=torch.long)

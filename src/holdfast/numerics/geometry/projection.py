@@ -26,26 +26,41 @@ class Plane(NamedTuple):
 
 
 def axes(points: Float[Tensor, "points features"], count: int) -> Float[Tensor, "axes features"]:
-    """Return the first right singular vectors, at most `count`; of each, the largest entry is positive."""
-    found = torch.linalg.svd(points.double(), full_matrices=False).Vh[:count]
-    largest = found.gather(1, found.abs().argmax(1, keepdim=True))
-    return found * torch.where(largest < 0, -1.0, 1.0)  # a singular vector is only known up to its sign
+    """Return the first right singular vectors, at most `count`; of each, the largest entry is positive.
+
+    Example:
+        >>> axes(torch.tensor([[-2.0, 0.0], [1.0, 0.0]]), 1).tolist()
+        [[1.0, 0.0]]
+    """
+    vectors = torch.linalg.svd(points.double(), full_matrices=False).Vh[:count]
+    largest = vectors.gather(1, vectors.abs().argmax(1, keepdim=True))
+    return vectors * torch.where(largest < 0, -1.0, 1.0)  # a singular vector is only known up to its sign
 
 
 def plane(points: Float[Tensor, "points features"]) -> Plane:
-    """Return points on the two axes along which they vary most."""
+    """Return points on the two axes along which they vary most.
+
+    Example:
+        >>> plane(torch.tensor([[0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])).explained.tolist()
+        [1.0, 0.0]
+    """
     points = points.double()
-    middle = points.mean(0)
-    around, total = points - middle, (points - middle).square().sum()
+    mean = points.mean(0)
+    around, total = points - mean, (points - mean).square().sum()
     base = points.new_zeros(2, points.shape[1])
-    found = axes(around, 2)
-    base[: len(found)] = found  # fewer than two points, or one feature: the other axis is empty
+    components = axes(around, 2)
+    base[: len(components)] = components  # fewer than two points, or one feature: the other axis is empty
     explained = (around @ base.T).square().sum(0) / total.clamp_min(torch.finfo(total.dtype).tiny)
-    return Plane(around @ base.T, -middle @ base.T, explained)
+    return Plane(around @ base.T, -mean @ base.T, explained)
 
 
 def neighbourhoods(points: Float[Tensor, "points features"], seed: int) -> Float[Tensor, "points 2"] | None:
-    """Return points by t-SNE, from a start at their principal components; None where too few of them differ."""
+    """Return points by t-SNE, from a start at their principal components; None where too few of them differ.
+
+    Example:
+        >>> neighbourhoods(torch.ones(20, 3), seed=0) is None  # nothing to tell apart
+        True
+    """
     different = len(points.unique(dim=0))
     if different < 8:  # of equal points the start would be NaN, on which t-SNE ends the process
         return None

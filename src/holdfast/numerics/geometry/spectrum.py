@@ -21,12 +21,16 @@ def spectrum(reps: Reps, centred: bool = True) -> Float[Tensor, "values"]:
 
     Raises:
         HoldfastError: fewer than two images, or representations that are not finite.
+
+    Example:
+        >>> [round(v, 6) for v in spectrum(torch.tensor([[3.0, 0.0], [0.0, 4.0]]), centred=False).tolist()]
+        [4.0, 3.0]
     """
     return _decomposed(reps, centred)[0]
 
 
 def effective_rank(reps: Reps, centred: bool = True) -> Contributions:
-    """Return what each image contributes to the effective rank: directions in use, from 1 to D.
+    """Contribution of each image to the effective rank: directions in use, from 1 to D.
 
     exp(H) with H = -Σ p_k log p_k and p = σ / Σσ: D equal singular values give D. An image's influence is that of its
     weight in the covariance matrix, -½ exp(H) Σ_k p_k (log p_k + H) N U_ik² with U the left singular vectors, so
@@ -42,6 +46,10 @@ def effective_rank(reps: Reps, centred: bool = True) -> Contributions:
         HoldfastError: fewer than two images, or representations that are not finite.
 
     Source: Roy & Vetterli (2007), "The effective rank"; Garrido et al. (2023), "RankMe".
+
+    Example:
+        >>> round(effective_rank(torch.eye(4), centred=False).mean().item(), 6)
+        4.0
     """
     values, weights = _decomposed(reps, centred)
     p = values / values.sum()
@@ -51,7 +59,7 @@ def effective_rank(reps: Reps, centred: bool = True) -> Contributions:
 
 
 def participation_ratio(reps: Reps, centred: bool = True) -> Contributions:
-    """Return what each image contributes to the participation ratio (Σλ)² / Σλ² of the covariance's eigenvalues.
+    """Contribution of each image to the participation ratio (Σλ)² / Σλ² of the covariance's eigenvalues.
 
     Like `effective_rank`, but ruled by the largest directions. An image's influence is
     2 PR Σ_k (λ_k / Σλ - λ_k² / Σλ²) N U_ik². Too low by about (PR+1) / N of itself for N images.
@@ -64,6 +72,10 @@ def participation_ratio(reps: Reps, centred: bool = True) -> Contributions:
         HoldfastError: fewer than two images, or representations that are not finite.
 
     Source: Gao et al. (2017), "A theory of multineuronal dimensionality, dynamics and measurement".
+
+    Example:
+        >>> round(participation_ratio(torch.eye(4), centred=False).mean().item(), 6)
+        4.0
     """
     values, weights = _decomposed(reps, centred)
     eigenvalues = (values / values[0]).square()

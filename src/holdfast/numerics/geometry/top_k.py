@@ -45,17 +45,22 @@ def top(
 
     Raises:
         HoldfastError: k below 1, an empty bank, another dimension, or representations that are not finite.
+
+    Example:
+        >>> cosines, positions = top(torch.tensor([[1.0, 0.0]]), [torch.eye(2), -torch.eye(2)], k=2)
+        >>> positions.tolist()
+        [[0, 1]]
     """
     if k < 1:
         raise HoldfastError(f"expected k >= 1 neighbours, got k={k}")
-    wanted = _unit(queries, "queries", queries.shape[1])
-    best = [torch.empty(len(part), 0, dtype=torch.int64) for part in wanted.split(ROWS)]
-    seen = 0
-    for members in _blocks(bank, wanted.shape[1]):
-        for number, part in enumerate(wanted.split(ROWS)):
-            best[number] = _merged(best[number], part @ members.T, seen, k)
-        seen += len(members)
-    if not seen:
+    directions = _unit(queries, "queries", queries.shape[1])
+    best = [torch.empty(len(part), 0, dtype=torch.int64) for part in directions.split(ROWS)]
+    start = 0
+    for members in _blocks(bank, directions.shape[1]):
+        for number, part in enumerate(directions.split(ROWS)):
+            best[number] = _merged(best[number], part @ members.T, start, k)
+        start += len(members)
+    if not start:
         raise HoldfastError("expected a bank of at least one representation, got none")
     keys = torch.cat([part.sort(1, descending=True).values for part in best])
     return _cosines(keys), _LAST - (keys & _LAST)
@@ -92,14 +97,14 @@ def _merged(best: Keys, cosines: Float[Tensor, "queries block"], start: int, k: 
     row, column = place // cosines.shape[1], place % cosines.shape[1]
     counts = row.bincount(minlength=len(best))
     order = torch.arange(len(row)) - (counts.cumsum(0) - counts)[row]
-    found = torch.full((len(best), max(counts.tolist(), default=cosines.shape[1])), _NONE)
-    found[row, order] = _keys(cosines.view(-1)[place], start + column)
-    every = torch.cat([best, found], 1)
+    added = torch.full((len(best), max(counts.tolist(), default=cosines.shape[1])), _NONE)
+    added[row, order] = _keys(cosines.view(-1)[place], start + column)
+    every = torch.cat([best, added], 1)
     return every.topk(min(k, every.shape[1]), sorted=False).values
 
 
 def _reached(cosines: Float[Tensor, "queries block"], k: int) -> Float[Tensor, "queries 1"]:
-    """Return what at least k cosines of each row reach, and few more: the k-th largest of the maxima of groups."""
+    """A cosine that at least k of each row reach, and few more: the k-th largest of the maxima of groups."""
     width = cosines.shape[1]
     if width <= k:
         return cosines.amin(1, keepdim=True)

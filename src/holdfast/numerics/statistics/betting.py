@@ -47,6 +47,11 @@ def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
 
     Raises:
         HoldfastError: a value that is NaN or outside [0, 1].
+
+    Example:
+        >>> counts = tally(torch.tensor([0.0, 1.0, 1.0, 0.75]))
+        >>> counts.sum().item(), empirical_mean(counts).item()
+        (4.0, 0.6875)
     """
     values = values.double().cpu()
     if not bool(((values >= 0) & (values <= 1)).all()):
@@ -64,14 +69,24 @@ def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
 
 
 def tally_votes(hits: Shaped[Tensor, "*shape"], draws: Shaped[Tensor, "*shape"]) -> Counts:
-    """Tally of 0/1 variables, of which `hits` out of `draws` were 1."""
+    """Tally of 0/1 variables, of which `hits` out of `draws` were 1.
+
+    Example:
+        >>> empirical_mean(tally_votes(torch.tensor(3), torch.tensor(4))).item()
+        0.75
+    """
     counts = torch.zeros(*hits.shape, len(LEVELS), dtype=torch.float64)
     counts[..., 0], counts[..., -1] = draws - hits, hits
     return counts
 
 
 def empirical_mean(counts: Counts) -> PerVariable:
-    """Plain mean of the tallied draws."""
+    """Plain mean of the tallied draws.
+
+    Example:
+        >>> empirical_mean(tally(torch.tensor([0.5, 1.0]))).item()
+        0.75
+    """
     return counts @ LEVELS / counts.sum(-1)
 
 
@@ -79,6 +94,11 @@ def bets(alpha: float, budget: int) -> Float[Tensor, "bets"]:
     """Fractions c of the capital that are put at stake, from the smallest that `budget` draws may need up.
 
     The bound holds for any grid; this one, even in log c / (1 - c), contains nearly the best c for every variance.
+
+    Example:
+        >>> stakes = bets(alpha=0.001, budget=1000)
+        >>> print(f"{len(stakes)} stakes from {stakes[0]:.3f} to {stakes[-1]:.0f}")
+        18 stakes from 0.118 to 1
     """
     least = min(0.5, math.sqrt(2 * math.log(1 / alpha) / budget))
     start = math.log(least / (1 - least))
@@ -91,6 +111,11 @@ def log_capital(counts: Counts, mean: PerVariable, alpha: float, budget: int) ->
     K(m) = 1/|C| Σ_{c in C} Π_i (1 - c + c x_i / m). If the mean is m or less, no factor's expectation exceeds 1, so K
     is a non-negative supermartingale that starts at 1: the chance that it ever reaches 1/α is at most α (Ville).
     K falls as m grows.
+
+    Example:
+        >>> won = tally_votes(torch.tensor(20), torch.tensor(20))
+        >>> log_capital(won, torch.tensor(0.5).double(), alpha=0.05, budget=20).item() > math.log(1 / 0.05)
+        True
     """
     stake = bets(alpha, budget)
     factor = 1 - stake + stake * (LEVELS[:, None] / mean[..., None, None])  # [*shape, levels, bets]
@@ -99,13 +124,25 @@ def log_capital(counts: Counts, mean: PerVariable, alpha: float, budget: int) ->
 
 
 def exceeds(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
-    """Whether the draws prove, at confidence 1 - α, that the mean is above `mean`."""
+    """Whether the draws prove, at confidence 1 - α, that the mean is above `mean`.
+
+    Example:
+        >>> won = tally_votes(torch.tensor(20), torch.tensor(20))
+        >>> [bool(exceeds(won, torch.tensor(mean), alpha=0.05, budget=20)) for mean in (0.5, 0.99)]
+        [True, False]
+    """
     demanded = math.log(1 / alpha) + ROUNDING * counts.sum(-1)
     return (mean <= 0) | (log_capital(counts, mean.clamp_min(1e-12), alpha, budget) >= demanded)
 
 
 def stays_below(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Bool[Tensor, "*shape"]:
-    """Whether the draws prove, at confidence 1 - α, that the mean is below `mean`."""
+    """Whether the draws prove, at confidence 1 - α, that the mean is below `mean`.
+
+    Example:
+        >>> lost = tally_votes(torch.tensor(0), torch.tensor(20))
+        >>> bool(stays_below(lost, torch.tensor(0.5), alpha=0.05, budget=20))
+        True
+    """
     return exceeds(counts.flip(-1), 1 - mean, alpha, budget)
 
 
@@ -129,6 +166,11 @@ def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
     Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting"; for mixtures of
     constant bets Cover (1991), "Universal portfolios", and Orabona & Jun (2024), "Tight concentrations and confidence
     sequences from the regret of universal portfolio".
+
+    Example:
+        >>> won = tally_votes(torch.tensor(1000), torch.tensor(1000))
+        >>> print(f"{lower(won, alpha=0.001, budget=1000):.3f}")
+        0.992
     """
     low, high = torch.zeros(counts.shape[:-1], dtype=torch.float64), empirical_mean(counts).double()
     for _ in range(HALVINGS):
@@ -140,7 +182,12 @@ def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
 
 @cache
 def fewest_draws(alpha: float) -> int:
-    """Fewest draws with which `lower` can exceed ½: those that do when every one of them is 1."""
+    """Fewest draws with which `lower` can exceed ½: those that do when every one of them is 1.
+
+    Example:
+        >>> fewest_draws(0.001)
+        11
+    """
     draws = fewest_trials(alpha)
     while not bool(exceeds(_all_ones(draws), torch.tensor(0.5).double(), alpha, draws)):
         draws += 1
@@ -148,7 +195,13 @@ def fewest_draws(alpha: float) -> int:
 
 
 def near_mean(counts: Counts, precision: float, alpha: float, budget: int) -> PerVariable:
-    """Φ(max(min(Φ⁻¹(plain mean), `highest_radius`) - precision, 0)): the bound that more draws hardly raise."""
+    """Φ(max(min(Φ⁻¹(plain mean), `highest_radius`) - precision, 0)): the bound that more draws hardly raise.
+
+    Example:
+        >>> held = tally_votes(torch.tensor(900), torch.tensor(1000))
+        >>> print(f"{near_mean(held, precision=0.2, alpha=0.001, budget=1000):.3f}")
+        0.860
+    """
     most = highest_radius(budget, alpha)
     plain = torch.special.ndtri(empirical_mean(counts).clamp(0, 1))
     return torch.special.ndtr((plain.clamp_max(most) - precision).clamp_min(0))
@@ -156,7 +209,12 @@ def near_mean(counts: Counts, precision: float, alpha: float, budget: int) -> Pe
 
 @cache
 def highest_radius(draws: int, alpha: float) -> float:
-    """Φ⁻¹ of the largest bound that `lower` can give: that of draws which are all 1."""
+    """Φ⁻¹ of the largest bound that `lower` can give: that of draws which are all 1.
+
+    Example:
+        >>> print(f"{highest_radius(1000, alpha=0.001):.2f}")
+        2.43
+    """
     return float(special.ndtri(float(lower(_all_ones(draws), alpha, draws))))
 
 
@@ -165,7 +223,12 @@ def _all_ones(draws: int) -> Float[Tensor, "levels"]:
 
 
 def fewest_trials(alpha: float) -> int:
-    """Fewest trials with which `clopper_pearson_lower` can exceed ½: the smallest n with α^(1/n) > ½."""
+    """Fewest trials with which `clopper_pearson_lower` can exceed ½: the smallest n with α^(1/n) > ½.
+
+    Example:
+        >>> fewest_trials(0.001), 0.001 ** (1 / 10) > 0.5, 0.001 ** (1 / 9) > 0.5
+        (10, True, False)
+    """
     return math.floor(math.log2(1 / alpha)) + 1
 
 
@@ -183,6 +246,10 @@ def clopper_pearson_lower(
         alpha: the chance of a bound above the share, in (0, 1).
 
     Source: Clopper & Pearson (1934), one-sided.
+
+    Example:
+        >>> print(f"{clopper_pearson_lower(torch.tensor(1000), 1000, alpha=0.001):.4f}")
+        0.9931
     """
     k = torch.as_tensor(successes).double()
     n = torch.as_tensor(trials).double().expand_as(k)
@@ -191,6 +258,10 @@ def clopper_pearson_lower(
 
 
 def check_level(alpha: float, what: str) -> None:
-    """Raise unless alpha is a chance of error strictly between 0 and ½."""
+    """Raise unless alpha is a chance of error strictly between 0 and ½.
+
+    Example:
+        >>> check_level(0.001, "smoothing")
+    """
     if not 0 < alpha < 0.5:
         raise HoldfastError(f"{what}: expected an alpha between 0 and 0.5 (0.001 is usual), got {alpha}")

@@ -28,6 +28,11 @@ def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
         confidence: level of the interval.
 
     Source: Fisher (1921).
+
+    Example:
+        >>> score = pearson(torch.tensor([1.0, 2, 3, 4, 5]), torch.tensor([1.0, 2, 3, 5, 4]))
+        >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
+        0.90 in [0.09, 0.99]
     """
     a, b, note = _finite(a, b)
     kind = "Fisher's transformation, points as a sample"
@@ -54,6 +59,11 @@ def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
 
     Source: Bonett & Wright (2000), "Sample size requirements for estimating Pearson, Kendall and Spearman
     correlations".
+
+    Example:
+        >>> score = spearman(torch.arange(5), torch.tensor([1.0, 2, 4, 8, 16]))
+        >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
+        1.00 in [0.16, 1.00]
     """
     a, b, note = _finite(a, b)
     kind = "Fisher's transformation with Bonett and Wright's variance, points as a sample"

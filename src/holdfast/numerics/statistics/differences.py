@@ -22,6 +22,12 @@ def difference(first: Score, second: Score, correlation: float) -> Score:
         correlation: of their per-image influences, in [-1, 1]; 0 gives the unpaired interval.
 
     Source: Newcombe (1998), method 10, for shares; Zou & Donner (2008), "MOVER", in general.
+
+    Example:
+        >>> first, second = (Score(v, v - 0.1, v + 0.1, 100, "t", 0.95, "") for v in (0.8, 0.7))
+        >>> gap = difference(first, second, correlation=0.9)
+        >>> print(f"{gap.value:.2f} in [{gap.low:.3f}, {gap.high:.3f}]")
+        0.10 in [0.055, 0.145]
     """
     n, level = min(first.n, second.n), first.confidence
     rho = min(correlation, 1 - 1 / max(n, 1))
@@ -37,12 +43,22 @@ def difference(first: Score, second: Score, correlation: float) -> Score:
 
 
 def combined(a: float, b: float, correlation: float) -> float:
-    """How far a difference reaches whose parts reach a and b, √(a² + b² - 2ρab); for a sum, pass -ρ."""
+    """How far a difference reaches whose parts reach a and b, √(a² + b² - 2ρab); for a sum, pass -ρ.
+
+    Example:
+        >>> combined(3, 4, correlation=0.0)
+        5.0
+    """
     return math.sqrt(max(0.0, a * a + b * b - 2 * correlation * a * b))
 
 
 def correlation(a: Float[Tensor, "units"], b: Float[Tensor, "units"]) -> float:
-    """Correlation of two influences on the same units; 0 where one of them does not vary."""
+    """Correlation of two influences on the same units; 0 where one of them does not vary.
+
+    Example:
+        >>> round(correlation(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0, 6.0])), 6)
+        1.0
+    """
     a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
     scale = float(a.norm() * b.norm())
     return max(-1.0, min(1.0, float(a @ b) / scale)) if scale > 0 else 0.0

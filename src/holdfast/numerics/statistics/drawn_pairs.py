@@ -18,7 +18,13 @@ from holdfast.numerics.statistics.rows import constant
 
 
 def negatives_of(subject: Subject, images: int, count: int) -> Int[Tensor, "images count"]:
-    """Positions of the negatives that observations draw for the first images of the population."""
+    """Positions of the negatives that observations draw for the first images of the population.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> negatives_of(SimpleNamespace(seed=0, ids=("a", "b", "c"), population=3), images=3, count=1).shape
+        torch.Size([3, 1])
+    """
     return _drawn(subject.seed, tuple(subject.ids[:images]), subject.population, count)
 
 
@@ -41,6 +47,11 @@ def contributions(
         population: N.
 
     Source: Owen (2007), "The pigeonhole bootstrap", for the variance; as for `statistics.pair_mean`.
+
+    Example:
+        >>> values, negatives = torch.tensor([[0.0], [1.0]]), torch.tensor([[1], [0]])
+        >>> contributions(values, negatives, population=2).mean().item()
+        0.5
     """
     defined = ~values.isnan().any(1)
     value = values[defined].double().mean()
@@ -66,6 +77,12 @@ def mean(
         given: what the interval is conditional on.
         confidence: level of the interval.
         most: the largest value possible, where one is known.
+
+    Example:
+        >>> values, negatives = torch.tensor([[0.0], [1.0], [1.0]]), torch.tensor([[1], [2], [0]])
+        >>> score = mean(values.mean(1), contributions(values, negatives, population=3), most=1.0)
+        >>> print(f"{score.value:.2f} from {score.n} images")
+        0.67 from 3 images
     """
     defined = means[~means.isnan()]
     alone = statistics.mean(defined, None, given, confidence, most)

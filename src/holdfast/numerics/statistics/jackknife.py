@@ -22,6 +22,10 @@ def of_pairs(per_image: Contributions) -> Contributions:
         per_image: u_i, the mean over each image's pairs with the others, [n], n >= 3; NaN of fewer.
 
     Source: Arvesen (1969), "Jackknifing U-statistics".
+
+    Example:
+        >>> of_pairs(torch.tensor([0.0, 1.0, 2.0])).tolist()  # their mean is that of the pairs
+        [-3.0, 1.0, 5.0]
     """
     n = len(per_image)
     if n < 3:
@@ -39,6 +43,11 @@ def of_function(value: float, without: Contributions) -> Contributions:
         without: θ_(-i), the value without image i, [n].
 
     Source: Tukey (1958).
+
+    Example:
+        >>> values = torch.tensor([1.0, 2.0, 6.0])
+        >>> of_function(3.0, (values.sum() - values) / 2).tolist()  # of a mean: the values themselves
+        [1.0, 2.0, 6.0]
     """
     return value + (len(without) - 1) * (without.mean() - without)
 
@@ -52,6 +61,10 @@ def over_classes(contributions: Contributions, labels: Int[Tensor, "images"]) ->
     Args:
         contributions: w_i, in any unit; NaN where undefined, [n].
         labels: the class of each image, [n].
+
+    Example:
+        >>> float(over_classes(torch.tensor([1.0, 1.0, 4.0]), torch.tensor([0, 0, 1])).mean())
+        2.5
     """
     values, defined = contributions.double(), ~contributions.isnan()
     classes, number = labels[defined].unique(return_inverse=True)

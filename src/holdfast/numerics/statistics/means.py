@@ -41,6 +41,11 @@ def mean(
         most: the largest value possible, if there is one; the interval's limit, and used where all values are equal.
 
     Source: Hall (1992), "On the removal of skewness by transformation"; Särndal et al. (1992) for linearisation.
+
+    Example:
+        >>> score = mean(torch.tensor([0.0, 0.0, 0.1, 0.4, 0.0, 0.2]), most=1.0)
+        >>> print(f"{score.value:.3f} in [{score.low:.3f}, {score.high:.3f}]: {score.note}")
+        0.117 in [0.000, 0.798]: only 3 of 6 values differ from the commonest: the interval may be too short
     """
     values, units, note = defined(values.double(), units)
     kind = "outer ends of Student's t and Hall's skewness-corrected interval" + (f", {given}" if given else "")
@@ -88,6 +93,10 @@ def degrees_of_freedom(centred: Float[Tensor, "units"]) -> float:
     """Degrees of freedom of the spread of values, less their mean: 2n / (κ - 1), at most n - 1.
 
     κ is the kurtosis: heavy tails tell less about the spread (Satterthwaite).
+
+    Example:
+        >>> degrees_of_freedom(torch.tensor([-2.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0]))
+        5.333333333333333
     """
     n, square = len(centred), float(centred.square().mean())
     kurtosis = float(centred.pow(4).mean()) / square**2 if square > 0 else 0.0
@@ -95,7 +104,12 @@ def degrees_of_freedom(centred: Float[Tensor, "units"]) -> float:
 
 
 def influence_of_mean(values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
-    """Influence of each row on the mean, up to a factor: value - mean; 0 where undefined."""
+    """Influence of each row on the mean, up to a factor: value - mean; 0 where undefined.
+
+    Example:
+        >>> influence_of_mean(torch.tensor([1.0, 2.0, 6.0])).tolist()
+        [-2.0, -1.0, 3.0]
+    """
     return (values - values.nanmean()).nan_to_num(0.0)
 
 

@@ -25,6 +25,11 @@ def median(
         units: which rows belong together; None when rows are independent.
         given: what the interval is conditional on.
         confidence: level of the interval.
+
+    Example:
+        >>> score = median(torch.arange(1.0, 12))
+        >>> score.value, score.low, score.high
+        (6.0, 2.0, 10.0)
     """
     values, units, note = defined(values, units)
     kind = "order statistics" if units is None else "order statistics with effective size (Woodruff)"
@@ -55,7 +60,12 @@ def median(
 
 
 def middle(ordered: Float[Tensor, "rows"]) -> float:
-    """Median of sorted values: the mean of the two in the middle where their number is even."""
+    """Median of sorted values: the mean of the two in the middle where their number is even.
+
+    Example:
+        >>> middle(torch.tensor([1.0, 2.0, 4.0, 9.0]))
+        3.0
+    """
     n = len(ordered)
     return float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
 
@@ -64,6 +74,10 @@ def median_ranks(n: int, confidence: float = 0.95) -> tuple[int, int]:
     """Ranks, counted from 1, of the order statistics that hold the median of n independent values.
 
     The narrowest symmetric pair whose binomial coverage is at least the level; 0 and n + 1 where there is none.
+
+    Example:
+        >>> median_ranks(11), median_ranks(5)
+        ((2, 10), (0, 6))
     """
     tail = (1 - confidence) / 2
     rank = int(stats.binom.ppf(tail, n, 0.5))
@@ -73,7 +87,12 @@ def median_ranks(n: int, confidence: float = 0.95) -> tuple[int, int]:
 
 
 def at_ranks(ordered: Float[Tensor, "rows"], ranks: tuple[int, int]) -> tuple[float | None, float | None]:
-    """Values at two ranks, counted from 1; None where values are too few to have the rank."""
+    """Values at two ranks, counted from 1; None where values are too few to have the rank.
+
+    Example:
+        >>> at_ranks(torch.tensor([0.1, 0.2, 0.3]).double(), (0, 2))
+        (None, 0.20000000298023224)
+    """
     low, high = ranks
     return (
         float(ordered[low - 1]) if low >= 1 else None,
@@ -91,5 +110,10 @@ def _around(ordered: Float[Tensor, "rows"], value: float) -> tuple[float | None,
 
 
 def influence_of_median(values: Float[Tensor, "rows"]) -> Float[Tensor, "rows"]:
-    """Influence of each row on the median, up to a factor: sign(value - median); 0 where undefined."""
+    """Influence of each row on the median, up to a factor: sign(value - median); 0 where undefined.
+
+    Example:
+        >>> influence_of_median(torch.tensor([1.0, 2.0, 7.0])).tolist()
+        [-1.0, 0.0, 1.0]
+    """
     return (values - values.nanmedian()).sign().nan_to_num(0.0)

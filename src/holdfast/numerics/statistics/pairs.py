@@ -27,6 +27,12 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
         rows: share of the event over j for image i; NaN for images that were not attacked, [N].
         columns: share of the event over i for image j, [N].
         confidence: level of the interval.
+
+    Example:
+        >>> rows, columns = torch.tensor([0.5, 0.0, 0.0]), torch.tensor([0.0, 0.0, 0.5])
+        >>> score = pair_mean(rows, columns)
+        >>> print(f"{score.value:.3f} in [{score.low:.3f}, {score.high:.3f}]")
+        0.167 in [0.000, 0.953]
     """
     attacked = ~rows.isnan()
     m, value = int(attacked.sum()), float(rows[attacked].double().mean()) if attacked.any() else math.nan
@@ -56,7 +62,12 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
 
 
 def influence_of_pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"]) -> Float[Tensor, "images"]:
-    """Influence of each image on the mean over pairs, in both of its roles; see `pair_mean`."""
+    """Influence of each image on the mean over pairs, in both of its roles; see `pair_mean`.
+
+    Example:
+        >>> influence_of_pair_mean(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0])).tolist()
+        [0.0, -0.5]
+    """
     attacked = ~rows.isnan()
     value = rows[attacked].double().mean()
     influence = (columns.double() - value) / len(columns)

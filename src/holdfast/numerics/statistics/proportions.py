@@ -14,6 +14,11 @@ def clopper_pearson(successes: float, trials: float, confidence: float = 0.95) -
     low = Beta⁻¹(α/2; k, n-k+1), high = Beta⁻¹(1-α/2; k+1, n-k), with low = 0 at k = 0 and high = 1 at k = n.
 
     Source: Clopper & Pearson (1934).
+
+    Example:
+        >>> low, high = clopper_pearson(0, 100)
+        >>> print(f"{low:.3f} to {high:.3f}")
+        0.000 to 0.036
     """
     tail = (1 - confidence) / 2
     k, n = successes, trials
@@ -30,6 +35,11 @@ def effective_size(hits: Float[Tensor, "rows"], units: Int[Tensor, "rows"], conf
 
     Source: Korn & Graubard (1998), "Confidence intervals for proportions with small expected number of positive
     counts estimated from survey data".
+
+    Example:
+        >>> hits = torch.tensor([1.0, 1, 0, 0, 1, 1, 0, 0])
+        >>> effective_size(hits, torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])) < 4
+        True
     """
     n, m = len(hits), len(units.unique())
     p = float(hits.mean())
@@ -53,6 +63,10 @@ def effective_trials(p: float, variance: float, freedom: float, most: float, con
         confidence: level of the interval that is made of them.
 
     Source: Korn & Graubard (1998), see `effective_size`.
+
+    Example:
+        >>> round(effective_trials(0.5, variance=0.01, freedom=50, most=100, confidence=0.95), 1)
+        23.8
     """
     if variance <= 0:
         return most
@@ -71,6 +85,11 @@ def share(
         units: which rows belong together (both directions of a pair); None when rows are independent.
         given: what the interval is conditional on.
         confidence: level of the interval.
+
+    Example:
+        >>> score = share(torch.tensor([1.0, 1, 1, 0]))
+        >>> print(f"{score.value} in [{score.low:.3f}, {score.high:.3f}], {score.interval}")
+        0.75 in [0.194, 0.994], exact binomial (Clopper-Pearson)
     """
     hits, units, note = defined(hits, units)
     kind = "exact binomial (Clopper-Pearson)" if units is None else "binomial with effective size (Korn-Graubard)"
@@ -100,6 +119,11 @@ def share_of_draws(shares: Float[Tensor, "images"], draws: int, given: str = "",
         confidence: level of the interval.
 
     Source: Korn & Graubard (1998), see `effective_size`.
+
+    Example:
+        >>> score = share_of_draws(torch.tensor([1.0, 0.9, 1.0, 0.95]), draws=20)
+        >>> print(f"{score.value:.4f} in [{score.low:.2f}, {score.high:.2f}] from {score.n} images")
+        0.9625 in [0.38, 1.00] from 4 images
     """
     shares, _, note = defined(shares.double())
     kind = "binomial with effective size over images and draws (Korn-Graubard), with room for images not met"

@@ -16,6 +16,10 @@ def rank_intervals(beaten: Mapping[str, Collection[str]]) -> dict[str, tuple[int
     Source: Al Mohamad, Goeman & van Zwet (2022), "Simultaneous confidence intervals for ranks with application to
     ranking institutions", Biometrics 78, there with Tukey's verdicts; Klein, Wright & Wieczorek (2020), "A joint
     confidence region for an overall ranking of populations".
+
+    Example:
+        >>> rank_intervals({"a": ["b", "c"], "b": [], "c": []})
+        {'a': (1, 1), 'b': (2, 3), 'c': (2, 3)}
     """
     losses = {name: sum(name in those for those in beaten.values()) for name in beaten}
     return {name: (1 + losses[name], len(beaten) - len(those)) for name, those in beaten.items()}

@@ -30,6 +30,12 @@ def ratio(first: Score, second: Score, correlation: float) -> Score:
 
     Source: Donner & Zou (2012), "Closed-form confidence intervals for functions of the normal mean and standard
     deviation"; it is Fieller's interval where both intervals are symmetric.
+
+    Example:
+        >>> first, second = Score(0.4, 0.3, 0.5, 100, "t", 0.95, ""), Score(0.8, 0.7, 0.9, 100, "t", 0.95, "")
+        >>> score = ratio(first, second, correlation=0.5)
+        >>> print(f"{score.value:.2f} in [{score.low:.3f}, {score.high:.3f}]")
+        0.50 in [0.391, 0.609]
     """
     n, level = min(first.n, second.n), first.confidence
     rho = min(correlation, 1 - 1 / max(n, 1))
@@ -78,6 +84,12 @@ def relative_drop(changed: Score, original: Score, correlation: float) -> Score:
 
     Source: Eq. 1 of Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised
     learning?".
+
+    Example:
+        >>> original, corrupted = Score(0.9, 0.8, 0.95, 100, "t", 0.95, ""), Score(0.6, 0.5, 0.7, 100, "t", 0.95, "")
+        >>> score = relative_drop(corrupted, original, correlation=0.5)
+        >>> print(f"{score.value:.2f} in [{score.low:.3f}, {score.high:.3f}]")
+        0.33 in [0.233, 0.433]
     """
     kept = ratio(changed, original, correlation)
     if kept.value is None:
@@ -94,6 +106,10 @@ def influence_of_ratio(first: Float[Tensor, "units"], second: Float[Tensor, "uni
     Args:
         first: each unit's value in the numerator.
         second: the same in the denominator.
+
+    Example:
+        >>> influence_of_ratio(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 2.0])).tolist()
+        [-1.0, 1.0]
     """
     first, second = first.double(), second.double()
     defined = ~(first.isnan() | second.isnan())

@@ -6,7 +6,13 @@ from torch import Tensor
 
 
 def defined(values: Tensor, units: Tensor | None = None) -> tuple[Tensor, Tensor | None, str]:
-    """Rows that are not NaN, their units, and a note that counts the others."""
+    """Rows that are not NaN, their units, and a note that counts the others.
+
+    Example:
+        >>> kept, units, note = defined(torch.tensor([1.0, torch.nan, 3.0]))
+        >>> kept.tolist(), note
+        ([1.0, 3.0], '1 of 3 rows are undefined and left out')
+    """
     keep = ~values.isnan()
     left_out = int((~keep).sum())
     note = f"{left_out} of {len(values)} rows are undefined and left out" if left_out else ""
@@ -14,11 +20,21 @@ def defined(values: Tensor, units: Tensor | None = None) -> tuple[Tensor, Tensor
 
 
 def by_unit(rows: Float[Tensor, "rows"], units: Int[Tensor, "rows"]) -> Float[Tensor, "units"]:
-    """Sum of the rows of each unit, in float64."""
+    """Sum of the rows of each unit, in float64.
+
+    Example:
+        >>> by_unit(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 0, 1])).tolist()
+        [3.0, 5.0]
+    """
     size = int(units.max()) + 1 if len(units) else 0
     return torch.zeros(size, dtype=torch.float64).index_add_(0, units, rows.double())
 
 
 def constant(values: Tensor) -> bool:
-    """Whether values are equal but for rounding, so that their spread is unknown; true of a single value."""
+    """Whether values are equal but for rounding, so that their spread is unknown; true of a single value.
+
+    Example:
+        >>> constant(torch.tensor([0.3, 0.3])), constant(torch.tensor([0.3, 0.4]))
+        (True, False)
+    """
     return len(values) < 2 or float(values.std()) <= 1e-12 * float(values.abs().max())

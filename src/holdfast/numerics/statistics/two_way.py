@@ -36,7 +36,14 @@ def crossed_mean(
 
     Source: Zou & Donner (2008) for MOVER; Owen & Eckles (2012), "Bootstrapping data arrays of arbitrary order", for
     the variance and why both effects count.
+
+    Example:
+        >>> values = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+        >>> score = crossed_mean(values, most=1.0)
+        >>> print(f"{score.value} in [{score.low:.2f}, {score.high:.2f}]")
+        0.625 in [0.00, 1.00]
     """
+    # the interval over images, of each image's mean
     kind = "over images and repetitions, recovered from the intervals of both means (MOVER)"
     kind += f", {given}" if given else ""
     repetitions = values.shape[1]

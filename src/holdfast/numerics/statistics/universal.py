@@ -37,6 +37,12 @@ def place(
         near: u_i(m), the share of the pairs with image i that lie at or below the median drift m, so that its mean over
             i is the median quantile; the mean of both where two drifts are in the middle, [C, N].
         near_mean: the same for the median over images of the mean over rows, [N].
+
+    Example:
+        >>> bank = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> quantiles, *_ = place(bank, torch.tensor([[0.5, 1.5]]))
+        >>> quantiles  # of the pairs' distances 1, 2 and 3
+        tensor([[0.0000, 0.3333,    nan]], dtype=torch.float64)
     """
     shares = pairwise.share_below(bank, drifts, name)
     columns = torch.stack([row[_middle(q)] for row, q in zip(drifts, shares, strict=True)])
@@ -47,7 +53,12 @@ def place(
 
 
 def padded(values: Float[Tensor, "*columns images"], population: int) -> Float[Tensor, "*columns population"]:
-    """Values of the first images of a population with NaN for the others, in float64."""
+    """Values of the first images of a population with NaN for the others, in float64.
+
+    Example:
+        >>> padded(torch.tensor([0.1, 0.2]), population=3)
+        tensor([0.1000, 0.2000,    nan], dtype=torch.float64)
+    """
     rows = torch.full((*values.shape[:-1], population), torch.nan, dtype=torch.float64)
     rows[..., : values.shape[-1]] = values
     return rows
@@ -80,6 +91,13 @@ def median(
         confidence: level of the interval.
 
     Source: Hoeffding (1948) for U-statistics; Korn & Graubard (1998); Zou & Donner (2008), "MOVER".
+
+    Example:
+        >>> bank = torch.arange(20.0)[:, None]
+        >>> quantiles, near, _ = place(bank, torch.full((1, 20), 1.5))
+        >>> score = median(quantiles[0], near[0])
+        >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
+        0.10 in [0.06, 0.15]
     """
     drifts = _Drifts.of(quantiles, confidence)
     score = Score(drifts.value, None, None, drifts.n, KIND, confidence)
@@ -101,6 +119,12 @@ def influence(quantiles: Float[Tensor, "population"], near: Float[Tensor, "popul
     """Influence of each image on the median universal quantile, by its drift and by its pairs; see `median`.
 
     An image above the median raises it by √(variance of the median over images / M): Woodruff's, from its interval.
+
+    Example:
+        >>> bank = torch.arange(5.0)[:, None]
+        >>> quantiles, near, _ = place(bank, torch.tensor([[0.5, 1.5, 2.5, 1.5, 0.5]]))
+        >>> influence(quantiles[0], near[0]).argmax().item()
+        1
     """
     by_drift, by_pairs = _influences(quantiles, near, _Drifts.of(quantiles, 0.95))
     return (by_drift + by_pairs).nan_to_num(0.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
-from holdfast.parts.attacks.shared.gradient import climb, look, pick
+from holdfast.parts.attacks.shared.gradient import evaluate, pick, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 
 
@@ -25,6 +25,14 @@ class Apgd(Attack):
 
     Source: Croce & Hein (2020), "Reliable evaluation of adversarial robustness with an ensemble of diverse
         parameter-free attacks", Algorithm 1, here for objectives in representation space.
+
+    Example:
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> goal = lambda x: (x.mean((1, 2, 3)), x.flatten(1))  # value to raise, representations
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> attacked = Apgd(10)(goal, x, Linf(0.1), Rng(0, ids=("a",)))
+        >>> round(attacked.values[-1].item(), 3)
+        0.6
     """
 
     steps: int = 50
@@ -43,14 +51,15 @@ class Apgd(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        found = Readout(check_readouts(readouts, self.steps))
+        readout = Readout(check_readouts(readouts, self.steps))
         for restart in range(self.restarts):
-            found.restart()
-            self._search(goal, x, ball, rng.child("apgd", restart), found)
-        return found.trajectory()
+            readout.restart()
+            self._search(goal, x, ball, rng.child("apgd", restart), readout)
+        return readout.trajectory()
 
-    def _search(self, goal: Goal, x: Images, ball: Ball, rng: Rng, found: Readout) -> None:
+    def _search(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readout: Readout) -> None:
         at = ball.around(x, x + ball.radius * ball.ascend(ball.sample(x, rng) - x))  # a random point of the edge
+        # x₀, W (checkpoints), η = 2ε, and what the two conditions for halving it compare
         previous = at
         checkpoints = _checkpoints(self.steps)
         eta = torch.full((len(x), 1, 1, 1), 2 * ball.radius, dtype=x.dtype, device=x.device)
@@ -59,8 +68,9 @@ class Apgd(Attack):
         halved_before = torch.ones(len(x), dtype=torch.bool, device=x.device)  # no "unchanged step" at the first
         since = 0
         for count in range(self.steps):
-            values, reps, gradient = climb(goal, at)
-            found.see(count, at, values, reps)
+            # the value and gradient at x_u; x_max and f_max so far
+            values, reps, gradient = value_and_grad(goal, at)
+            readout.see(count, at, values, reps)
             if best is None or best_value is None or best_gradient is None or last_value is None:
                 best, best_value, best_gradient, value_then = at, values, gradient, values
             else:
@@ -69,6 +79,7 @@ class Apgd(Attack):
                 best, best_gradient = pick(better, at, best), pick(better, gradient, best_gradient)
                 best_value = torch.maximum(values, best_value)
             last_value = values
+            # at a checkpoint: condition 1 (too few steps rose) or 2 (η and f_max unchanged) halves η, back to x_max
             if count in checkpoints and value_then is not None:
                 stalled = rises < 0.75 * (count - since)
                 unchanged = ~halved_before & (best_value <= value_then)
@@ -78,11 +89,12 @@ class Apgd(Attack):
                 gradient = pick(halve, best_gradient, gradient)
                 halved_before, value_then, since = halve, best_value, count
                 rises = torch.zeros_like(rises)
+            # z_{u+1} by a projected step, x_{u+1} by momentum α = ¾ (1 at the first step)
             momentum = 0.25 * (at - previous) if count else torch.zeros_like(at)
             stepped = ball.around(x, at + eta * ball.ascend(gradient))
             scale = 0.75 if count else 1.0
             at, previous = ball.around(x, at + scale * (stepped - at) + momentum), at
-        found.see(self.steps, at, *look(goal, at))
+        readout.see(self.steps, at, *evaluate(goal, at))
 
 
 def _checkpoints(steps: int) -> set[int]:

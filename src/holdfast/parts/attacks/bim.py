@@ -17,6 +17,14 @@ class Bim(Attack):
         step_size: α in pixels; None: 2.5 · ε / steps.
 
     Source: Kurakin et al. (2017); "Robustness of unsupervised representation learning without labels", section 4.2.
+
+    Example:
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> goal = lambda x: (x.mean((1, 2, 3)), x.flatten(1))  # value to raise, representations
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> attacked = Bim(10)(goal, x, Linf(0.1), Rng(0, ids=("a",)))
+        >>> round(attacked.values[-1].item(), 3)
+        0.6
     """
 
     steps: Count = 10
@@ -26,13 +34,13 @@ class Bim(Attack):
     def _pgd(self) -> Pgd:
         return Pgd(self.steps, self.step_size, start="nudge")
 
-    def root(self) -> Attack:
+    def shared_prefix(self) -> Attack:
         """As `Pgd`."""
-        return replace(self, steps=self._pgd.root().steps)
+        return replace(self, steps=self._pgd.shared_prefix().steps)
 
-    def until(self, steps: int) -> Attack:
+    def truncated_to(self, steps: int) -> Attack:
         """As `Pgd`."""
-        return replace(self, steps=self._pgd.until(steps).steps)
+        return replace(self, steps=self._pgd.truncated_to(steps).steps)
 
     def reach(self, ball: Ball, steps: int | None = None) -> float:
         """As `Pgd`."""

@@ -8,7 +8,7 @@ import torch
 
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
 from holdfast.core.threat import towards
-from holdfast.parts.attacks.shared.gradient import climb, look
+from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.runtime.checked import Count, Positive
 
@@ -38,6 +38,14 @@ class CarliniWagner(Attack):
 
     Source: Carlini & Wagner (2017), "Towards evaluating the robustness of neural networks", sections V.A and V.B;
         the ball's form as in "NPPR".
+
+    Example:
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> goal = lambda x: (x.mean((1, 2, 3)), x.flatten(1))  # value to raise, representations
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> attacked = CarliniWagner(50)(goal, x, Linf(0.1), Rng(0, ids=("a",)))
+        >>> round(attacked.values[-1].item(), 3)
+        0.6
     """
 
     steps: Count = 100
@@ -46,11 +54,11 @@ class CarliniWagner(Attack):
     restarts: Count = 1
     keep: Literal["best", "last"] = "best"
 
-    def root(self) -> Attack:
+    def shared_prefix(self) -> Attack:
         """The number of steps only says where the trajectory ends."""
         return replace(self, steps=1)
 
-    def until(self, steps: int) -> Attack:
+    def truncated_to(self, steps: int) -> Attack:
         """Return the first `steps` steps."""
         return replace(self, steps=max(1, steps))
 
@@ -65,23 +73,25 @@ class CarliniWagner(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        found = Readout(check_readouts(readouts, self.steps), keep_best=self.keep == "best")
+        readout = Readout(check_readouts(readouts, self.steps), keep_best=self.keep == "best")
         for restart in range(self.restarts):
-            found.restart()
+            readout.restart()
             u = self.start * rng.child("carlini_wagner", restart).normal(*x.shape[1:]).to(x)
             mean, square = torch.zeros_like(u), torch.zeros_like(u)
             for count in range(self.steps):
+                # x' = clip(x + squash(u)) and the gradient of the goal there
                 at, u = _disturbed(x, ball, u)
-                values, reps, gradient = climb(goal, at)
-                found.see(count, at, values, reps)
+                values, reps, gradient = value_and_grad(goal, at)
+                readout.see(count, at, values, reps)
                 slope = _through(ball, u, gradient)
+                # Adam on u: both moments, corrected for their start at zero
                 mean = torch.lerp(slope, mean, FIRST)
                 square = torch.lerp(slope.square(), square, SECOND)
                 size = (square / (1 - SECOND ** (count + 1))).sqrt() + TINY
                 u = u + self.rate * mean / (1 - FIRST ** (count + 1)) / size
             at, _ = _disturbed(x, ball, u)
-            found.see(self.steps, at, *look(goal, at))
-        return found.trajectory()
+            readout.see(self.steps, at, *evaluate(goal, at))
+        return readout.trajectory()
 
 
 def _disturbed(x: Images, ball: Ball, u: Images) -> tuple[Images, Images]:

@@ -27,6 +27,14 @@ class Ensemble(Attack):
         members: the attacks.
 
     Source: after Croce & Hein (2020), AutoAttack; the objectives are those of representation space.
+
+    Example:
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> goal = lambda x: (x.mean((1, 2, 3)), x.flatten(1))  # value to raise, representations
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> attacked = Ensemble((Apgd(10), Square(20)))(goal, x, Linf(0.1), Rng(0, ids=("a",)))
+        >>> round(attacked.values[-1].item(), 3)
+        0.6
     """
 
     members: tuple[Attack, ...] = (Apgd(50), Pgd(50), Square(200))  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -55,15 +63,16 @@ class Ensemble(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch with every member, see `Attack`."""
-        wanted = check_readouts(readouts, self.steps)
+        read_at = check_readouts(readouts, self.steps)
         best: Trajectory | None = None
         for number, member in enumerate(self.members):
-            asked = [member.steps if step else 0 for step in wanted]
-            found = member(goal, x, ball, rng, asked)
+            counts = [member.steps if step else 0 for step in read_at]
+            trajectory = member(goal, x, ball, rng, counts)
+            # the member's start and end, as read-outs 0 and 1 of the ensemble
             mine = Trajectory(
-                {step: found.images[count] for step, count in zip(wanted, asked, strict=True)},
-                {step: found.reps[count] for step, count in zip(wanted, asked, strict=True)},
-                torch.stack([found.values[0], found.values[-1]]),
+                {step: trajectory.images[count] for step, count in zip(read_at, counts, strict=True)},
+                {step: trajectory.reps[count] for step, count in zip(read_at, counts, strict=True)},
+                torch.stack([trajectory.values[0], trajectory.values[-1]]),
                 torch.full((len(x),), number, device=x.device),
             )
             best = mine if best is None else _stronger(best, mine)

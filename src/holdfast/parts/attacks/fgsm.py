@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core import Attack, Ball, Goal, Images, Passes, Rng, Trajectory
-from holdfast.parts.attacks.shared.gradient import climb, look
+from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 
 
@@ -17,6 +17,14 @@ class Fgsm(Attack):
             at x itself, from vanishing.
 
     Source: Goodfellow et al. (2015); "Robustness of unsupervised representation learning without labels", section 4.1.
+
+    Example:
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> goal = lambda x: (x.mean((1, 2, 3)), x.flatten(1))  # value to raise, representations
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> attacked = Fgsm()(goal, x, Linf(0.1), Rng(0, ids=("a",)))
+        >>> round(attacked.values[-1].item(), 3)
+        0.6
     """
 
     nudge: float = 0.1
@@ -33,17 +41,17 @@ class Fgsm(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`; read-out 0 is the nudged image."""
-        found = Readout(check_readouts(readouts, 1), keep_best=False)
+        readout = Readout(check_readouts(readouts, 1), keep_best=False)
         nudged = self._nudged(x, ball, rng)
-        values, reps, gradient = climb(goal, nudged)
-        found.see(0, nudged, values, reps)
+        values, reps, gradient = value_and_grad(goal, nudged)
+        readout.see(0, nudged, values, reps)
         attacked = ball.around(x, x + ball.radius * ball.ascend(gradient))
-        found.see(1, attacked, *look(goal, attacked))
-        return found.trajectory()
+        readout.see(1, attacked, *evaluate(goal, attacked))
+        return readout.trajectory()
 
     def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
         """Return the attacked images alone, which are not evaluated."""
-        gradient = climb(goal, self._nudged(x, ball, rng))[2]
+        gradient = value_and_grad(goal, self._nudged(x, ball, rng))[2]
         return ball.around(x, x + ball.radius * ball.ascend(gradient))
 
     def _nudged(self, x: Images, ball: Ball, rng: Rng) -> Images:

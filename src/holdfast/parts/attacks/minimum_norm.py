@@ -8,7 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, PerImage, Rng, Trajectory
-from holdfast.parts.attacks.shared.gradient import look
+from holdfast.parts.attacks.shared.gradient import evaluate
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 
@@ -24,7 +24,7 @@ class MinimumNorm(Attack):
     """Search min ||x' - x|| over the images with goal(x') > 0, then look at the edge of the ball in that direction.
 
     For goals that are above 0 where something breaks, such as `class_margin`. The radius of the ball does not guide the
-    search: it grows until something breaks and shrinks from there, see `_minimal.minimal_radius`. So it takes other
+    search: it grows until something breaks and shrinks from there, see `minimal.minimal_radius`. So it takes other
     ways than attacks that stay on the ball's edge, and finds more where the loss is flat or misleading there.
 
     What is reported lies in the ball: of the images that the search met there, and of x + (x' - x) ε / ||x' - x||, the
@@ -34,6 +34,14 @@ class MinimumNorm(Attack):
         steps: gradient steps.
 
     Source: the part of FAB (Croce & Hein 2020) in AutoAttack, with the search of Pintor et al. (2021).
+
+    Example:
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> goal = lambda x: (x.mean((1, 2, 3)), x.flatten(1))  # value to raise, representations
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> attacked = MinimumNorm(20)(goal, x, Linf(0.1), Rng(0, ids=("a",)))
+        >>> round(attacked.values[-1].item(), 3)
+        0.6
     """
 
     steps: int = 100
@@ -49,21 +57,22 @@ class MinimumNorm(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        found, looks = Readout(check_readouts(readouts, self.steps)), 0
+        readout, looks = Readout(check_readouts(readouts, self.steps)), 0
 
         def watched(at: Images) -> tuple[PerImage, Tensor]:
             nonlocal looks
             values, reps = goal(at)
             here = values.detach().masked_fill(~within(ball, x, at), -torch.inf)
-            found.see(min(looks, self.steps), at.detach(), here, reps.detach())
+            readout.see(min(looks, self.steps), at.detach(), here, reps.detach())
             looks += 1
             return values, values[:, None]  # what decides whether something is broken, in place of representations
 
+        # the search, then the edge of the ball along the way to what it found
         start = x + NUDGE * (ball.sample(x, rng.child("minimum_norm")) - x)
         _, image, _ = minimal_radius(watched, _positive, x, ball, self.steps, start=start)
         stretch = ball.radius / ball.size(image - x).clamp_min(1e-30).view(-1, 1, 1, 1)
-        look(watched, ball.around(x, x + stretch * (image - x)))
-        return found.trajectory()
+        evaluate(watched, ball.around(x, x + stretch * (image - x)))
+        return readout.trajectory()
 
 
 def _positive(values: Tensor) -> Bool[Tensor, "batch"]:
@@ -72,7 +81,7 @@ def _positive(values: Tensor) -> Bool[Tensor, "batch"]:
 
 @torch.no_grad()
 def within(ball: Ball, x: Images, at: Images) -> Bool[Tensor, "batch"]:
-    """Return whether each image lies in the ball around x and in [0, 1], but for rounding."""
+    """Whether each image lies in the ball around x and in [0, 1], but for rounding."""
     pixels = at.flatten(1)
     inside = (pixels.amin(1) >= -ROUNDING) & (pixels.amax(1) <= 1 + ROUNDING)
     return inside & (ball.size(at - x) <= ball.radius + ROUNDING)

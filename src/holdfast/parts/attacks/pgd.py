@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
-from holdfast.parts.attacks.shared.gradient import climb, look
+from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 
 
@@ -25,6 +25,14 @@ class Pgd(Attack):
             the authors do.
 
     Source: Madry et al. (2018); "Robustness of unsupervised representation learning without labels", section 4.2.
+
+    Example:
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> goal = lambda x: (x.mean((1, 2, 3)), x.flatten(1))  # value to raise, representations
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> attacked = Pgd(10)(goal, x, Linf(0.1), Rng(0, ids=("a",)))
+        >>> round(attacked.values[-1].item(), 3)
+        0.6
     """
 
     steps: int = 50
@@ -40,11 +48,11 @@ class Pgd(Attack):
                 f"restarts={self.restarts}, step_size={self.step_size}"
             )
 
-    def root(self) -> Attack:
+    def shared_prefix(self) -> Attack:
         """With a given step size the number of steps only says where the trajectory ends."""
         return self if self.step_size is None else replace(self, steps=1)
 
-    def until(self, steps: int) -> Attack:
+    def truncated_to(self, steps: int) -> Attack:
         """Return the first `steps` steps, where the step size does not depend on their number."""
         return self if self.step_size is None else replace(self, steps=max(1, steps))
 
@@ -61,16 +69,17 @@ class Pgd(Attack):
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
         wanted = check_readouts(readouts, self.steps)
-        found = Readout(wanted, keep_best=self.keep == "best")
+        readout = Readout(wanted, keep_best=self.keep == "best")
         for restart in range(self.restarts):
             at, evaluate_at = self._begin(x, ball, rng.child("pgd", restart))
-            found.restart()
+            readout.restart()
             for count in range(self.steps):
-                values, reps, gradient = climb(goal, evaluate_at)
-                found.see(count, evaluate_at, values, reps)
+                values, reps, gradient = value_and_grad(goal, evaluate_at)
+                readout.see(count, evaluate_at, values, reps)
+                # a step of length α along steepest ascent, projected on the ball and clipped to [0, 1]
                 at = evaluate_at = self._step(x, at, gradient, ball)
-            found.see(self.steps, at, *look(goal, at))
-        return found.trajectory()
+            readout.see(self.steps, at, *evaluate(goal, at))
+        return readout.trajectory()
 
     def worst(self, goal: Goal, x: Images, ball: Ball, rng: Rng) -> Images:
         """Return the attacked images alone; a single last iterate is not evaluated."""
@@ -78,7 +87,7 @@ class Pgd(Attack):
             return super().worst(goal, x, ball, rng)
         at, evaluate_at = self._begin(x, ball, rng.child("pgd", 0))
         for _ in range(self.steps):
-            at = evaluate_at = self._step(x, at, climb(goal, evaluate_at)[2], ball)
+            at = evaluate_at = self._step(x, at, value_and_grad(goal, evaluate_at)[2], ball)
         return at
 
     def _size(self, ball: Ball) -> float:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Rng, Trajectory
-from holdfast.parts.attacks.shared.gradient import look, pick
+from holdfast.parts.attacks.shared.gradient import evaluate, pick
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 
 TOGETHER = 10_000
@@ -30,6 +30,14 @@ class Square(Attack):
         share: first share of the image's area that a patch covers.
 
     Source: Andriushchenko et al. (2020), "Square attack", Algorithms 1 and 2, here for any objective.
+
+    Example:
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> goal = lambda x: (x.mean((1, 2, 3)), x.flatten(1))  # value to raise, representations
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> attacked = Square(50)(goal, x, Linf(0.1), Rng(0, ids=("a",)))
+        >>> round(attacked.values[-1].item(), 3)
+        0.6
     """
 
     steps: int = 500
@@ -48,26 +56,29 @@ class Square(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        found = Readout(check_readouts(readouts, self.steps))
+        readout = Readout(check_readouts(readouts, self.steps))
+        # initialisation: vertical stripes of ±ε, one pixel wide
         rng = rng.child("square")
         channels, height, width = x.shape[1:]
         signs = _signs(rng.child("stripes").uniform(channels, 1, width).to(x)).expand_as(x).clone()
         best = _extreme(x, ball, signs)
-        value, reps = look(goal, best)
-        found.see(0, best, value, reps)
+        value, reps = evaluate(goal, best)
+        readout.see(0, best, value, reps)
         draws = x.new_empty(0)
         for count in range(self.steps):
-            if count % TOGETHER == 0:  # all at once would be memory for steps that are never made
+            if count % TOGETHER == 0:  # all at once would take memory
                 stream = rng.child("patches", count // TOGETHER) if count else rng.child("patches")
                 draws = stream.uniform(min(TOGETHER, self.steps - count), 2 + channels).to(x)
+            # sample a square of side h^(i) and a sign per channel (Algorithm 2)
             side = _side(self.share, count, self.steps, height, width)
             proposal = _patched(signs, side, draws[:, count % TOGETHER])
             candidate = _extreme(x, ball, proposal)
-            new, new_reps = look(goal, candidate)
-            found.see(count + 1, candidate, new, new_reps)
+            new, new_reps = evaluate(goal, candidate)
+            readout.see(count + 1, candidate, new, new_reps)
+            # keep the proposal where the goal rises
             better = new > value
             signs, value = pick(better, proposal, signs), torch.maximum(new, value)
-        return found.trajectory()
+        return readout.trajectory()
 
 
 def _signs(uniform: Tensor) -> Tensor:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Margin
+from holdfast.numerics.bounds.activations import Box, Relu
+from holdfast.numerics.bounds.backward import Region, in_precision, standard_relaxations
 from holdfast.numerics.bounds.branch import Tree
-from holdfast.numerics.bounds.curved import Box, Relu
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.optimise import Ascent, Problem, Relaxation
-from holdfast.numerics.bounds.propagate import Region, in_precision, standard_lines
+from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.parts.certifiers.alpha_crown import best_bound, joined
 from holdfast.parts.certifiers.shared.certifier import Propagation, on_all_images, rows_of, start
@@ -28,8 +28,8 @@ class BetaCrown(Propagation):
     """min over leaves of max_{α, β >= 0} CROWN(α, β): a complete verifier of ReLU networks, given enough splits.
 
     First α-CROWN. For rows that it leaves open, the leaf with the lowest bound is split at the ReLU that promises
-    most, again and again; the sign of a split ReLU enters its lines exactly and as a constraint with a multiplier β.
-    A row ends when all its leaves are proved, when an image of the ball is found that its margin cannot exceed (with
+    most, again and again; the sign of a split ReLU enters its relaxation exactly, and as a constraint with a multiplier
+    β. A row ends when all its leaves are proved, when an image of the ball is found that its margin cannot exceed (with
     `until="positive"`: whose margin is not positive), or when its splits are spent; the lowest bound of its leaves is
     then still a proof. Every leaf is bounded in float64.
 
@@ -45,6 +45,14 @@ class BetaCrown(Propagation):
     Source: Wang et al. (2021), "Beta-CROWN: efficient bound propagation with per-neuron split constraints"; splits
     as in Bunel et al. (2020), "Branch and bound for piecewise linear neural network verification", and De Palma et
     al. (2021), "Improved branch and bound for neural network verification via Lagrangian decomposition" (FSB).
+
+    Example:
+        >>> from holdfast.core import Encoder
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> x, row = torch.full((1, 1, 1, 2), 0.5), Margin(torch.tensor([[[1.0, 1.0]]]), torch.zeros(1, 1))
+        >>> bound = BetaCrown(splits=2)(Encoder(torch.nn.Flatten(), mean=0, std=1), row, x, Linf(0.1))
+        >>> round(bound.lower.item(), 4)  # of the sum of two pixels
+        0.8
     """
 
     splits: int = 200
@@ -66,25 +74,26 @@ class BetaCrown(Propagation):
             )
 
     def lower(
-        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+        self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges; images are treated one by one."""
         results = []
         for i in range(len(region.x)):
-            results.append(self._image(network.double, rows_of(margin, i), region.part([i]).to(torch.float64), known))
+            results.append(self._image(network.double, rows_of(margin, i), region.part([i]).to(torch.float64), held))
         kind = region.x.dtype
-        ranges = joined([in_precision(found, kind) for _, found in results])
+        ranges = joined([in_precision(ranges, kind) for _, ranges in results])
         return torch.stack([bound for bound, _ in results]).to(kind), ranges
 
     def _image(
-        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None
+        self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None
     ) -> tuple[Tensor, dict[int, Box]]:
+        # α-CROWN over the whole ball bounds every row; a clean image gives the first upper bound
         began = time.monotonic()
         margin = margin.to(torch.float64)
-        known = None if known is None else in_precision(known, torch.float64)
-        ranges = ranges_inside(network, region, known, Ascent(self.inside, 0.5, 0.85))
-        problem = Problem(network, *start(network, margin), region, ranges, standard_lines(network, ranges))
-        bound, relaxation = best_bound(problem, Ascent(self.steps))
+        held = None if held is None else in_precision(held, torch.float64)
+        ranges = ranges_inside(network, region, held, Ascent(self.inside, 0.5, 0.85))
+        problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
+        bound, parameters = best_bound(problem, Ascent(self.steps))
         lower = (bound + margin.bias)[0]
         upper = margin(network(region.x))[0]
         slack = on_all_images(network, margin, region)[1][0]
@@ -94,14 +103,16 @@ class BetaCrown(Propagation):
         def threshold() -> Tensor:
             return enough if enough is not None else upper - self.gap * scale
 
+        # branch: one leaf for each row that is still open
         spent = torch.zeros(len(lower), dtype=torch.long)
-        tree = Tree(network, margin, region, ranges, _scales(problem, relaxation))
+        tree = Tree(network, margin, region, ranges, _scales(problem, parameters))
         open_rows = [row for row in range(len(lower)) if lower[row] <= threshold()[row] and self.splits]
-        roots = tree.roots(open_rows, relaxation, lower) if open_rows else []
+        roots = tree.roots(open_rows, parameters, lower) if open_rows else []
         leaves = [leaf for leaf in roots if leaf.split is not None]
         few = {"positive": 20, "tight": 100}[self.until]
         ascent = Ascent(few if self.leaf_steps is None else self.leaf_steps, 0.2, 0.9)
         proved = torch.full_like(lower, torch.inf)  # the lowest leaf that is not split any more
+        # bound: split the worst leaves; images met on the way lower the upper bound; drop what is decided
         while leaves:
             leaves.sort(key=lambda leaf: leaf.lower)
             now, leaves = leaves[:AT_ONCE], leaves[AT_ONCE:]
@@ -124,10 +135,10 @@ class BetaCrown(Propagation):
         return self.until == "positive" and bool(upper[row] <= 0)
 
 
-def _scales(problem: Problem, relaxation: Relaxation) -> dict[int, float]:
+def _scales(problem: Problem, parameters: AlphaBeta) -> dict[int, float]:
     """Return the mean size of the coefficients of each ReLU's output."""
     trail: dict[int, Tensor] = {}
     with torch.no_grad():
-        problem.bound(relaxation, trail)
+        problem.bound(parameters, trail)
     relus = (i for i in problem.network.curved if isinstance(problem.network.nodes[i].operation, Relu))
     return {i: float(trail[i].abs().mean()) or 1.0 for i in relus if i in trail}

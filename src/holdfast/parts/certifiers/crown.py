@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Margin
-from holdfast.numerics.bounds.curved import Box
+from holdfast.numerics.bounds.activations import Box
+from holdfast.numerics.bounds.backward import Region, backward, standard_relaxations
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.propagate import Region, backward, standard_lines
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.parts.certifiers.shared.certifier import Propagation, start
 
@@ -23,15 +23,23 @@ class Crown(Propagation):
 
     Source: Zhang et al. (2018), "Efficient neural network robustness certification with general activation
     functions", Theorem 3.2; RVCL, Lemma 25.
+
+    Example:
+        >>> from holdfast.core import Encoder
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> x, row = torch.full((1, 1, 1, 2), 0.5), Margin(torch.tensor([[[1.0, 1.0]]]), torch.zeros(1, 1))
+        >>> bound = Crown()(Encoder(torch.nn.Flatten(), mean=0, std=1), row, x, Linf(0.1))
+        >>> round(bound.lower.item(), 4)  # of the sum of two pixels
+        0.8
     """
 
     @torch.no_grad()
     def lower(
-        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+        self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
-        ranges = ranges_inside(network, region, known)
-        lines = standard_lines(network, ranges)
+        ranges = ranges_inside(network, region, held)
+        relaxations = standard_relaxations(network, ranges)
         row = (network, *start(network, margin), region, ranges)
-        relaxed, plain = backward(*row, lines), backward(*row, {}, stop=True)
+        relaxed, plain = backward(*row, relaxations), backward(*row, {}, stop=True)
         return torch.maximum(relaxed, plain) + margin.bias, ranges

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Margin
-from holdfast.numerics.bounds.curved import Box
+from holdfast.numerics.bounds.activations import Box
+from holdfast.numerics.bounds.backward import Region, backward, boxes, standard_relaxations
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.propagate import Region, backward, boxes, standard_lines
 from holdfast.parts.certifiers.shared.certifier import Propagation, start
 
 
@@ -20,13 +20,21 @@ class CrownIbp(Propagation):
     As fast as a few forward passes, for any depth; used for training.
 
     Source: Zhang et al. (2020), "Towards stable and efficient training of verifiably robust neural networks".
+
+    Example:
+        >>> from holdfast.core import Encoder
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> x, row = torch.full((1, 1, 1, 2), 0.5), Margin(torch.tensor([[[1.0, 1.0]]]), torch.zeros(1, 1))
+        >>> bound = CrownIbp()(Encoder(torch.nn.Flatten(), mean=0, std=1), row, x, Linf(0.1))
+        >>> round(bound.lower.item(), 4)  # of the sum of two pixels
+        0.8
     """
 
     @torch.no_grad()
     def lower(
-        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+        self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
-        ranges = boxes(network, region, known)
-        lines = standard_lines(network, ranges)
-        return backward(network, *start(network, margin), region, ranges, lines) + margin.bias, ranges
+        ranges = boxes(network, region, held)
+        relaxations = standard_relaxations(network, ranges)
+        return backward(network, *start(network, margin), region, ranges, relaxations) + margin.bias, ranges

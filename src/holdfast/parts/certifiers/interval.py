@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Margin
-from holdfast.numerics.bounds.curved import Box
+from holdfast.numerics.bounds.activations import Box
+from holdfast.numerics.bounds.backward import Region, backward, boxes
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.propagate import Region, backward, boxes
 from holdfast.parts.certifiers.shared.certifier import Propagation, start
 
 
@@ -21,12 +21,20 @@ class Interval(Propagation):
     ball is replaced by the box around it.
 
     Source: Gowal et al. (2018), "On the effectiveness of interval bound propagation".
+
+    Example:
+        >>> from holdfast.core import Encoder
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> x, row = torch.full((1, 1, 1, 2), 0.5), Margin(torch.tensor([[[1.0, 1.0]]]), torch.zeros(1, 1))
+        >>> bound = Interval()(Encoder(torch.nn.Flatten(), mean=0, std=1), row, x, Linf(0.1))
+        >>> round(bound.lower.item(), 4)  # of the sum of two pixels
+        0.8
     """
 
     @torch.no_grad()
     def lower(
-        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+        self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
-        ranges = boxes(network, region, known)
+        ranges = boxes(network, region, held)
         return backward(network, *start(network, margin), region, ranges, {}, stop=True) + margin.bias, ranges

@@ -18,6 +18,11 @@ class Counting(Draws):
         most: n, draws for each image.
 
     Source: NPPR, Def. 2 and section 5 (100 draws).
+
+    Example:
+        >>> low, high = Counting(100).interval(torch.tensor([3]), torch.tensor([100]))
+        >>> print(f"{low.item():.3f} to {high.item():.3f}")
+        0.006 to 0.085
     """
 
     most: int = 100
@@ -41,5 +46,5 @@ class Counting(Draws):
         return low, high
 
     def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
-        """Return whether all draws are made."""
+        """Whether all draws are made."""
         return torch.full(failed.shape, draws >= self.most)

@@ -24,6 +24,10 @@ class Precise(Draws):
         alpha: the chance that an image's interval misses its probability.
 
     Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
+
+    Example:
+        >>> Precise(precision=0.05).known(torch.tensor([0, 50]), 100).tolist()
+        [True, False]
     """
 
     most: int = 10_000
@@ -45,6 +49,6 @@ class Precise(Draws):
         return low, 1 - betting.lower(counts.flip(-1), self.alpha / 2, self.most)
 
     def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
-        """Return whose interval is narrow enough, or has had all its draws."""
+        """Images whose interval is narrow enough, or that have had all draws."""
         low, high = self.interval(failed, torch.full_like(failed, draws))
         return (high - low <= 2 * self.precision) | (draws >= self.most)

@@ -24,6 +24,10 @@ class Sequential(Draws):
         alpha: the chance of a wrong answer, for each image.
 
     Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
+
+    Example:
+        >>> Sequential(gamma=0.1).known(torch.tensor([0, 10, 50]), 100).tolist()
+        [True, False, True]
     """
 
     most: int = 10_000
@@ -47,7 +51,7 @@ class Sequential(Draws):
         return betting.exceeds(counts, self._limit(failed), self.alpha, self.most)
 
     def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
-        """Return which images are decided, or have had all their draws."""
+        """Images that are decided, or have had all their draws."""
         drawn = torch.full_like(failed, draws)
         return self.rare(failed, drawn) | self.frequent(failed, drawn) | (drawn >= self.most)
 

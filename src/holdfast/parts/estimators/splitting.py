@@ -40,6 +40,12 @@ class Splitting(metaclass=Checked):
 
     Source: Guyader, Hengartner & Matzner-Løber (2011); Bréhier et al. (2016), "Unbiasedness of some generalized
         adaptive multilevel splitting algorithms"; Webb et al. (2019) for its use on networks.
+
+    Example:
+        >>> beyond = lambda z, images: z[:, 0] - 3  # fails where a normal number exceeds 3
+        >>> rare = Splitting(particles=200).estimate(beyond, 1, Rng(0, ids=("a",)))
+        >>> bool(rare["low"] < 0.00135 < rare["high"])
+        True
     """
 
     particles: int = 100
@@ -80,7 +86,7 @@ class Splitting(metaclass=Checked):
             HoldfastError: a value that is not a number.
         """
         size = max(1, ROOM // (self.runs * self.particles * numbers))
-        found: list[dict[str, float]] = []
+        summaries: list[dict[str, float]] = []
         for start in range(0, len(rng.ids), size):
             ids = rng.ids[start : start + size]
             owner = torch.arange(len(ids), device=device).repeat_interleave(self.runs)
@@ -94,21 +100,23 @@ class Splitting(metaclass=Checked):
                 self.least,
             )
             for image in range(len(ids)):
-                found.append(self._summary(climbed, slice(image * self.runs, (image + 1) * self.runs), confidence))
+                summaries.append(self._summary(climbed, slice(image * self.runs, (image + 1) * self.runs), confidence))
         names = ("probability", "low", "high", "relative_variance", "levels", "passes")
-        return {name: torch.tensor([one[name] for one in found], dtype=torch.float64) for name in names}
+        return {name: torch.tensor([summary[name] for summary in summaries], dtype=torch.float64) for name in names}
 
     def _summary(self, climbed: Climbed, runs: slice, confidence: float) -> dict[str, float]:
         """Return the estimate of one image from its populations."""
         n, tail = self.particles, (1 - confidence) / 2
         weight, failing = climbed.weight[runs].double().cpu(), climbed.failing[runs].double().cpu()
         levels, extinct = climbed.levels[runs], climbed.extinct[runs].cpu()
+        # p of each population: the product of its levels times the share that fails at the end
         results = weight * failing / n
         p, spread = float(results.mean()), _relative_variance(results)
+        # plain draws alone: binomial
         if not levels.any():
             low, high = clopper_pearson(float(failing.sum()), n * self.runs, confidence)
             spread = (1 - p) / (p * n * self.runs) if p > 0 else math.nan
-        else:
+        else:  # log-normal, from the spread between populations; those without a failure count with what was possible
             spread = max(spread, -math.log(p) / (n * self.runs)) if p > 0 else spread  # what ideal moves would leave
             limit = 1 - tail ** (1 / (n * self.runs))  # of the share that fails, where no draw does
             possible = torch.where(failing > 0, results, weight * torch.where(extinct, limit, 1.0))

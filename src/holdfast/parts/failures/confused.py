@@ -25,6 +25,14 @@ class Confused(Failure):
         divergence: "cosine" or "l2".
 
     Source: RVCL, Eq. 11 to 13, in the place of "h(x') is not y" of NPPR, Def. 1 to 3.
+
+    Example:
+        >>> from holdfast.core import Encoder, Rng
+        >>> clean, identity = torch.eye(2), Encoder(torch.nn.Flatten(), mean=0, std=1)
+        >>> shard = Shard(identity, clean.view(2, 1, 1, 2), torch.arange(2), Rng(0, ids=("a", "b")), clean)
+        >>> event = Confused().bind(shard)
+        >>> (event(torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]), torch.tensor([0])) > 0).tolist()
+        [[False, True]]
     """
 
     negatives: int = 10
@@ -46,9 +54,9 @@ class Confused(Failure):
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device).double()
         count = min(self.negatives, len(clean) - 1)
-        others = draw_negatives(shard.rng, shard.positions, len(clean), count)
-        margin = between(clean[shard.positions], clean[others], self.divergence)
-        lengths = clean[shard.positions].norm(dim=1)[:, None] + clean[others].norm(dim=2)
+        negatives = draw_negatives(shard.rng, shard.positions, len(clean), count)
+        margin = between(clean[shard.positions], clean[negatives], self.divergence)
+        lengths = clean[shard.positions].norm(dim=1)[:, None] + clean[negatives].norm(dim=2)
         most = 2 * (torch.ones_like(lengths) if self.divergence == "cosine" else lengths)
         level = margin.weights.norm(dim=2) <= ROUNDING * most  # the same picture twice: not told apart, no failure
         least = margin(clean[shard.positions]).masked_fill(level, torch.inf).amin(1)

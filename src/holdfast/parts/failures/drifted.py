@@ -25,6 +25,14 @@ class Drifted(Failure):
         divergence: how representations are compared.
 
     Source: universal quantiles, section 5 of "Robustness of unsupervised representation learning without labels".
+
+    Example:
+        >>> from holdfast.core import Encoder, Rng
+        >>> clean, identity = torch.eye(2), Encoder(torch.nn.Flatten(), mean=0, std=1)
+        >>> shard = Shard(identity, clean.view(2, 1, 1, 2), torch.arange(2), Rng(0, ids=("a", "b")), clean)
+        >>> event = Drifted(share=0.5).bind(shard)
+        >>> (event(torch.tensor([[[0.9, 0.1], [-1.0, 1.0]]]), torch.tensor([0])) > 0).tolist()
+        [[False, True]]
     """
 
     share: float = 0.05

@@ -23,6 +23,10 @@ class Misclassified(Failure):
         probe: how the head comes about; `logits` for an encoder that is a classifier itself.
 
     Source: NPPR, Def. 1 to 3 and Eq. 11.
+
+    Example:
+        >>> Misclassified().title
+        'misclassified, linear'
     """
 
     probe: LinearProbe = Linear()

@@ -29,6 +29,14 @@ class Nearest(Failure):
 
     Source: the event of the breakaway risk, Eq. 1 of "Robustness of unsupervised representation learning without
     labels", in the place of "h(x') is not y" of NPPR, Def. 1 to 3.
+
+    Example:
+        >>> from holdfast.core import Encoder, Rng
+        >>> clean, identity = torch.eye(2), Encoder(torch.nn.Flatten(), mean=0, std=1)
+        >>> shard = Shard(identity, clean.view(2, 1, 1, 2), torch.arange(2), Rng(0, ids=("a", "b")), clean)
+        >>> event = Nearest().bind(shard)
+        >>> (event(torch.tensor([[[0.9, 0.1], [0.1, 0.9]]]), torch.tensor([0])) > 0).tolist()
+        [[False, True]]
     """
 
     divergence: str = "l2"
@@ -52,6 +60,7 @@ class Nearest(Failure):
         bank, own = shard.clean.to(shard.x.device).double(), shard.positions.to(shard.x.device)
         if len(bank) < 2:
             raise HoldfastError("the failure nearest compares images with each other: expected at least 2, got 1")
+        # the distance from a boundary as a linear function of f': scores, less those of the image itself
         reach = bank.norm(dim=1)
         if self.divergence == "cosine":
             middle, length = torch.zeros_like(bank[0]), reach[own] / 2
@@ -60,6 +69,7 @@ class Nearest(Failure):
         else:  # ||f' - f_i||² - ||f' - f_j||², around the middle of the population: less cancels
             middle, length, points = bank.mean(0), torch.ones_like(reach[own]), bank
             weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
+        # in units of the distance from the nearest boundary; twins are no boundary
         apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
         level = apart <= ROUNDING * (reach[own, None] + reach)  # the image itself, too
         room = apart.masked_fill(level, torch.inf).amin(1)

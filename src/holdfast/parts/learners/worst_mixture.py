@@ -62,7 +62,11 @@ class WorstMixture(Learner):
     Source: "Non-parametric probabilistic robustness" (NPPR), section 4 and appendix 9. There the loss is softplus, the
     side 4, and 50 epochs of 50,000 images come in batches of 256 with 32 draws each at a rate of 5e-4 (independent
     noise with a fixed up-sampler: a larger rate, 20 epochs of warm-up and a cosine). Of a thousand images many small
-    steps learn more than many draws, and a side of 16 finds far worse noise. Temperatures: see `_schedule.py`.
+    steps learn more than many draws, and a side of 16 finds far worse noise. Temperatures: see `shared/schedule.py`.
+
+    Example:
+        >>> WorstMixture(epochs=5, samples=4).passes.work
+        40
     """
 
     structure: str = "input"
@@ -87,9 +91,9 @@ class WorstMixture(Learner):
     images: int | None = 1000
 
     def __post_init__(self) -> None:
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise unknown(f"{name} of worst_mixture", str(getattr(self, name)), known)
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise unknown(f"{name} of worst_mixture", str(getattr(self, name)), choices)
         counts = ("components", "latent", "side", "hidden", "embedding", "epochs", "samples")
         least = {**dict.fromkeys(counts, 1), "batch": 2, "clusters": 2, "warmup": 0}
         for name, low in least.items():
@@ -141,7 +145,7 @@ class WorstMixture(Learner):
         return (F.softplus if self.loss == "softplus" else torch.sigmoid)(self.kappa - values)
 
     def _unharmed(self, clean: Reps, event: Event) -> Int[Tensor, "rows"]:
-        """Return which images take part: those that do not fail without noise, `images` of them at most."""
+        """Images that take part: those that do not fail without noise, `images` of them at most."""
         bad = int((~clean.isfinite().all(1)).sum())
         if bad:
             raise HoldfastError(
@@ -163,13 +167,14 @@ class WorstMixture(Learner):
         self, x: Images, clean: Float[Tensor, "rows dim"], labels: Int[Tensor, "images"] | None, rng: Rng
     ) -> Generator:
         """Return the network with its first weights, on the images' device."""
-        seed, known = rng.child("worst_mixture", "weights").generator().initial_seed(), None
+        # the groups the noise may depend on: labels, or clusters of representations
+        seed, groups = rng.child("worst_mixture", "weights").generator().initial_seed(), None
         if "groups" in SOURCES[self.structure]:
-            known = classes(labels) if self.groups == "labels" else centres(clean, self.clusters, seed)
+            groups = classes(labels) if self.groups == "labels" else centres(clean, self.clusters, seed)
         design = Design(
             shape=(x.shape[1], x.shape[2], x.shape[3]),
             dim=clean.shape[1],
-            groups=0 if known is None else len(known),
+            groups=0 if groups is None else len(groups),
             grouping=self.groups,
             structure=self.structure,
             components=self.components,
@@ -181,7 +186,7 @@ class WorstMixture(Learner):
             embedding=self.embedding,
         )
         with seeded(seed):
-            generator = Generator(design, known).to(x)
+            generator = Generator(design, groups).to(x)
         generator.standardise(clean)
         return generator
 

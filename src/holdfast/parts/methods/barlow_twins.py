@@ -26,6 +26,14 @@ class BarlowTwins(Method):
         dim: width of the projection; 8192 in the paper.
 
     Source: Zbontar et al. (2021), "Barlow Twins: self-supervised learning via redundancy reduction".
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = BarlowTwins(hidden=8, dim=4).student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     redundancy: float = 5e-3

@@ -24,6 +24,14 @@ class Byol(Method):
         momentum: m_0, at the beginning.
 
     Source: Grill et al. (2020), "Bootstrap your own latent".
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = Byol(hidden=8, dim=4).student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     hidden: int = 4096

@@ -34,6 +34,12 @@ class DeepclusterV2(Method):
         temperature: T > 0.
 
     Source: Caron et al. (2020), "Unsupervised learning of visual features by contrasting cluster assignments".
+
+    Example:
+        >>> encoder = Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1)
+        >>> student = DeepclusterV2(clusters=2, hidden=8, dim=4).student(encoder, Facts(dim=3, images=8))
+        >>> student.views, student.many
+        (2, True)
     """
 
     clusters: int = 300
@@ -96,8 +102,8 @@ class _Student(Student):
             self._look_at_all(look)
         for crop, memory in enumerate(self.memory):
             generator = Rng(seed, ("clusters", str(epoch), str(crop))).generator()
-            found = spherical_kmeans(memory, self._method.clusters, generator, self._method.iterations)
-            self.centroids[crop], self.assigned[crop] = found
+            clustered = spherical_kmeans(memory, self._method.clusters, generator, self._method.iterations)
+            self.centroids[crop], self.assigned[crop] = clustered
 
     def _look_at_all(self, look: Look) -> None:
         """Fill the memory; each process does so by itself, and all come to the same."""

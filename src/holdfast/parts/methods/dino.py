@@ -36,6 +36,12 @@ class Dino(Method):
         frozen: epochs at the beginning in which the last layer is not trained.
 
     Source: Caron et al. (2021), "Emerging properties in self-supervised vision transformers".
+
+    Example:
+        >>> encoder = Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1)
+        >>> student = Dino(prototypes=16, hidden=8, dim=4).student(encoder, Facts(dim=3, images=8))
+        >>> student.views, student.many
+        (2, True)
     """
 
     prototypes: Count = 4096

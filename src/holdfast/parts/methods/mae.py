@@ -34,6 +34,10 @@ class Mae(Method):
         heads: attention heads of the decoder; 16 in the paper.
 
     Source: He et al. (2022), "Masked autoencoders are scalable vision learners".
+
+    Example:
+        >>> Mae(hidden=0.75).least
+        2
     """
 
     hidden: float = 0.75
@@ -106,14 +110,14 @@ class _Student(Student):
         return gather(self.encoder(views[0][:LOOKED_AT]))
 
     def _parted(self, batch: Batch) -> tuple[Int[Tensor, "b visible"], Int[Tensor, "b hidden"]]:
-        """Return which patches of the images of this process are visible, and which are not."""
+        """Patches of the images of this process that are visible, and those that are not."""
         ids = [str(position) for position in share(batch.positions).tolist()]
         order = Rng(int(self.seed), ("hidden", str(batch.epoch)), tuple(ids)).uniform(self._patches).argsort(1)
         order = order.to(batch.positions.device)
         return order[:, : self._visible], order[:, self._visible :]
 
     def _painted(self, x: Images, visible: Int[Tensor, "b visible"], hidden: Int[Tensor, "b hidden"]) -> Seen:
-        """Return what the decoder paints where patches are hidden, [B, hidden, pixels]."""
+        """Pixels that the decoder paints where patches are hidden, [B, hidden, pixels]."""
         first = torch.arange(self._prefix, device=x.device).expand(len(x), -1)
         kept, left = torch.cat([first, visible + self._prefix], 1), hidden + self._prefix
         normalised = (x - self.encoder.get_buffer("_mean")) / self.encoder.get_buffer("_std")

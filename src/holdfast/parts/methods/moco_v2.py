@@ -34,6 +34,14 @@ class MocoV2(Method):
     Source: Chen et al. (2020), "Improved baselines with momentum contrastive learning"; defaults of "Is self-supervised
     contrastive learning more robust than supervised learning?", Table C.3, for CIFAR; "Robustness of unsupervised
     representation learning without labels", listing 1.
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = MocoV2(hidden=8, dim=4, queue=8).student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     temperature: Positive = 0.1

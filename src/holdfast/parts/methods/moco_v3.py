@@ -30,6 +30,14 @@ class MocoV3(Method):
 
     Source: Chen et al. (2021), "An empirical study of training self-supervised vision transformers"; "Robustness of
     unsupervised representation learning without labels", listing 2.
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = MocoV3(hidden=8, dim=4).student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     temperature: Positive = 0.2

@@ -28,6 +28,14 @@ class SelfDistillation(Method):
         divergence: "l2" or "cosine".
 
     Source: "Robustness of unsupervised representation learning without labels", section C.3 and listing 3.
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = SelfDistillation().student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     divergence: Literal["l2", "cosine"] = "l2"

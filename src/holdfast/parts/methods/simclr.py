@@ -30,6 +30,14 @@ class Simclr(Method):
 
     Source: Chen et al. (2020), "A simple framework for contrastive learning of visual representations"; RVCL, E.3;
     "Robustness of unsupervised representation learning without labels", A.2, for the joint loss (AdvCL).
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = Simclr(hidden=8, dim=4).student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     temperature: float = 0.5
@@ -63,10 +71,10 @@ class _Student(Student):
         z = [F.normalize(view.out, dim=1) for view in views if view.out is not None]
         own = torch.cat(z[:2])  # what every view is told from: the first two views of all images
         images, every = len(z[0]), []
-        for i, one in enumerate(z):
-            likeness = one @ own.T / self._temperature
+        for i, anchor in enumerate(z):
+            likeness = anchor @ own.T / self._temperature
             if i < 2:
                 likeness.diagonal(i * images).fill_(-torch.inf)  # but not from itself
             among = likeness.logsumexp(1)
-            every += [(among - (one * z[j]).sum(1) / self._temperature).mean() for j in range(len(z)) if j != i]
+            every += [(among - (anchor * z[j]).sum(1) / self._temperature).mean() for j in range(len(z)) if j != i]
         return torch.stack(every).mean()

@@ -23,6 +23,14 @@ class Simsiam(Method):
         bottleneck: width of the predictor's hidden layer.
 
     Source: Chen and He (2021), "Exploring simple siamese representation learning".
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = Simsiam(hidden=8, dim=4, bottleneck=2).student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     hidden: Count = 2048

@@ -27,6 +27,14 @@ class Supcon(Method):
         dim: width of the projection.
 
     Source: Khosla et al. (2020), "Supervised contrastive learning", Eq. 2; without their code's factor T / 0.07.
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = Supcon(hidden=8, dim=4).student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     temperature: Positive = 0.1

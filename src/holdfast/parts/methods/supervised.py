@@ -26,6 +26,14 @@ class Supervised(Method):
         relu: whether a ReLU stands between the representation and the classifier (a), where the network ends before it.
 
     Source: "Is self-supervised contrastive learning more robust than supervised learning?", sections 3 and A.2.
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = Supervised().student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     uniformity: Signed = 0.0

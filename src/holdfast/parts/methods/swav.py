@@ -34,6 +34,12 @@ class Swav(Method):
         frozen: epochs at the beginning in which prototypes are not trained.
 
     Source: Caron et al. (2020), "Unsupervised learning of visual features by contrasting cluster assignments".
+
+    Example:
+        >>> encoder = Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1)
+        >>> student = Swav(prototypes=4, hidden=8, dim=4).student(encoder, Facts(dim=3, images=8))
+        >>> student.views, student.many
+        (2, True)
     """
 
     prototypes: Count = 300

@@ -29,6 +29,14 @@ class Vicreg(Method):
         dim: width of the projection (D); 8192 in the paper.
 
     Source: Bardes, Ponce and LeCun (2022), "VICReg: variance-invariance-covariance regularization".
+
+    Example:
+        >>> from holdfast.sources.encoders.shared.copies import trainable
+        >>> encoder = trainable(Encoder(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)), mean=0, std=1))
+        >>> student = Vicreg(hidden=8, dim=4).student(encoder, Facts(dim=3, images=8, classes=2))
+        >>> views = student.see([torch.rand(8, 1, 2, 2)] * student.views, range(student.views))
+        >>> bool(student.loss(views, Batch(torch.arange(8), torch.arange(8) % 2)).isfinite())
+        True
     """
 
     invariance: float = 25.0

@@ -18,6 +18,12 @@ class ClassMargin(Objective):
             z_t - z_y. The strongest class need not be the one with the nearest boundary.
 
     Source: Carlini & Wagner (2017), "Towards evaluating the robustness of neural networks", f_6 with κ = ∞.
+
+    Example:
+        >>> clean, disturbed = torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 2.0, 0.0, 0.0]])
+        >>> one_hot = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+        >>> round(ClassMargin()(disturbed, clean, one_hot).item(), 3)
+        1.0
     """
 
     rank: int = 0
@@ -60,5 +66,5 @@ def ahead(logits: Reps, clean: Reps, target: Reps, rank: int) -> PerImage:
     mine = logits.gather(1, own).squeeze(1)
     if not rank:
         return logits.scatter(1, own, -torch.inf).amax(1) - mine
-    other = clean.scatter(1, own, -torch.inf).topk(rank, dim=1).indices[:, -1:]
-    return logits.gather(1, other).squeeze(1) - mine
+    rival = clean.scatter(1, own, -torch.inf).topk(rank, dim=1).indices[:, -1:]
+    return logits.gather(1, rival).squeeze(1) - mine

@@ -13,6 +13,12 @@ class CrossEntropy(Objective):
     gradient vanishes; `dlr` and `class_margin` go on there.
 
     Source: Madry et al. (2018); APGD-CE of Croce & Hein (2020).
+
+    Example:
+        >>> clean, disturbed = torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 2.0, 0.0, 0.0]])
+        >>> one_hot = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+        >>> round(CrossEntropy()(disturbed, clean, one_hot).item(), 3)
+        1.494
     """
 
     needs_target = True

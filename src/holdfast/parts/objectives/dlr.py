@@ -31,6 +31,12 @@ class Dlr(Objective):
 
     Source: Croce & Hein (2020), "Reliable evaluation of adversarial robustness with an ensemble of diverse
         parameter-free attacks", Eq. 6 and 7; the substitute is ours.
+
+    Example:
+        >>> clean, disturbed = torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 2.0, 0.0, 0.0]])
+        >>> one_hot = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+        >>> round(Dlr()(disturbed, clean, one_hot).item(), 3)
+        0.5
     """
 
     rank: int = 0

@@ -23,6 +23,11 @@ class InfoNce(Objective):
 
     Source: van den Oord et al. (2018); MoCo (He et al. 2020); "Robustness of unsupervised representation learning
         without labels", appendix C.1.
+
+    Example:
+        >>> reps = torch.eye(2)
+        >>> [round(loss, 4) for loss in InfoNce(temperature=0.5)(reps, reps).tolist()]
+        [0.1269, 0.1269]
     """
 
     temperature: Positive = 0.2

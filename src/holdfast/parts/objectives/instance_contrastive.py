@@ -21,6 +21,11 @@ class InstanceContrastive(Objective):
         temperature: T > 0.
 
     Source: Kim et al. (2020); "Robustness of unsupervised representation learning without labels", appendix A.1.
+
+    Example:
+        >>> reps, target = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+        >>> round(InstanceContrastive(temperature=0.5)(reps, reps, target).item(), 4)
+        0.1269
     """
 
     temperature: Positive = 0.5

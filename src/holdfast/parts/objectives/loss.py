@@ -19,6 +19,11 @@ class Loss(Objective):
         function: maps (reps [B, D], clean [B, D], target [B, D] or None) to one value per image [B].
 
     Source: "Robustness of unsupervised representation learning without labels", section 4.3.
+
+    Example:
+        >>> halves = Loss(lambda reps, clean, target: (reps - clean).square().sum(1) / 2)
+        >>> halves(torch.tensor([[2.0]]), torch.tensor([[0.0]])).item()
+        2.0
     """
 
     function: Callable[[Tensor, Tensor, Tensor | None], Tensor]

@@ -24,6 +24,11 @@ class NtXent(Objective):
         temperature: T > 0.
 
     Source: Chen et al. (2020); "Robustness of unsupervised representation learning without labels", appendix A.2.
+
+    Example:
+        >>> reps = torch.eye(2)
+        >>> [round(loss, 4) for loss in NtXent(temperature=0.5)(reps, reps).tolist()]
+        [0.2395, 0.2395]
     """
 
     temperature: Positive = 0.5

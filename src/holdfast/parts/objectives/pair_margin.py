@@ -17,6 +17,11 @@ class PairMargin(Objective):
         divergence: "cosine" or "l2".
 
     Source: RVCL, Eq. 11 to 13: the attack that its certificate is the counterpart of.
+
+    Example:
+        >>> clean, target = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+        >>> PairMargin("l2")(torch.tensor([[0.0, 0.5]]), clean, target).item()
+        1.0
     """
 
     divergence: str = "cosine"

@@ -15,6 +15,10 @@ class Untargeted(Objective):
             distance; its sign equals that of the squared distance, so sign steps are the same for both.
 
     Source: "Robustness of unsupervised representation learning without labels", section 4 (U-FGSM, U-PGD).
+
+    Example:
+        >>> Untargeted()(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2)).item()
+        5.0
     """
 
     divergence: str = "l2"

@@ -50,7 +50,7 @@ class AdversarialNegatives(MadeNegatives):
         return self.attack.passes + Passes(forward=1)
 
     @property
-    def remade(self) -> int:
+    def reevaluated(self) -> int:
         """The images that the attack ends at."""
         return 1
 
@@ -64,7 +64,7 @@ class AdversarialNegatives(MadeNegatives):
         with torch.no_grad():
             view = shard.encoder(_view(shard.x, self.shift, rng.child("view")))
         goal = Untargeted("squared_l2").pursue(shard.encoder, view)
-        return self.attack(goal, shard.x, self.ball, rng).remade(goal, shard.encoder)
+        return self.attack(goal, shard.x, self.ball, rng).reevaluated(goal, shard.encoder)
 
 
 def _view(x: Images, shift: int, rng: Rng) -> Images:

@@ -88,7 +88,7 @@ class Attacked(Observation):
 
     def key(self) -> Observation:
         """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
-        return replace(self, attack=self.attack.root(), readouts=(), first=None)
+        return replace(self, attack=self.attack.shared_prefix(), readouts=(), first=None)
 
     def join(self, other: Observation) -> Observation:
         """Read out wherever either does, on as many images as the larger one needs."""
@@ -110,10 +110,10 @@ class Attacked(Observation):
     @property
     def passes(self) -> Passes:
         """Those of the attack, up to the last read-out."""
-        return self.attack.until(max(self.steps)).passes
+        return self.attack.truncated_to(max(self.steps)).passes
 
     @property
-    def remade(self) -> int:
+    def reevaluated(self) -> int:
         """Every read-out."""
         return len(self.steps)
 
@@ -132,8 +132,8 @@ class Attacked(Observation):
         clean = shard.clean.to(shard.x.device)
         target = clean[partners(shard.positions)] if self.objective.needs_target else None
         goal = self.objective.pursue(shard.encoder, clean[shard.positions], target)
-        attack = self.attack.until(max(self.steps))
-        found = attack(goal, shard.x, self.ball, shard.rng, self.steps).remade(goal, shard.encoder)
+        attack = self.attack.truncated_to(max(self.steps))
+        found = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluated(goal, shard.encoder)
         seen = {f"reps@{step}": reps.float() for step, reps in found.reps.items()}
         seen["values"] = found.values.T.float().contiguous()
         if not self.objective.needs_target and self.first is None:

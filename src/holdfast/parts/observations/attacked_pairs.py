@@ -72,7 +72,7 @@ class AttackedPairs(SomeMargins):
         return results["reps"] if ball.contains(self.ball) else None
 
     @property
-    def remade(self) -> int:
+    def reevaluated(self) -> int:
         """The images that the attacks end at."""
         return self._attacks
 
@@ -82,7 +82,7 @@ class AttackedPairs(SomeMargins):
         lowest, reps, ends = margin(own), own, []
         for number, goal in enumerate(self._goals(shard, margin, own)):
             rng = shard.rng.child("negative", number)
-            searched = self.attack(goal, shard.x, self.ball, rng).remade(goal, shard.encoder)
+            searched = self.attack(goal, shard.x, self.ball, rng).reevaluated(goal, shard.encoder)
             ends.append(searched.reps[self.attack.steps].float().cpu())
             found = searched.reps[self.attack.steps].double()
             lowest, reps = torch.minimum(lowest, margin(found)), torch.maximum(reps.abs(), found.abs())

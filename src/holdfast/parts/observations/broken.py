@@ -61,7 +61,7 @@ class Broken(Some):
         return self.attack.passes
 
     @property
-    def remade(self) -> int:
+    def reevaluated(self) -> int:
         """The image that the attack ends at."""
         return 1
 
@@ -73,7 +73,7 @@ class Broken(Some):
             reps = shard.encoder(x)
             return event(reps[:, None], rows).squeeze(1).float(), reps
 
-        found = self.attack(goal, shard.x, self.ball, shard.rng).remade(goal, shard.encoder)
+        found = self.attack(goal, shard.x, self.ball, shard.rng).reevaluated(goal, shard.encoder)
         reps, clean = found.reps[max(found.reps)], undisturbed(shard, event)
         return {
             "value": event(reps[:, None].double(), rows).squeeze(1).cpu(),

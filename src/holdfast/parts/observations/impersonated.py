@@ -80,7 +80,7 @@ class Impersonated(Some):
 
     def key(self) -> Observation:
         """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
-        return replace(self, attack=self.attack.root(), readouts=(), first=None)
+        return replace(self, attack=self.attack.shared_prefix(), readouts=(), first=None)
 
     def join(self, other: Observation) -> Observation:
         """Read out wherever either does, on as many images as the larger one needs."""
@@ -111,10 +111,10 @@ class Impersonated(Some):
     @property
     def passes(self) -> Passes:
         """Those of the attack, up to the last read-out; nothing for images that are in no pair."""
-        return self.attack.until(max(self.steps)).passes
+        return self.attack.truncated_to(max(self.steps)).passes
 
     @property
-    def remade(self) -> int:
+    def reevaluated(self) -> int:
         """Every read-out."""
         return len(self.steps)
 
@@ -142,8 +142,8 @@ class Impersonated(Some):
         own, other = at[rows], seen["partner"][rows]
         goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[other].to(shard.x.device))
         rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])
-        searched = self.attack.until(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
-        found = searched.remade(goal, shard.encoder)
+        searched = self.attack.truncated_to(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
+        found = searched.reevaluated(goal, shard.encoder)
         for step, reps in found.reps.items():
             seen[f"taken@{step}"][rows] = (head.ranks(reps.cpu(), labels[other]) == 0).double()
         last = max(found.reps)

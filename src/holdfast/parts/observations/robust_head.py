@@ -74,7 +74,7 @@ class RobustHead(OfTraining):
         return Passes(forward=1) + self.probe.attack.passes * self.probe.epochs
 
     @property
-    def remade(self) -> int:
+    def reevaluated(self) -> int:
         """The image that the attack of each epoch ends at."""
         return self.probe.epochs
 

@@ -23,6 +23,11 @@ class FewShot(Probe):
         probe: how the classifier comes about.
         shots: images of each class.
         seed: which ones.
+
+    Example:
+        >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> FewShot(shots=1).fit(reps, labels).scores(reps).argmax(1).tolist()
+        [0, 0, 1, 1]
     """
 
     probe: Probe = Linear()

@@ -25,6 +25,11 @@ class Knn(Probe):
         index: "exact", ours; or "faiss", its exact search, which gives the same neighbours and needs the extra faiss.
 
     Source: Wu et al. (2018), "Unsupervised feature learning via non-parametric instance discrimination", section 3.4.
+
+    Example:
+        >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> Knn(k=2).fit(reps, labels).scores(reps).argmax(1).tolist()
+        [0, 0, 1, 1]
     """
 
     k: Count = 200

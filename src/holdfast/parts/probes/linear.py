@@ -24,6 +24,11 @@ class Linear(LinearProbe):
         iterations: the most that L-BFGS may make.
 
     Source: the linear evaluation of Chen et al. (2020), solved as scikit-learn's LogisticRegression does.
+
+    Example:
+        >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> Linear().fit(reps, labels).scores(reps).argmax(1).tolist()
+        [0, 0, 1, 1]
     """
 
     penalty: float = 1.0
@@ -42,6 +47,7 @@ class Linear(LinearProbe):
         from sklearn.exceptions import ConvergenceWarning  # slow to import, and most audits read no labels
         from sklearn.linear_model import LogisticRegression
 
+        # multinomial logistic regression on standardised representations
         check_finite(reps)
         classes, targets = classes_of(labels)
         features, centre, scale = standardised(reps)
@@ -58,5 +64,6 @@ class Linear(LinearProbe):
         weights, bias = torch.from_numpy(solver.coef_), torch.from_numpy(solver.intercept_)
         if len(classes) == 2:  # scikit-learn keeps one row for two classes: the difference of theirs
             weights, bias = torch.cat([-weights, weights]) / 2, torch.cat([-bias, bias]) / 2
+        # undo the standardisation
         weights = weights.double() / scale.cpu()
         return Head(weights.float().contiguous(), (bias - weights @ centre.cpu()).float(), classes.cpu())

@@ -26,6 +26,11 @@ class LinearAdam(LinearProbe):
         seed: of the first weights and of the order of images.
 
     Source: "RVCL", appendix E.4 (linear evaluation).
+
+    Example:
+        >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> LinearAdam(epochs=100, rate=0.1).fit(reps, labels).scores(reps).argmax(1).tolist()
+        [0, 0, 1, 1]
     """
 
     epochs: int = 100

@@ -43,6 +43,11 @@ class LinearSgd(LinearProbe):
 
     Source: the linear evaluation of Chen et al. (2020); L as in Gower et al. (2019), "SGD: general analysis and
     improved rates".
+
+    Example:
+        >>> reps, labels = torch.tensor([[1.0, 0.0], [1.1, 0.1], [0.0, 1.0], [0.1, 1.2]]), torch.tensor([0, 0, 1, 1])
+        >>> LinearSgd().fit(reps, labels).scores(reps).argmax(1).tolist()
+        [0, 0, 1, 1]
     """
 
     epochs: Count = 100
@@ -70,6 +75,7 @@ class LinearSgd(LinearProbe):
         """
         classes, targets = classes_of(bank.labels)
         stream = partial(blocks, bank, targets, self.pool // 2 // self.batch_size * self.batch_size)
+        # standardise, and set the rate by the smoothness of the loss on a sample
         centre, scale = moments(stream())
         random = Rng(self.seed, ("linear_sgd",)).generator()
         sample = torch.randperm(len(targets), generator=random)[:SAMPLE]
@@ -77,6 +83,7 @@ class LinearSgd(LinearProbe):
         weights = torch.zeros(len(classes), len(centre), device=centre.device)  # convex: no need of a random beginning
         bias = torch.zeros(len(classes), device=centre.device)
         decay = {"weight_decay": self.penalty / len(targets)}
+        # SGD with momentum and a cosine schedule; the bias is not penalised
         with torch.enable_grad():
             groups = [{"params": [weights.requires_grad_()], **decay}, {"params": [bias.requires_grad_()]}]
             sgd = torch.optim.SGD(groups, rate, momentum=self.momentum)
@@ -89,6 +96,7 @@ class LinearSgd(LinearProbe):
                     sgd.zero_grad()
                     F.cross_entropy(F.linear(((reps - centre) / scale).float(), weights, bias), numbers).backward()
                     sgd.step()
+        # undo the standardisation
         weights = weights.detach().double() / scale
         bias = bias.detach().double() - weights @ centre
         if not (weights.isfinite().all() and bias.isfinite().all()):

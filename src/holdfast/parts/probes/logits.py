@@ -14,6 +14,10 @@ class Logits(LinearProbe):
     """The identity: logit c of label c is coordinate c of f(x), for an encoder that is a classifier itself.
 
     Nothing is learned, so every image is unseen.
+
+    Example:
+        >>> Logits().fit(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])).weights.tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
     """
 
     trains = False

@@ -70,6 +70,10 @@ class RobustLinear(LinearProbe):
 
     Source: "SynBench", section 4 and appendix D; Madry et al. (2018) for the problem; Mutapcic & Boyd (2009),
     "Cutting-set methods for robust convex optimization with pessimizing oracles".
+
+    Example:
+        >>> RobustLinear(L2(0.25)).ball.radius, RobustLinear().through
+        (0.25, 'robust_head')
     """
 
     ball: Ball = L2(0.2)
@@ -138,6 +142,7 @@ class RobustLinear(LinearProbe):
         Raises:
             HoldfastError: what `linear` and the attack raise, or representations that are not finite.
         """
+        # start from the head of clean representations
         head = Linear(self.penalty).fit(reps, labels)
         if radius == 0:
             return head, {"loss": torch.zeros(0).double(), "bound": torch.zeros(0).double()}
@@ -148,17 +153,22 @@ class RobustLinear(LinearProbe):
         heads, versions = [_folded(head, centre, scale)], [_with_one(clean)]
         course: dict[str, list[float]] = {"loss": [], "bound": []}
         for epoch in range(self.epochs):
+            # the adversary's answer to this head: a new version of every image (a cut)
             here = rng.child("robust_linear", epoch)
-            found = self._attacked(encoder, _unfolded(heads[-1], centre, scale, head), images, reps, target, ball, here)
-            check_finite(found)
-            versions.append(_with_one((found.double() - centre) / scale))
+            attacked_reps = self._attacked(
+                encoder, _unfolded(heads[-1], centre, scale, head), images, reps, target, ball, here
+            )
+            check_finite(attacked_reps)
+            versions.append(_with_one((attacked_reps.double() - centre) / scale))
             attacked = float(losses(versions[-1], target, heads[-1]).mean())
             course["loss"].append(attacked + price(heads[-1], decay))
+            # the best head against all versions so far; its loss is a lower bound of the robust one
             better, bound = best_against(versions, target, heads[-1], decay)
             course["bound"].append(bound)
             heads.append(better)
             if (1 - self.tolerance) * min(course["loss"]) < bound and epoch:
                 break
+        # of all heads, the one that lost least to its own adversary
         lowest = min(range(len(course["loss"])), key=course["loss"].__getitem__)
         learned = head if lowest == 0 else _unfolded(heads[lowest], centre, scale, head)
         return learned, {name: torch.tensor(values).double() for name, values in course.items()}
@@ -179,9 +189,9 @@ class RobustLinear(LinearProbe):
         """
         first = images(torch.arange(1))
         ours = replace(head, weights=head.weights.to(first.device), bias=head.bias.to(first.device))
-        found = []
-        for some in torch.arange(len(clean)).split(together(first)):
-            x, logits, own = images(some), head.scores(clean[some]).to(first), target[some].to(first)
+        attacked_reps = []
+        for places in torch.arange(len(clean)).split(together(first)):
+            x, logits, own = images(places), head.scores(clean[places]).to(first), target[places].to(first)
             inside = x.clamp(0, 1)
             beyond = x - inside
 
@@ -189,14 +199,14 @@ class RobustLinear(LinearProbe):
                 seen = encoder(moved + beyond)  # noqa: B023 called before the loop goes on
                 return self.objective(ours.scores(seen), logits, own), seen  # noqa: B023
 
-            own_rng = rng.at([rng.ids[place] for place in some.tolist()])
-            trajectory = self.attack(goal, inside, ball, own_rng).remade(goal, encoder)
-            found.append(trajectory.reps[max(trajectory.reps)].float().cpu())
-        return torch.cat(found)
+            own_rng = rng.at([rng.ids[place] for place in places.tolist()])
+            trajectory = self.attack(goal, inside, ball, own_rng).reevaluated(goal, encoder)
+            attacked_reps.append(trajectory.reps[max(trajectory.reps)].float().cpu())
+        return torch.cat(attacked_reps)
 
 
 def together(x: Images) -> int:
-    """Return how many images to attack at a time."""
+    """Number of images to attack at a time."""
     return max(1, PIXELS["cpu" if x.device.type == "cpu" else "accelerator"] // x[0].numel())
 
 

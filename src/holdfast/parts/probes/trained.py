@@ -23,6 +23,15 @@ class Trained(LinearProbe):
         path: a safetensors file.
         layer: the layer's name; "" for a file whose keys are "weight" and "bias"; "last" for the last matrix of a
             network's file, in the order of its numbered names.
+
+    Example:
+        >>> import tempfile
+        >>> from safetensors.torch import save_file
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_file({"weight": torch.eye(2)}, f"{folder}/head.safetensors")
+        ...     head = Trained(f"{folder}/head.safetensors").fit(torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+        >>> head.classes.tolist()
+        [0, 1]
     """
 
     path: str = ""
@@ -36,6 +45,7 @@ class Trained(LinearProbe):
         Raises:
             HoldfastError: no such file or layer, tensors that are not a head's, not finite, or of another width.
         """
+        # the matrix: by the layer's name, or the last one of the file
         state, _ = read_safetensors(self.path)
         matrices = sorted((key.removesuffix("weight") for key in state if _is_head(key, state)), key=_natural)
         prefix = f"{self.layer}." if self.layer else ""
@@ -47,6 +57,7 @@ class Trained(LinearProbe):
         weights = state[f"{prefix}weight"].float()
         bias = state.get(f"{prefix}bias", torch.zeros(len(weights))).float()
         classes = state.get("classes", torch.arange(len(weights))).long()
+        # a head: one finite row, bias and label for each class, as wide as the representations
         if bias.shape != (len(weights),) or classes.shape != bias.shape or not classes.diff().gt(0).all():
             raise HoldfastError(
                 f"{self.path!r}: expected one bias and one increasing class for each of {len(weights)} rows, got "

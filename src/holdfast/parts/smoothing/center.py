@@ -41,6 +41,10 @@ class Center(Certificate):
         HoldfastError: n that always abstains (1,198 at the defaults), or parameters out of range.
 
     Source: Kumar & Goldstein (2021), "Center smoothing: certified robustness for networks with structured outputs".
+
+    Example:
+        >>> Center(radius=0.25).budget, Center(radius=0.25).quantile(0.25) < 1
+        (30000, True)
     """
 
     radius: float = 0.25
@@ -93,11 +97,13 @@ class Center(Certificate):
 
     def sample(self, anchor: Anchor) -> Sampling:
         """Find a centre, test it on fresh draws, and measure fresh distances to it."""
+        # 1. the smoothed representation: centre of the smallest ball that holds half of n draws
         points: list[Tensor] = []
         while (drawn := sum(map(len, points))) < self.draws:
             points.append(self._seen((yield self.draws - drawn)).clone())
         centre, reach = _centre(torch.cat(points))
         del points
+        # 2. test it on n fresh draws, and abstain unless max(δ₁, δ₂) <= Δ
         inside = drawn = 0
         while drawn < self.draws:
             reps = yield self.draws - drawn
@@ -107,24 +113,25 @@ class Center(Certificate):
         short = 0.5 - (inside / self.draws - deviation)
         if max(deviation, short) > self.slack:
             return {"spread": torch.tensor(torch.nan, dtype=torch.float64), "draws": torch.tensor(2 * self.draws)}
-        found: list[Tensor] = []
-        while (drawn := sum(map(len, found))) < self.distances:
-            found.append(_distances(self._seen((yield self.distances - drawn)), centre).cpu().double())
+        # 3. R: the order statistic of m fresh distances that covers the share q
+        distances: list[Tensor] = []
+        while (drawn := sum(map(len, distances))) < self.distances:
+            distances.append(_distances(self._seen((yield self.distances - drawn)), centre).cpu().double())
         rank = math.ceil(self.quantile(anchor.sigma) * self.distances)
-        spread = torch.cat(found).kthvalue(rank).values
+        spread = torch.cat(distances).kthvalue(rank).values
         return {"spread": spread, "draws": torch.tensor(self.budget)}
 
     def _seen(self, reps: Reps) -> Reps:
         return unit(reps) if self.normalised else reps
 
-    def conclude(self, seen: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
-        """Return what holds around every image, [B].
+    def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
+        """The certificate of every image, [B].
 
         `radius`, ε_out, in the units of the representation, NaN where it `abstained` (1 or 0); and `draws`, how many
         were used.
         """
-        radius = 3 * seen["spread"]
-        return {"radius": radius, "abstained": radius.isnan().double(), "draws": seen["draws"]}
+        radius = 3 * results["spread"]
+        return {"radius": radius, "abstained": radius.isnan().double(), "draws": results["draws"]}
 
 
 def _centre(points: Float[Tensor, "draws dim"]) -> tuple[Float[Tensor, "dim"], Float[Tensor, ""]]:

@@ -32,6 +32,10 @@ class Classifier(Certificate):
         probe: how the linear head comes about, from training images under the same noise; None: instances.
 
     Source: Cohen et al. (2019), "Certified adversarial robustness via randomized smoothing", CERTIFY.
+
+    Example:
+        >>> Classifier(selection=100, draws=1000).budget
+        1100
     """
 
     selection: int = 100
@@ -95,18 +99,18 @@ class Classifier(Certificate):
             return True
         return bool(betting.stays_below(counts, torch.tensor(0.5).double(), self.alpha, self.draws))
 
-    def conclude(self, seen: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
-        """Return what holds around every image, [B].
+    def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
+        """The certificate of every image, [B].
 
         `vote`, the class that was chosen; `lower`, p̲ of it; `radius` in pixels, 0 where it `abstained` (1 or 0); and
         `draws`, how many were used for the bound.
         """
-        hits, draws = seen["hits"], seen["draws"]
+        hits, draws = results["hits"], results["draws"]
         if self.bound == "betting":
             lower = betting.lower(betting.tally_votes(hits, draws), self.alpha, self.draws)
         else:
             lower = betting.clopper_pearson_lower(hits, draws, self.alpha)
-        found = {"vote": seen["vote"], "lower": lower, "radius": radius(lower, sigma)}
+        found = {"vote": results["vote"], "lower": lower, "radius": radius(lower, sigma)}
         return found | {"abstained": (lower < 0.5).double(), "draws": draws}
 
 

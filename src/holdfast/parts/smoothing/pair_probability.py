@@ -37,6 +37,10 @@ class PairProbability(Certificate):
         convention: "sound", or "paper": p̲ is the plain mean of all draws, so that R is an *estimate*, no certificate.
 
     Source: RVCL, theorem 7 and Algorithm 2; the bound is `betting.lower`.
+
+    Example:
+        >>> PairProbability(negatives=10, simultaneous=True).level
+        0.0001
     """
 
     draws: int = 1000
@@ -114,14 +118,14 @@ class PairProbability(Certificate):
         hopeless = twin | betting.stays_below(counts, torch.full_like(near, 0.5), self.level, self.draws)
         return bool((certified | hopeless).all())
 
-    def conclude(self, seen: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
+    def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
         """Return bounds and radii of all pairs.
 
         `lower`, p̲, and `mean`, the plain mean of p; `radius` in pixels, 0 where the pair is not certified; `negatives`,
         positions of x⁻; all [B, K]. `draws`, how many were used, [B].
         """
-        counts = seen["counts"]
+        counts = results["counts"]
         mean = betting.empirical_mean(counts)
         bound = mean.clone() if self.convention == "paper" else betting.lower(counts, self.level, self.draws)
-        found = {"lower": bound, "mean": mean, "radius": radius(bound, sigma)}
-        return found | {"negatives": seen["negatives"], "draws": seen["draws"]}
+        bounds = {"lower": bound, "mean": mean, "radius": radius(bound, sigma)}
+        return bounds | {"negatives": results["negatives"], "draws": results["draws"]}

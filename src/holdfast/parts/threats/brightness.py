@@ -17,6 +17,11 @@ class Brightness(Noise):
         shift: the largest b in pixels of a [0, 1] image, in (0, 1].
 
     Source: Hendrycks & Dietterich (2019) for brightness as a corruption; here with a random amount.
+
+    Example:
+        >>> x, z = torch.tensor([[[[0.25, 0.75]]]]), torch.tensor([[[0.0], [100.0]]])
+        >>> [[round(v, 3) for v in draw.flatten().tolist()] for draw in Brightness(0.2).push(x, z)[0]]
+        [[0.25, 0.75], [0.45, 0.95]]
     """
 
     shift: float = 0.2

@@ -17,6 +17,11 @@ class Contrast(Noise):
         factor: the largest c, in (0, 1]; with 1, contrasts reach from nothing to twice the image's.
 
     Source: Hendrycks & Dietterich (2019) for contrast as a corruption; here with a random amount.
+
+    Example:
+        >>> x, z = torch.tensor([[[[0.25, 0.75]]]]), torch.tensor([[[0.0], [100.0]]])
+        >>> [[round(v, 3) for v in draw.flatten().tolist()] for draw in Contrast(0.3).push(x, z)[0]]
+        [[0.25, 0.75], [0.175, 0.825]]
     """
 
     factor: float = 0.3

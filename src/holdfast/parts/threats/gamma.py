@@ -23,6 +23,11 @@ class Gamma(Corruption):
 
     Source: Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised learning?",
     section 2.2.
+
+    Example:
+        >>> from holdfast.core import Rng
+        >>> Gamma(0.5).sample(torch.full((1, 1, 1, 1), 0.25), Rng(0, ids=("a",))).item()
+        0.49803921580314636
     """
 
     gamma: Positive = 0.2

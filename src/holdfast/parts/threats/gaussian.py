@@ -19,6 +19,12 @@ class Gaussian(Threat):
         clamped: whether pixels are brought back to [0, 1]; certificates by smoothing need noise that is not.
 
     Source: Cohen et al. (2019) for its use in certificates.
+
+    Example:
+        >>> from holdfast.core import Rng
+        >>> x = torch.full((1, 1, 100, 100), 0.5)
+        >>> round((Gaussian(0.1).sample(x, Rng(0, ids=("a",))) - x).std().item(), 2)
+        0.1
     """
 
     sigma: float = 0.25

@@ -18,6 +18,13 @@ class GlobalShuffle(Shuffle):
 
     Source: Zhong et al. (2022), "Is self-supervised contrastive learning more robust than supervised learning?",
     section 2.2. The text speaks of p x p patches; its figures and tables show that GnXn names an n x n grid of them.
+
+    Example:
+        >>> from holdfast.core import Rng
+        >>> x = torch.arange(16.0).view(1, 1, 4, 4) / 16
+        >>> shuffled = GlobalShuffle(grid=2).sample(x, Rng(0, ids=("a",)))
+        >>> sorted((16 * shuffled).flatten().int().tolist()) == list(range(16))
+        True
     """
 
     letter = "G"

@@ -28,6 +28,12 @@ class Hue(Noise):
         HoldfastError: images that do not have three channels.
 
     Source: the NTSC colour space.
+
+    Example:
+        >>> red = torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)
+        >>> turned = Hue(30).push(red, torch.tensor([[[0.0], [100.0]]]))
+        >>> [[round(v, 2) for v in draw.flatten().tolist()] for draw in turned[0]]
+        [[1.0, 0.0, 0.0], [0.99, 0.0, 0.66]]
     """
 
     degrees: float = 30.0
@@ -50,7 +56,7 @@ class Hue(Noise):
 
 
 def chroma_maps() -> tuple[Float[Tensor, "3 3"], Float[Tensor, "3 3"]]:
-    """Return what takes RGB to its chroma, and to that turned by a right angle round the grey axis; float64."""
+    """Matrices that take RGB to its chroma, and to that turned by a right angle round the grey axis; float64."""
     to_yiq = torch.tensor(YIQ, dtype=torch.float64)
     back = to_yiq.inverse()
     return back[:, 1:] @ to_yiq[1:], back[:, [1, 2]] @ torch.stack([-to_yiq[2], to_yiq[1]])

@@ -24,6 +24,10 @@ class L2(Ball):
         radius: ε, the Euclidean norm in pixels of a [0, 1] image, positive.
 
     Source: Madry et al. (2018).
+
+    Example:
+        >>> [round(v, 4) for v in L2(1.0).project(torch.tensor([[[[3.0, 4.0]]]])).flatten().tolist()]
+        [0.6, 0.8]
     """
 
     radius: float = 1.0

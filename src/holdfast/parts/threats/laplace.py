@@ -27,6 +27,13 @@ class Laplace(Noise):
         scale: b as a share of ε, positive; d b for ℓ2.
 
     Source: the Laplace noise of probabilistic robustness in "NPPR".
+
+    Example:
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> noise = Laplace()
+        >>> disturbed = noise.push(x, torch.randn(1, 100, noise.numbers(x), generator=torch.Generator().manual_seed(0)))
+        >>> bool(((disturbed - x).abs() <= 0.05 + 1e-6).all())
+        True
     """
 
     ball: Ball = Linf(0.05)  # pyright: ignore[reportIncompatibleVariableOverride]

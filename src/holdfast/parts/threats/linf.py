@@ -18,6 +18,10 @@ class Linf(Ball):
         radius: ε in pixels of a [0, 1] image, in (0, 1].
 
     Source: Madry et al. (2018).
+
+    Example:
+        >>> [round(v, 4) for v in Linf(0.1).project(torch.tensor([[[[0.3, -0.05]]]])).flatten().tolist()]
+        [0.1, -0.05]
     """
 
     radius: float = 0.05

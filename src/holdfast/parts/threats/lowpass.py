@@ -22,6 +22,12 @@ class Lowpass(Corruption):
         side: the size of image that the radius is meant for, in pixels.
 
     Source: "Robustness of unsupervised representation learning without labels", appendix C.
+
+    Example:
+        >>> from holdfast.core import Rng
+        >>> board = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).repeat(4, 4).view(1, 1, 8, 8)
+        >>> Lowpass(radius=2, side=8).sample(board, Rng(0, ids=("a",))).std().item() < 1e-3  # fine detail is gone
+        True
     """
 
     radius: Positive = 50.0

@@ -24,6 +24,10 @@ class Mixture(Noise):
         path: a safetensors file that `save` wrote.
 
     Source: "Non-parametric probabilistic robustness" (NPPR), section 4.
+
+    Example:
+        >>> Mixture().ball is None  # without a file there is nothing to draw
+        True
     """
 
     path: str = ""

@@ -22,6 +22,12 @@ class Rotation(Noise):
         degrees: the largest angle, in (0, 180].
 
     Source: Engstrom et al. (2019), "Exploring the landscape of spatial robustness"; the functional noises of "NPPR".
+
+    Example:
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> draws = Rotation(15).push(x, torch.zeros(1, 3, Rotation(15).numbers(x)))
+        >>> draws.shape, bool((draws == 0.5).all())
+        (torch.Size([1, 3, 1, 2, 2]), True)
     """
 
     degrees: float = 15.0

@@ -19,6 +19,12 @@ class Translation(Noise):
         share: the largest move, as a share of the height and of the width, in (0, 1].
 
     Source: Engstrom et al. (2019), "Exploring the landscape of spatial robustness"; the functional noises of "NPPR".
+
+    Example:
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> draws = Translation(0.1).push(x, torch.zeros(1, 3, Translation(0.1).numbers(x)))
+        >>> draws.shape, bool((draws == 0.5).all())
+        (torch.Size([1, 3, 1, 2, 2]), True)
     """
 
     share: float = 0.1

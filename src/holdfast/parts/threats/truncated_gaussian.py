@@ -29,6 +29,13 @@ class TruncatedGaussian(Noise):
             on its edge; with scale 1 this is the authors' noise for ℓ∞.
 
     Source: the Gaussian baseline of probabilistic robustness in "NPPR".
+
+    Example:
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> noise = TruncatedGaussian()
+        >>> disturbed = noise.push(x, torch.randn(1, 100, noise.numbers(x), generator=torch.Generator().manual_seed(0)))
+        >>> bool(((disturbed - x).abs() <= 0.05 + 1e-6).all())
+        True
     """
 
     ball: Ball = Linf(0.05)  # pyright: ignore[reportIncompatibleVariableOverride]

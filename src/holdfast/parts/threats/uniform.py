@@ -21,6 +21,13 @@ class Uniform(Noise):
         ball: where δ lies, ε in pixels of a [0, 1] image.
 
     Source: the uniform baseline of probabilistic robustness in "NPPR", there with 100 draws for each image.
+
+    Example:
+        >>> x = torch.full((1, 1, 2, 2), 0.5)
+        >>> noise = Uniform()
+        >>> disturbed = noise.push(x, torch.randn(1, 100, noise.numbers(x), generator=torch.Generator().manual_seed(0)))
+        >>> bool(((disturbed - x).abs() <= 0.05 + 1e-6).all())
+        True
     """
 
     ball: Ball = Linf(0.05)  # pyright: ignore[reportIncompatibleVariableOverride]

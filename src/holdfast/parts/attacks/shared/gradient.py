@@ -1,11 +1,11 @@
-"""The step that all gradient attacks share: value, representation and gradient from one pass."""
+"""What all gradient attacks share: value, representation and gradient from one pass."""
 
 import torch
 
 from holdfast.core import Goal, HoldfastError, Images, PerImage, Reps
 
 
-def climb(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
+def value_and_grad(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
     """Return the goal's values, the representations and the gradient of the values at x.
 
     One encoder pass forward and one backward to the pixels; weights get no gradient.
@@ -27,7 +27,7 @@ def climb(goal: Goal, x: Images) -> tuple[PerImage, Reps, Images]:
 
 
 @torch.no_grad()
-def look(goal: Goal, x: Images) -> tuple[PerImage, Reps]:
+def evaluate(goal: Goal, x: Images) -> tuple[PerImage, Reps]:
     """Return the goal's values and the representations at x, without a gradient.
 
     Raises:

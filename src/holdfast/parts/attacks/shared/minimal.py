@@ -8,7 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from holdfast.core import Ball, Goal, Images, Passes, PerImage, Reps
-from holdfast.parts.attacks.shared.gradient import climb, look, pick
+from holdfast.parts.attacks.shared.gradient import evaluate, pick, value_and_grad
 
 Breaks = Callable[[Reps], Bool[Tensor, "batch"]]
 """Whether representations are broken; where a goal is above zero, about."""
@@ -52,19 +52,21 @@ def minimal_radius(
     """
     best = _Best(goal, breaks, x, ball)
     if broken is not None:
-        best.see(broken, look(goal, broken)[1])
+        best.see(broken, evaluate(goal, broken)[1])
         best.retreat()
     begin = x if start is None else start
     at, allowed = begin, ball.size(begin - x)
     lost = torch.ones(len(x), dtype=torch.bool, device=x.device)
     for step in range(steps):
+        # a quarter of the way: searches that broke nothing go on from the given broken image
         if step == steps // 4:
             edge = pick(best.radius.isinf(), begin, best.image)
             at, allowed = pick(lost, edge, at), torch.where(lost, best.radius, allowed)
             lost = lost & best.radius.isinf()
-        values, reps, gradient = climb(goal, at)
+        values, reps, gradient = value_and_grad(goal, at)
         hit, size = best.see(at, reps), ball.size(at - x)
         lost = lost & ~hit
+        # ε: shrink below a broken image; else grow, to where the linearised goal reaches zero (FMN, Eq. 6)
         fall = (1 + math.cos(math.pi * step / steps)) / 2
         gamma, alpha = 0.001 + 0.099 * fall, 0.01 + 0.99 * fall
         uphill = ball.ascend(gradient)
@@ -72,10 +74,12 @@ def minimal_radius(
         linear = size + values.neg().clamp_min(0) / slope
         grown = torch.where(lost, torch.maximum(linear, GROWTH * allowed), allowed * (1 + gamma))
         allowed = torch.where(hit, torch.minimum(allowed, size) * (1 - gamma), torch.minimum(grown, best.radius))
+        # δ: an ascent step, projected on the ball of radius ε
         reach = allowed.clamp(1e-12, best.largest).view(-1, 1, 1, 1) / ball.radius  # balls of every size look alike
         moved = at - x + alpha * ball.radius * reach * uphill
         at = (x + ball.project(moved / reach) * reach).clamp(0, 1)
-    best.see(at, look(goal, at)[1])
+    # the last iterate counts too; then bisect the way back to x
+    best.see(at, evaluate(goal, at)[1])
     best.retreat()
     assert best.reps is not None  # the last look has been noted
     return best.radius, best.image, best.reps
@@ -104,10 +108,10 @@ class _Best:
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             at = self._x + middle.view(-1, 1, 1, 1) * (end - self._x)
-            broken = self.see(at, look(self._goal, at)[1])
+            broken = self.see(at, evaluate(self._goal, at)[1])
             low, high = torch.where(broken, low, middle), torch.where(broken, middle, high)
 
 
 def passes(steps: int, known: bool) -> Passes:
-    """Return what `minimal_radius` costs for one image, with or without an image that is known to break."""
+    """Encoder passes that `minimal_radius` costs for one image, with or without an image that is known to break."""
     return Passes(forward=steps + 1 + HALVINGS + (1 + HALVINGS) * known, backward=steps)

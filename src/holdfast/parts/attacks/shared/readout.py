@@ -15,10 +15,10 @@ def check_readouts(readouts: Sequence[int], steps: int) -> tuple[int, ...]:
     Raises:
         HoldfastError: a read-out that is not one of 0 ... steps.
     """
-    wanted = tuple(sorted(set(readouts))) or (steps,)
-    if wanted[0] < 0 or wanted[-1] > steps:
+    read_at = tuple(sorted(set(readouts))) or (steps,)
+    if read_at[0] < 0 or read_at[-1] > steps:
         raise HoldfastError(f"read-outs: expected step counts from 0 to {steps}, got {list(readouts)}")
-    return wanted
+    return read_at
 
 
 class Readout:

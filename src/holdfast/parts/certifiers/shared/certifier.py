@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
-from holdfast.numerics.bounds.curved import Box
+from holdfast.numerics.bounds.activations import Box
+from holdfast.numerics.bounds.backward import Region, backward, boxes
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import SMALLEST_NORM, Network
-from holdfast.numerics.bounds.propagate import Region, backward, boxes
 from holdfast.numerics.bounds.trace import trace
 from holdfast.runtime.errors import NotCertified
 
@@ -41,7 +41,7 @@ class Propagation(Certifier):
 
     @abstractmethod
     def lower(
-        self, network: Network, margin: Margin, region: Region, known: Mapping[int, Box] | None = None
+        self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds [B, R] and the ranges behind them, in the precision of what comes in.
 
@@ -49,7 +49,7 @@ class Propagation(Certifier):
             network: the traced network.
             margin: [B, R] rows; B may be 1 for all images of the region.
             region: where the images may be.
-            known: ranges that are known to hold, such as those of a larger region around the same image.
+            held: ranges that hold besides, such as those of a larger region around the same image.
         """
 
 
@@ -69,6 +69,7 @@ def prepare(
         radii = torch.full((len(x),), getattr(ball, "radius", torch.nan), dtype=torch.float64)
     if not bool((radii >= 0).all()) or len(radii) != len(x):
         raise HoldfastError(f"certifiers take one radius >= 0 in pixels for each image, got {radii.tolist()[:5]}")
+    # the network that the encoder computes, and rows that fit its representation
     network = trace(encoder, tuple(x.shape[1:]))
     dim = network.nodes[-1].shape
     if (margin.weights.shape[0], *margin.weights.shape[2:]) != (len(x), *dim):
@@ -83,6 +84,7 @@ def prepare(
             f"not certified: {network.normalised} of encoder {encoder.name!r} normalises the representation; only "
             "margins without a bias (cosine) can be bounded through it"
         )
+    # the bound is one of real numbers: float64, and radii rounded outward
     bias = margin.bias.double() if network.normalised is None else torch.zeros_like(margin.bias, dtype=torch.float64)
     exact = Margin(margin.weights.double(), bias)
     return network, Region.around(ball, x, radii.to(x.device)), exact
@@ -122,7 +124,7 @@ def on_all_images(network: Network, margin: Margin, region: Region) -> tuple[Ten
 
 
 def start(network: Network, margin: Margin) -> tuple[int, Dense]:
-    """Return where backward propagation of a margin begins, and its rows."""
+    """Return the node at which backward propagation of a margin begins, and its rows."""
     return len(network.nodes) - 1, Dense(margin.weights)
 
 

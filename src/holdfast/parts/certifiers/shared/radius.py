@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Images, Margin, Passes
-from holdfast.numerics.bounds.curved import Box
+from holdfast.numerics.bounds.activations import Box
+from holdfast.numerics.bounds.backward import Region
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.propagate import Region
 from holdfast.parts.certifiers.shared.certifier import Propagation, on_all_images, prepare
 
 FIRST = (1 / 64, 1 / 16)
@@ -52,12 +52,12 @@ def certified_radii(
     """
     network, region, margin = prepare(encoder, margin, x, ball, torch.zeros(len(x), dtype=torch.float64))
     end = largest if largest is not None else float(ball.size(torch.ones_like(x[:1])))
-    found = []
+    radii = []
     for i in range(len(x)):
         search = _Search(certifier, network, region.part([i]), margin.part(slice(i, i + 1)), end)
-        found.append(search.run(tolerance))
+        radii.append(search.run(tolerance))
         encoder.count(Passes(bounds=search.probes))
-    return torch.stack(found) if found else margin.bias.clone()
+    return torch.stack(radii) if radii else margin.bias.clone()
 
 
 class _Search:
@@ -123,7 +123,7 @@ class _Search:
                 roots[row] = (probe - bound / roots[row][1], roots[row][1])
 
     def _slope(self, row: int, root: float, enough: float) -> float:
-        """Return how fast a row's bound changes around a radius, from probes that are not too close to each other."""
+        """Slope of a row's bound around a radius, from probes that are not too close to each other."""
         below, above = self._radii < root - enough, self._radii > root + enough
         left = int(below.nonzero()[-1]) if below.any() else 0
         right = int(above.nonzero()[0]) if above.any() else len(self._radii) - 1
@@ -155,17 +155,20 @@ class _Search:
             self._probe([largest], exact)  # what it decides need not be computed for the others
             self._probe(probes[:-1].tolist(), exact)
             return
+        # bound all probes at once; ranges at a larger radius hold at these
         self.probes += len(probes)
         x = self._region.x.expand(len(probes), -1, -1, -1)
-        known = self._known[min(larger, key=lambda key: key[1])] if larger else None
+        held = self._known[min(larger, key=lambda key: key[1])] if larger else None
         region = Region.around(self._region.ball, x, probes.to(x.device)).to(dtype)
-        bounds, ranges = self._certifier.lower(network, self._margin.to(dtype), region, known)
+        bounds, ranges = self._certifier.lower(network, self._margin.to(dtype), region, held)
         bounds = bounds.double() - self._slack
         self._known[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}
+        # only float64 proves or fails a radius
         if exact:
             self._proved = torch.maximum(self._proved, torch.where(bounds > 0, probes[:, None], 0.0).amax(0))
             failed = (bounds <= 0) & (probes[:, None] > self._proved)
             self._failed = torch.minimum(self._failed, torch.where(failed, probes[:, None], torch.inf).amin(0))
+        # the curve of bounds against radii
         stale = torch.isin(self._radii, probes)  # where float32 and float64 disagree, the later probe counts
         order = torch.cat([self._radii[~stale], probes]).argsort(stable=True)
         self._radii = torch.cat([self._radii[~stale], probes])[order]
@@ -192,7 +195,7 @@ def _some(radii: list[float]) -> list[float]:
 
 
 def _root(points: list[tuple[float, float]]) -> float:
-    """Return where the curve through some points (the radius as a polynomial of the bound) crosses zero.
+    """The place where the curve through some points (the radius as a polynomial of the bound) crosses zero.
 
     The first two points bracket the root; where a curve leaves the bracket, the last point is left out.
     """

@@ -53,14 +53,16 @@ def climb(
         moves: how often each copy moves.
         least: a population whose weight falls below it gives up.
     """
+    # N plain draws for each population
     everyone = owner.repeat_interleave(n)
     z = streams.normal(everyone).view(len(owner), n, -1)
-    s = _seen(value, z.flatten(0, 1), everyone).view(len(owner), n)
+    s = _values(value, z.flatten(0, 1), everyone).view(len(owner), n)
     log_weight = torch.zeros(len(owner), dtype=torch.float64, device=s.device)
     length = torch.ones(len(owner), dtype=z.dtype, device=s.device)
     levels, passes = torch.zeros_like(owner), torch.full_like(owner, n)
     active, extinct = torch.arange(len(owner), device=s.device), torch.zeros_like(owner, dtype=torch.bool)
     while len(active):
+        # the next level: the k-th lowest value. A population ends above 0, below `least`, or where all stand at it
         level = s[active].kthvalue(k, dim=1).values
         out = s[active] <= level[:, None]
         extinct[active] = out.all(1) & (level <= 0)
@@ -68,33 +70,37 @@ def climb(
         active, level, out = active[on], level[on], out[on]
         if not len(active):
             break
+        # kill: P falls by the share that is above the level
         gone = out.sum(1)
         log_weight[active] += torch.log1p(-gone.double() / n)
         levels[active] += 1
+        # clone: each place left empty gets a copy of a draw above the level
         row, slot = out.nonzero(as_tuple=True)
         whose = active[row]
         place = gone[row] + (streams.uniform(owner[whose]) * (n - gone[row])).long().clamp_max(n - 1 - gone[row])
         parent = s[active].argsort(dim=1)[row, place]  # those above the level come last
         at, height = z[whose, parent], s[whose, parent]
         beta, kept = length[whose, None], torch.zeros_like(height)
+        # move: autoregressive steps that leave N(0, I) as it is, kept above the level (Metropolis)
         for _ in range(moves):
             new = (1 - beta.square()).sqrt() * at + beta * streams.normal(owner[whose])
-            seen = _seen(value, new, owner[whose])
-            ok = seen > level[row]
-            at, height = torch.where(ok[:, None], new, at), torch.where(ok, seen, height)
+            moved = _values(value, new, owner[whose])
+            ok = moved > level[row]
+            at, height = torch.where(ok[:, None], new, at), torch.where(ok, moved, height)
             kept += ok
         z[whose, slot], s[whose, slot] = at, height
+        # adapt β to the share of moves that were kept
         share = torch.zeros_like(level).index_add(0, row, kept / moves) / gone
         length[active] = (length[active] * (2 * (share - WISHED)).exp().to(length)).clamp(SHORTEST, 1)
         passes[active] += moves * gone
     return Climbed(log_weight.exp(), (s > 0).sum(1), levels, extinct, passes)
 
 
-def _seen(value: Value, z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
-    seen = value(z, images)
-    if seen.isnan().any():
+def _values(value: Value, z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
+    values = value(z, images)
+    if values.isnan().any():
         raise HoldfastError(
-            f"splitting: expected values that can be compared, got {int(seen.isnan().sum())} NaN among {len(seen)}; "
-            "check the encoder's weights and its precision"
+            f"splitting: expected values that can be compared, got {int(values.isnan().sum())} NaN among "
+            f"{len(values)}; check the encoder's weights and its precision"
         )
-    return seen
+    return values

@@ -50,18 +50,18 @@ class Draws(metaclass=Checked):
         """Return for which images the answer is known: after `draws` draws, of which so many failed."""
 
     def answered(self, outcome: Int[Tensor, "images drawn"]) -> tuple[Int[Tensor, "images"], Int[Tensor, "images"]]:
-        """Return how many draws failed up to the first look at which an image's answer is known, and how many came.
+        """Draws that failed, and draws made, up to the first look at which an image's answer is known.
 
         Args:
             outcome: 1 for a draw that failed, 0 for one that held; what comes after an answer is not read.
         """
         failed = torch.zeros(len(outcome), dtype=torch.long)
-        drawn, known = torch.zeros_like(failed), torch.zeros(len(outcome), dtype=torch.bool)
+        drawn, decided = torch.zeros_like(failed), torch.zeros(len(outcome), dtype=torch.bool)
         for _, stop in looks(self.most):
-            left = (~known).nonzero().squeeze(1)
+            left = (~decided).nonzero().squeeze(1)
             failed[left], drawn[left] = outcome[left, :stop].long().sum(1), stop
-            known[left] = self.known(failed[left], stop)
-            if bool(known.all()):
+            decided[left] = self.known(failed[left], stop)
+            if bool(decided.all()):
                 break
         return failed, drawn
 

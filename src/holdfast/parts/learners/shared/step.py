@@ -38,10 +38,10 @@ def draw(images: int, samples: int, noise: LearnedNoise, like: Tensor, generator
     return Draw(gumbel.to(like.device), zeta.to(like.device))
 
 
-def relaxed(given: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
+def relaxed(gaussians: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
     """Return Σ_k w_k (μ_k + L_k ζ) with w = softmax((log π + g) / τ), which is one-hot in the limit τ → 0."""
-    weights = ((given.logits.log_softmax(-1)[:, None] + numbers.gumbel) / temperature).softmax(-1)
-    return given.mix(weights, numbers.zeta)
+    weights = ((gaussians.logits.log_softmax(-1)[:, None] + numbers.gumbel) / temperature).softmax(-1)
+    return gaussians.mix(weights, numbers.zeta)
 
 
 def descend(
@@ -74,6 +74,7 @@ def descend(
     Raises:
         HoldfastError: a disturbed image whose value is not finite.
     """
+    # parts of as many images and draws as a cache holds
     samples, size = numbers.zeta.shape[1], x[0].numel()
     draws, images = max(1, min(samples, PIXELS // size)), max(1, PIXELS // (size * samples))
     total, held = len(x) * samples, 0
@@ -82,8 +83,8 @@ def descend(
         part = slice(first, first + images)
         leaves = Outputs(*(_part(output.detach(), part).requires_grad_() for output in outputs))
         for start in range(0, samples, draws):
-            some = slice(start, start + draws)
-            here = Draw(numbers.gumbel[part, some], numbers.zeta[part, some])
+            drawn = slice(start, start + draws)
+            here = Draw(numbers.gumbel[part, drawn], numbers.zeta[part, drawn])
             delta = noise.shape(relaxed(noise.generator.gaussians(leaves), here, temperature))
             moved = F.hardtanh((x[part, None] + delta).flatten(0, 1), 0, 1)  # a clamp whose gradient is one pass
             if x.is_contiguous(memory_format=torch.channels_last):

@@ -75,16 +75,16 @@ def released(encoder: Encoder, module: nn.Module | None = None) -> Encoder:
 
 def _replaced(network: nn.Module, kind: type, change: Callable[[nn.Module], nn.Module]) -> nn.Module:
     """Return a network with all layers of a kind replaced; one that stands in several places stays one."""
-    made: dict[nn.Module, nn.Module] = {}
+    layers: dict[nn.Module, nn.Module] = {}
 
     def walk(module: nn.Module) -> nn.Module:
-        if module not in made:
-            made[module] = change(module) if isinstance(module, kind) else module
-            if made[module] is module:
+        if module not in layers:
+            layers[module] = change(module) if isinstance(module, kind) else module
+            if layers[module] is module:
                 for name, child in list(module._modules.items()):
                     if child is not None and walk(child) is not child:
-                        module.register_module(name, made[child])
-        return made[module]
+                        module.register_module(name, layers[child])
+        return layers[module]
 
     return walk(network)
 
@@ -147,11 +147,13 @@ class _Synced(_Around):
         layer = cast(_BatchNorm, self.layer)
         assert layer.running_mean is not None
         assert layer.running_var is not None
+        # mean and variance over the batches of all processes
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         axes, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
         mean = _Mean.apply(wide.mean(axes))
         centred = wide - mean.view(shape)
         var = _Mean.apply(centred.square().mean(axes))
+        # running statistics, as torch keeps them
         with torch.no_grad():
             assert layer.num_batches_tracked is not None
             layer.num_batches_tracked += 1

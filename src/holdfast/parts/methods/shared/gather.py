@@ -8,12 +8,12 @@ from holdfast.runtime.optional import optional
 
 
 def processes() -> int:
-    """Return how many processes train together."""
+    """Number of processes that train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """Return which of them this is."""
+    """Number of this process among them."""
     return dist.get_rank() if processes() > 1 else 0
 
 

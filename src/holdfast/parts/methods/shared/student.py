@@ -297,7 +297,7 @@ def pairs(views: Sequence[Seen]) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _whole(value: Tensor | None) -> Tensor | None:
-    """Return what mixed precision left in half as float32."""
+    """Return a value in float32, where mixed precision left it in half."""
     return value.float() if value is not None and value.dtype in (torch.float16, torch.bfloat16) else value
 
 
@@ -327,7 +327,7 @@ class Method(metaclass=Checked):
 
     @abstractmethod
     def student(self, encoder: Encoder, facts: Facts) -> Student:
-        """Return what is trained.
+        """The network that is trained: the encoder with its heads.
 
         Raises:
             HoldfastError: an encoder or data that the method cannot train on.

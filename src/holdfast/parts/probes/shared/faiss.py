@@ -26,15 +26,17 @@ def top(queries: Reps, bank: Iterable[Tensor], k: int) -> tuple[Float[Tensor, "q
         HoldfastError: faiss is not installed, or representations that are not finite.
     """
     faiss = optional("faiss", "faiss-cpu", "faiss", "knn with index=faiss")
-    wanted = _unit(queries)
-    cosines, places, seen = torch.empty(len(wanted), 0), torch.empty(len(wanted), 0, dtype=torch.int64), 0
+    directions = _unit(queries)
+    cosines, places, start = torch.empty(len(directions), 0), torch.empty(len(directions), 0, dtype=torch.int64), 0
     for chunk in bank:
         members = _unit(chunk)
-        here, at = faiss.knn(wanted.numpy(), members.numpy(), min(k, len(members)), metric=faiss.METRIC_INNER_PRODUCT)
+        here, at = faiss.knn(
+            directions.numpy(), members.numpy(), min(k, len(members)), metric=faiss.METRIC_INNER_PRODUCT
+        )
         cosines = torch.cat([cosines, torch.from_numpy(here)], 1)
-        places = torch.cat([places, torch.from_numpy(at) + seen], 1)
+        places = torch.cat([places, torch.from_numpy(at) + start], 1)
         cosines, best = cosines.topk(min(k, cosines.shape[1]))
-        places, seen = places.gather(1, best), seen + len(members)
+        places, start = places.gather(1, best), start + len(members)
     return cosines, places
 
 

@@ -9,7 +9,7 @@ from holdfast.parts.probes.shared.training import classes_of
 
 
 def drawn(labels: Int[Tensor, "bank"], shots: int, rng: Rng) -> Int[Tensor, "some"]:
-    """Return where `shots` images of each class stand, class by class, [C · shots].
+    """Positions of `shots` images of each class, class by class, [C · shots].
 
     Each class has a random order of its own, whose first images are taken: more shots keep those of fewer, and what is
     drawn of one class depends on no other.

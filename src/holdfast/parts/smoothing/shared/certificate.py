@@ -59,7 +59,7 @@ class Certificate(metaclass=Checked):
         """Certify one image; see `Sampling`. Draws may be looked at whenever they come."""
 
     @abstractmethod
-    def conclude(self, seen: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
+    def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
         """Turn what `sample` saw on several images, stacked, into results, one row per image."""
 
 

@@ -87,6 +87,11 @@ class ImagenetC(Corruption):
 
     Source: Hendrycks & Dietterich (2019), "Benchmarking neural network robustness to common corruptions and
     perturbations", arXiv 1903.12261.
+
+    Example:
+        >>> shown = ImagenetC("brightness", 1)
+        >>> shown.title, shown.sample(torch.full((1, 1, 32, 32), 0.5), Rng(0, ids=("a",))).mean().item() > 0.5
+        ('brightness 1', True)
     """
 
     corruption: str = "gaussian_noise"

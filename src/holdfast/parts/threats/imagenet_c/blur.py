@@ -43,9 +43,11 @@ def defocus_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     reach, (channels, height, width) = len(kernel) - 1, x.shape[1:]
     if min(height, width) <= reach:
         raise too_small("defocus_blur", x, reach + 1)
+    # the differences K_ij - K_i,j+1 of the kernel's rows, most of them zero
     drops = -kernel.diff(dim=1, append=kernel.new_zeros(reach + 1, 1))
     drops = torch.cat([drops[1:].flip(0), drops])  # of all rows of the kernel, from above
     row, sums = (drops.abs() > 1e-9).nonzero(as_tuple=True)
+    # which row of which sum P_j each of them takes
     rows = torch.arange(height)[:, None] + row - reach
     rows = (height - 1) - ((height - 1) - rows.abs()).abs()  # reflected
     rows = rows + height * (channels * sums + torch.arange(channels)[:, None, None])
@@ -57,8 +59,8 @@ def defocus_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
         for j in range(1, reach + 1):
             torch.add(total[j - 1], wide[..., reach + j :][..., :width], out=total[j])
             total[j].add_(wide[..., reach - j :][..., :width])
-        seen = F.embedding_bag(rows, total.view(-1, width), mode="sum", per_sample_weights=shares)
-        into.copy_(seen.view_as(into))
+        visible = F.embedding_bag(rows, total.view(-1, width), mode="sum", per_sample_weights=shares)
+        into.copy_(visible.view_as(into))
     return out
 
 
@@ -139,10 +141,10 @@ def zoom_blur(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
         raise too_small("zoom_blur", x, 2)
     pixels, offsets, weights = _zooms(height, width, *constants)
     table = x.reshape(batch * channels, -1).T.contiguous()  # a row for each pixel, with its value in all images
-    seen = F.embedding_bag(
+    visible = F.embedding_bag(
         pixels.to(x.device), table, offsets.to(x.device), mode="sum", per_sample_weights=weights.to(x)
     )
-    return seen.T.reshape(x.shape)
+    return visible.T.reshape(x.shape)
 
 
 @lru_cache(5)
@@ -162,8 +164,8 @@ def _zooms(
 def _enlarge(side: int, factor: float) -> sparse.csr_array:
     """Return the matrix that enlarges the middle of a side bilinearly, first pixel to first and last to last."""
     kept = math.ceil(side / factor)
-    made = round(kept * factor)
-    places = np.arange(side) * ((kept - 1) / (made - 1))  # of at most one pixel more, which is left out
+    results = round(kept * factor)
+    places = np.arange(side) * ((kept - 1) / (results - 1))  # of at most one pixel more, which is left out
     below = np.minimum(places.astype(int), kept - 2)
     shares = places - below
     entries = np.concatenate([1 - shares, shares])

@@ -86,7 +86,7 @@ def _half_up(x: Images) -> Images:
 
 
 def jpeg_compression(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
-    """Return what Pillow reads from the JPEG file of quality c that it writes.
+    """The image that Pillow reads from the JPEG file of quality c that it writes.
 
     One image after another, because the file format *is* the codec: libjpeg takes about a millisecond for one of 224
     pixels, less than the cosine transforms of a batch take in torch, and gives the published pixels themselves.
@@ -126,15 +126,15 @@ def elastic_transform(x: Images, rng: Rng, constants: tuple[float, ...]) -> Imag
     right, down, start = (2 * back[:, :, None] / torch.tensor([width - 1, height - 1])).to(x).unbind(1)
     columns, rows = torch.arange(width).to(x), torch.arange(height).to(x)
     line, column = (start - 1)[:, None] + rows[:, None, None] * down[:, None], columns[:, None] * right
-    seen = F.grid_sample(x, line + column[:, None], "bilinear", "reflection", align_corners=True)
+    visible = F.grid_sample(x, line + column[:, None], "bilinear", "reflection", align_corners=True)
     if size == 0:
-        return seen
+        return visible
     fields = _smooth(rng.child("field").uniform(2, height, width).to(x), blur)  # of u in [0, 1]; 2 u - 1 is meant
     places = x.new_empty(len(x), height, width, 2)
     for axis, (side, pixels) in enumerate(((width, columns), (height, rows[:, None]))):
         start = (2 * pixels + 1 - 2 * size) / side - 1
         torch.add(start, fields[:, axis], alpha=4 * size / side, out=places[..., axis])
-    return F.grid_sample(seen, places, "bilinear", "reflection", align_corners=False)
+    return F.grid_sample(visible, places, "bilinear", "reflection", align_corners=False)
 
 
 def _smooth(

@@ -15,13 +15,14 @@ DIAGONAL, KNIGHT = 1.4, 2.1969
 
 
 def edges(x: Grey, low: float, high: float) -> Mask:
-    """Return where |∂₁x| + |∂₂x| is above `low` and highest across the edge, and linked to one above `high`.
+    """Pixels where |∂₁x| + |∂₂x| is above `low` and highest across the edge, and linked to one above `high`.
 
     Derivatives are Sobel's. "Across" is along a row, a column or a diagonal, whichever is nearest to the gradient; on a
     ridge of equal values the first pixel is the edge.
 
     Source: Canny (1986), "A computational approach to edge detection", as in OpenCV with |.|₁.
     """
+    # Sobel's derivatives and their size |∂₁x| + |∂₂x|
     wide = F.pad(x, (1, 1, 1, 1), mode="replicate")
     smooth_rows = wide[:, :, :-2] + 2 * wide[:, :, 1:-1] + wide[:, :, 2:]
     smooth_columns = wide[..., :-2] + 2 * wide[..., 1:-1] + wide[..., 2:]
@@ -33,6 +34,7 @@ def edges(x: Grey, low: float, high: float) -> Mask:
     def beside(row: int, column: int) -> Grey:
         return at[:, :, 1 + row : 1 + row + x.shape[2], 1 + column : 1 + column + x.shape[3]]
 
+    # non-maximum suppression: compare with both neighbours across the edge, by the gradient's octant
     flat = round(math.tan(math.pi / 8) * 2**15) / 2**15
     along_rows = down.abs() < flat * right.abs()
     along_columns = down.abs() > (flat + 2) * right.abs()
@@ -50,15 +52,16 @@ def edges(x: Grey, low: float, high: float) -> Mask:
             ),
         ),
     )
+    # hysteresis: strong edges grow along candidates until nothing changes
     candidates = highest & (size > low)
-    found = candidates & (size > high)
-    while not torch.equal(found, grown := candidates & _grown(found)):
-        found = grown
-    return found
+    strong = candidates & (size > high)
+    while not torch.equal(strong, grown := candidates & _grown(strong)):
+        strong = grown
+    return strong
 
 
 def _grown(mask: Mask) -> Mask:
-    """Return where a pixel or one of its eight neighbours is marked."""
+    """Where a pixel or one of its eight neighbours is marked."""
     for dim in (2, 3):
         rest = mask.shape[dim] - 1
         wider = mask.clone()

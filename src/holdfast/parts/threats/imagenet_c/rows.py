@@ -36,7 +36,7 @@ def gaussian(x: Images, deviation: float) -> Images:
 
 @lru_cache(64)
 def _gaussian(side: int, deviation: float) -> tuple[Int[Tensor, "side taps"], Float[Tensor, "side taps"]]:
-    """Return which rows of an image with so many each row is a mixture of, and how much of each it takes."""
+    """Rows of an image that each row is a mixture of, and their weights."""
     reach = int(4 * deviation + 0.5)
     offsets = np.arange(-reach, reach + 1)
     shares = np.exp(-0.5 * (offsets / deviation) ** 2)

@@ -43,7 +43,7 @@ def spatter(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
 
 
 def relief(depth: Grey) -> Grey:
-    """Return how bright a surface is where it lies so deep: the distance to the nearest edge, embossed.
+    """Brightness of a surface at each depth: the distance to the nearest edge, embossed.
 
     Distances up to 20 pixels, smoothed over 3 x 3 and cut to whole numbers, are spread evenly over 0 ... 255, lit by a
     kernel that adds what lies to the lower right and takes away what lies to the upper left, and smoothed again.

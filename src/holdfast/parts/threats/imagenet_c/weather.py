@@ -25,12 +25,12 @@ def snow(x: Images, rng: Rng, constants: tuple[float, ...]) -> Images:
     kept = [math.ceil(side / zoom) for side in x.shape[2:]]
     if min(kept) < 2:
         raise too_small("snow", x, int(zoom) + 1)
-    made = [round(count * zoom) for count in kept]
+    results = [round(count * zoom) for count in kept]
     top, left = ((side - count) // 2 for side, count in zip(x.shape[2:], kept, strict=True))
     flakes = mean + deviation * rng.child("flakes").normal(1, *x.shape[2:]).to(x)
     flakes = flakes[:, :, top : top + kept[0], left : left + kept[1]]
-    flakes = F.interpolate(flakes, made, mode="bilinear", align_corners=True)
-    top, left = ((count - side) // 2 for side, count in zip(x.shape[2:], made, strict=True))
+    flakes = F.interpolate(flakes, results, mode="bilinear", align_corners=True)
+    top, left = ((count - side) // 2 for side, count in zip(x.shape[2:], results, strict=True))
     flakes = flakes[:, :, top : top + x.shape[2], left : left + x.shape[3]]
     flakes = flakes.where(flakes >= threshold, 0).clamp(0, 1)
     angles = -135 + 90 * rng.child("angle").uniform(1)[:, 0]

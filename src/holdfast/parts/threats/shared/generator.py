@@ -221,7 +221,7 @@ class Generator(nn.Module):
         return self.gaussians(self.outputs(reps, groups))
 
     def outputs(self, reps: Reps | None, groups: Int[Tensor, "batch"] | None, heat: Heat = COLD) -> Outputs:
-        """Return what the heads say about some images.
+        """Outputs of the heads for some images.
 
         Args:
             reps: their clean representations, [B, D]; read by "input" and "joint".

@@ -46,7 +46,7 @@ def _(ball: L2, z: Tensor, pixel: Quantile, length: Quantile) -> Tensor:
 
 @singledispatch
 def count(ball: Ball, pixels: int) -> int:
-    """Return how many numbers a perturbation of so many pixels takes.
+    """Number of numbers that a perturbation of so many pixels takes.
 
     Raises:
         HoldfastError: a ball in which the distribution is not known.

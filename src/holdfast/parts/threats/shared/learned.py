@@ -121,7 +121,7 @@ def entropy_ratio(weights: Float[Tensor, "*batch components"]) -> Float[Tensor, 
 
 
 def describe(noise: LearnedNoise) -> str:
-    """Return what is needed beside the tensors, as JSON."""
+    """What restores the noise beside its tensors, as JSON."""
     design = asdict(noise.generator.design)
     return json.dumps({"format": FORMAT, "design": design, "ball": registry.spec(noise.ball)}, sort_keys=True)
 

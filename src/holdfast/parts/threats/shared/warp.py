@@ -9,7 +9,7 @@ from holdfast.core import Draws, Images
 
 
 def warp(x: Images, turn: Float[Tensor, "batch draws 2 2"], move: Float[Tensor, "batch draws 2"]) -> Draws:
-    """Return what each image shows at turn · p + move for all pixels p, bilinearly; beyond its edge the edge goes on.
+    """Each image at turn · p + move for all pixels p, bilinearly; beyond its edge the edge goes on.
 
     Args:
         x: images, [B, C, H, W].
@@ -20,8 +20,8 @@ def warp(x: Images, turn: Float[Tensor, "batch draws 2 2"], move: Float[Tensor, 
     rows = torch.arange(height, device=x.device, dtype=x.dtype) - (height - 1) / 2
     columns = torch.arange(width, device=x.device, dtype=x.dtype) - (width - 1) / 2
     places = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), -1)
-    seen = torch.einsum("bsij,hwj->bshwi", turn, places) + move[:, :, None, None]
+    shown = torch.einsum("bsij,hwj->bshwi", turn, places) + move[:, :, None, None]
     half = torch.tensor([height / 2, width / 2], dtype=x.dtype, device=x.device)
-    grid = (seen / half).flip(-1)  # shares of half a side, columns first
+    grid = (shown / half).flip(-1)  # shares of half a side, columns first
     tall = F.grid_sample(x, grid.flatten(1, 2), "bilinear", "border", align_corners=False)  # all draws in one column
     return tall.unflatten(2, (-1, height)).transpose(1, 2).clamp(0, 1)

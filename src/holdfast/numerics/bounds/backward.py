@@ -1,4 +1,4 @@
-"""Bound propagation: boxes forwards, linear forms backwards, and the bounds of a whole network from both."""
+"""Bound propagation: intervals forwards, linear forms backwards, as in CROWN."""
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError
 from holdfast.core.threat import least_in_box
+from holdfast.numerics.bounds.activations import Box, Curved, LinearRelaxation, MaxPool
 from holdfast.numerics.bounds.affine import Affine
-from holdfast.numerics.bounds.curved import Box, Curved, Lines, MaxPool
 from holdfast.numerics.bounds.forms import Dense, Form
 from holdfast.numerics.bounds.network import Network
 
@@ -62,30 +62,50 @@ class Region:
         return form.rows(self.ball.least(coefs, x, (low, high), radii))
 
 
-def boxes(network: Network, region: Region, known: Mapping[int, Box] | None = None) -> dict[int, Box]:
-    """Return the range of every node by interval arithmetic, going forward; `known` ranges are taken over."""
-    found: dict[int, Box] = {0: region.box}
+def boxes(network: Network, region: Region, held: Mapping[int, Box] | None = None) -> dict[int, Box]:
+    """Return the range of every node by interval arithmetic, layer by layer, met with ranges that hold besides.
+
+    Example:
+        >>> from holdfast.numerics.bounds.activations import Relu
+        >>> from holdfast.numerics.bounds.network import Node
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> network = Network((Node(None, (), (1, 1, 1), "x"), Node(Relu(), (0,), (1, 1, 1), "relu")))
+        >>> region = Region.around(Linf(0.25), torch.full((1, 1, 1, 1), 0.5), torch.tensor([0.25]).double())
+        >>> [round(float(end), 6) for end in boxes(network, region)[1]]
+        [0.25, 0.75]
+    """
+    ranges: dict[int, Box] = {0: region.box}
     for index, node in enumerate(network.nodes[1:], 1):
-        inputs = [found[i] for i in node.inputs]
+        inputs = [ranges[i] for i in node.inputs]
         if isinstance(node.operation, Affine):
             centre = node.operation(*((low + high) / 2 for low, high in inputs))
             width = node.operation.spread(*((high - low) / 2 for low, high in inputs))
-            found[index] = (centre - width, centre + width)
+            ranges[index] = (centre - width, centre + width)
         else:
             assert node.operation is not None
-            found[index] = node.operation.box(inputs[0])
-        if known is not None and index in known:
-            found[index] = meet(found[index], known[index])
-    return found
+            ranges[index] = node.operation.box(inputs[0])
+        if held is not None and index in held:
+            ranges[index] = meet(ranges[index], held[index])
+    return ranges
 
 
 def in_precision(ranges: Mapping[int, Box], dtype: torch.dtype) -> dict[int, Box]:
-    """Return ranges in another precision."""
+    """Return ranges in another precision.
+
+    Example:
+        >>> in_precision({0: (torch.zeros(1), torch.ones(1))}, torch.float64)[0][1].dtype
+        torch.float64
+    """
     return {k: (low.to(dtype), high.to(dtype)) for k, (low, high) in ranges.items()}
 
 
 def meet(a: Box, b: Box) -> Box:
-    """Return the intersection of two boxes that hold the same values."""
+    """Return the intersection of two boxes that hold the same values.
+
+    Example:
+        >>> meet((torch.tensor([0.0]), torch.tensor([2.0])), (torch.tensor([1.0]), torch.tensor([3.0])))
+        (tensor([1.]), tensor([2.]))
+    """
     return torch.maximum(a[0], b[0]), torch.minimum(a[1], b[1])
 
 
@@ -95,15 +115,15 @@ def backward(
     form: Form,
     region: Region,
     ranges: Mapping[int, Box],
-    lines: Mapping[int, Lines],
-    slopes: MutableMapping[int, Tensor] | None = None,
-    prices: Mapping[int, Tensor] | None = None,
+    relaxations: Mapping[int, LinearRelaxation],
+    alphas: MutableMapping[int, Tensor] | None = None,
+    betas: Mapping[int, Tensor] | None = None,
     stop: bool = False,
     trail: MutableMapping[int, Tensor] | None = None,
 ) -> Tensor:
     """Return lower bounds of linear forms on a node over the region, [B, R].
 
-    Going backwards, every affine operation passes the forms on, every curved one replaces σ by the line that
+    Going backwards, every affine operation passes the forms on, every activation σ is replaced by the line that
     is on the safe side of the coefficient's sign: a⁺ (below) + a⁻ (above).
 
     Args:
@@ -112,15 +132,26 @@ def backward(
         form: the rows.
         region: where the image may be.
         ranges: the range of the input of each curved node.
-        lines: the lines of each curved node that takes one.
-        slopes: α-CROWN: the slope below each ReLU whose sign is open, for each row; those that are missing are
+        relaxations: the linear relaxation of each activation.
+        alphas: α-CROWN: the slope below each ReLU whose sign is open, for each row; those that are missing are
             entered as they are usual.
-        prices: β-CROWN: what is added to the coefficients of each curved node's input, [B, R, *shape].
+        betas: β-CROWN: what is added to the coefficients of each curved node's input, [B, R, *shape].
         trail: receives the coefficients of dense forms on the image and on the outputs of curved nodes.
         stop: end at the first curved nodes, at the ranges of their outputs (interval arithmetic, last layers joined).
 
     Source: Zhang et al. (2018), CROWN, Theorem 3.2; Wang et al. (2021), β-CROWN, Theorem 3.1.
+
+    Example:
+        >>> from holdfast.numerics.bounds.activations import Relu
+        >>> from holdfast.numerics.bounds.network import Node
+        >>> from holdfast.parts.threats.linf import Linf
+        >>> network = Network((Node(None, (), (1, 1, 1), "x"), Node(Relu(), (0,), (1, 1, 1), "relu")))
+        >>> region = Region.around(Linf(0.25), torch.full((1, 1, 1, 1), 0.5), torch.tensor([0.25]).double())
+        >>> ranges, row = boxes(network, region), Dense(torch.ones(1, 1, 1, 1, 1).double())
+        >>> round(float(backward(network, 1, row, region, ranges, standard_relaxations(network, ranges))), 6)
+        0.25
     """
+    # the coefficients Λ of each node that is still to be passed, from the output back to the image
     pending: dict[int, Form] = {start: form}
     total: Tensor | float = 0.0
     for index in range(start, -1, -1):
@@ -132,27 +163,28 @@ def backward(
         if trail is not None and not isinstance(operation, Affine) and isinstance(here, Dense):
             trail[index] = here.coefs
         if operation is None:
-            return total + region.least(here)
+            return total + region.least(here)  # concretise: the minimum over the ball
         if isinstance(operation, Affine):
             if operation.constant is not None:
                 total = total + here.dot(operation.constant)
             passed = here.through(operation)
-        elif stop:
+        elif stop:  # concretise early, on the range of this activation
             total = total + _least_in_box(here, operation.box(ranges[node.inputs[0]]))
             continue
         elif isinstance(operation, MaxPool):
             relaxed, constant = here.pooled(*operation.choose(ranges[node.inputs[0]]), operation)
             total, passed = total + constant, [relaxed]
-        else:
-            free = slopes is not None and lines[index].free is not None
-            if slopes is not None and free and index not in slopes:
-                usual = here.lined(lines[index]).below_slope
-                slopes[index] = usual.expand(torch.broadcast_shapes(usual.shape, here.coefs.shape)).clone()
-            relaxed, constant = here.relaxed(lines[index], slopes[index] if slopes is not None and free else None)
-            if prices is not None and index in prices:
+        else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses the lower slope, β adds the split's multiplier
+            free = alphas is not None and relaxations[index].free is not None
+            if alphas is not None and free and index not in alphas:
+                usual = here.broadcast(relaxations[index]).below_slope
+                alphas[index] = usual.expand(torch.broadcast_shapes(usual.shape, here.coefs.shape)).clone()
+            relaxed, constant = here.relaxed(relaxations[index], alphas[index] if alphas is not None and free else None)
+            if betas is not None and index in betas:
                 assert isinstance(relaxed, Dense)
-                relaxed = Dense(relaxed.coefs + prices[index])
+                relaxed = Dense(relaxed.coefs + betas[index])
             total, passed = total + constant, [relaxed]
+        # branches that join (residual connections) add up
         for source, part in zip(node.inputs, passed, strict=True):
             pending[source] = pending[source] + part if source in pending else part
     assert isinstance(total, Tensor)
@@ -165,10 +197,19 @@ def _least_in_box(form: Form, box: Box) -> Tensor:
     return form.rows(least_in_box(coefs, low, high))
 
 
-def standard_lines(network: Network, ranges: Mapping[int, Box]) -> dict[int, Lines]:
-    """Return the lines of all curved nodes for the ranges of their inputs."""
+def standard_relaxations(network: Network, ranges: Mapping[int, Box]) -> dict[int, LinearRelaxation]:
+    """Return the linear relaxations of all activations for the ranges of their inputs.
+
+    Example:
+        >>> from holdfast.numerics.bounds.activations import Relu
+        >>> from holdfast.numerics.bounds.network import Node
+        >>> network = Network((Node(None, (), (1,), "z"), Node(Relu(), (0,), (1,), "relu")))
+        >>> chord = standard_relaxations(network, {0: (torch.tensor([[-1.0]]), torch.tensor([[3.0]]))})[1]
+        >>> chord.above_slope.item(), chord.above.item(), chord.below_slope.item()
+        (0.75, 0.75, 1.0)
+    """
     return {
-        index: operation.lines(ranges[network.nodes[index].inputs[0]])
+        index: operation.relax(ranges[network.nodes[index].inputs[0]])
         for index in network.curved
         if isinstance(operation := network.nodes[index].operation, Curved)
     }

@@ -1,4 +1,4 @@
-"""Operations that are not affine: between which two lines each of them lies, once its input is bounded."""
+"""Activations and max pooling: the range of each, and its linear relaxation once its input is bounded."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,8 +14,8 @@ Box = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
-    """below_slope · z + below <= σ(z) <= above_slope · z + above on the box; [B, *shape] each.
+class LinearRelaxation:
+    """The two lines of an activation: below_slope · z + below <= σ(z) <= above_slope · z + above; [B, *shape] each.
 
     Attributes:
         below_slope: as above.
@@ -31,19 +31,21 @@ class Lines:
     above: Tensor
     free: Tensor | None = None
 
-    def part(self, images: slice) -> "Lines":
-        """Return the lines of some images."""
+    def part(self, images: slice) -> "LinearRelaxation":
+        """Return the relaxation of some images."""
         parts = (self.below_slope, self.below, self.above_slope, self.above, self.free)
-        return Lines(*(None if t is None else t[images] for t in parts))  # pyright: ignore[reportArgumentType]
+        return LinearRelaxation(*(None if t is None else t[images] for t in parts))  # pyright: ignore[reportArgumentType]
 
-    def to(self, dtype: torch.dtype) -> "Lines":
-        """Return the lines in another precision."""
+    def to(self, dtype: torch.dtype) -> "LinearRelaxation":
+        """Return the relaxation in another precision."""
         below = None if self.below is None else self.below.to(dtype)
-        return Lines(self.below_slope.to(dtype), below, self.above_slope.to(dtype), self.above.to(dtype), self.free)
+        return LinearRelaxation(
+            self.below_slope.to(dtype), below, self.above_slope.to(dtype), self.above.to(dtype), self.free
+        )
 
 
 class Curved(ABC):
-    """A function of each value on its own; a frozen dataclass."""
+    """An activation: a nonlinear function of each value on its own; a frozen dataclass."""
 
     @abstractmethod
     def __call__(self, z: Tensor) -> Tensor:
@@ -54,7 +56,7 @@ class Curved(ABC):
         """Return the range of σ on a box."""
 
     @abstractmethod
-    def lines(self, box: Box) -> Lines:
+    def relax(self, box: Box) -> LinearRelaxation:
         """Return two lines that hold σ between them on a box."""
 
 
@@ -73,13 +75,13 @@ class Relu(Curved):
         """Return the range: max(., 0) rises."""
         return box[0].clamp_min(0), box[1].clamp_min(0)
 
-    def lines(self, box: Box) -> Lines:
+    def relax(self, box: Box) -> LinearRelaxation:
         """Return the chord, and below z or 0 where the sign of z is open, by the side that is longer."""
         low, high = box
         below, above = low.clamp_max(0), high.clamp_min(0)
         chord = above / (above - below).clamp_min(1e-30)
         free = (low < 0) & (high > 0)
-        return Lines(torch.where(free, (high > -low).to(low), chord), None, chord, -chord * below, free)
+        return LinearRelaxation(torch.where(free, (high > -low).to(low), chord), None, chord, -chord * below, free)
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,9 @@ class Smooth(Curved):
         inside = (box[0] < self.valley + 1e-6) & (box[1] > self.valley - 1e-6)
         return torch.where(inside, lowest, torch.minimum(low, high)), torch.maximum(low, high)
 
-    def lines(self, box: Box) -> Lines:
+    def relax(self, box: Box) -> LinearRelaxation:
         """Return two parallel lines."""
+        # the slope of the chord, and a grid between the tails
         low, high = box
         width = high - low
         slope = torch.where(width > 1e-6, (self(high) - self(low)) / width.clamp_min(1e-6), 0.0)
@@ -126,15 +129,17 @@ class Smooth(Curved):
         cell = (stop - start) / CELLS
         within = self.curvature * cell.square() / 8
         outside = torch.where((low < start) | (high > stop), self.tail, 0.0)
+        # the gap σ(z) - slope · z at the ends of the box and of every cell
         lowest = torch.minimum(self(low) - slope * low, self(high) - slope * high)
         highest = torch.maximum(self(low) - slope * low, self(high) - slope * high)
         for i in range(CELLS + 1):
             z = torch.minimum(start + i * cell, stop)
             gap = self(z) - slope * z
             lowest, highest = torch.minimum(lowest, gap), torch.maximum(highest, gap)
+        # what σ may do between the points that were looked at, and rounding
         rounding = 1e-6 if low.dtype == torch.float32 else 1e-12
         margin = within + outside + rounding * (1 + lowest.abs() + highest.abs())
-        return Lines(slope, lowest - margin, slope, highest + margin)
+        return LinearRelaxation(slope, lowest - margin, slope, highest + margin)
 
 
 CELLS = 64
