@@ -22,7 +22,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import Change
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, registry
-from holdfast.parts.engines.processes import Processes
+from holdfast.parts.engines.shared.pool import Engine
 from holdfast.results import Comparison, Record, compared
 from holdfast.runtime.checked import checked, plain, shown
 from holdfast.runtime.console import Screen
@@ -295,9 +295,11 @@ def _number(value: Any) -> Any:
     return number
 
 
-def _processes(workers: int, device: str) -> Processes:
+def _processes(workers: int, device: str) -> Engine:
     on_gpus = device.partition(":")[0] == "cuda"
-    return Processes(workers, gpus=torch.cuda.device_count() if on_gpus and ":" not in device else 0)
+    return registry.part(
+        "engines", "processes", workers=workers, gpus=torch.cuda.device_count() if on_gpus and ":" not in device else 0
+    )
 
 
 @contextmanager

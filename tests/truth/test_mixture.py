@@ -9,13 +9,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Rng
+from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared.schedule import Heat, between, heat, rate_factor, relaxation
 from holdfast.parts.learners.shared.step import Draw, draw, relaxed
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.mixture import Mixture, save
 from holdfast.parts.threats.shared.generator import SOURCES, Design, Gaussians, Generator, lower
-from holdfast.parts.threats.shared.learned import LearnedNoise, entropy_ratio, pack, unpack
+from holdfast.parts.threats.shared.learned import LearnedNoise, pack, unpack
 from holdfast.parts.threats.shared.upsampler import Upsampler, bicubic
 
 SHAPE, DIM, GROUPS = (2, 6, 5), 7, 3

@@ -8,12 +8,13 @@ from noise_problems import Pixels, Problem, discs, half_spaces, two_moons
 from torch import Tensor, nn
 
 from holdfast.core import Ball, Encoder, HoldfastError, Passes, Rng
+from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared import step
 from holdfast.parts.learners.worst_mixture import WorstMixture
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.shared.generator import SOURCES, Design, Gaussians, Generator
-from holdfast.parts.threats.shared.learned import LearnedNoise, entropy_ratio
+from holdfast.parts.threats.shared.learned import LearnedNoise
 
 LEARNER = WorstMixture(
     groups="labels", upsampler="none", epochs=60, batch=200, samples=8, rate=1e-1, hidden=32, loss="sigmoid"

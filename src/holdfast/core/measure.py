@@ -140,6 +140,16 @@ class Measure(Reader):
         """Return what the rows of a table are called; None where they are the first images of the population."""
         return None
 
+    def headed_by(self, score: str) -> "Measure | None":
+        """Return the measure whose headline is this score of ours, so that its influences are known; None for most.
+
+        Our table is its table too.
+
+        Args:
+            score: the name of a score that is not our headline.
+        """
+        return None
+
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return what the report draws of it, beside its scores; by default how `column` spreads over the images.
 

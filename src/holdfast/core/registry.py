@@ -234,6 +234,11 @@ def build(data: Any) -> Any:
     return data
 
 
+def part(kind: str, name: str, **fields: Any) -> Any:
+    """Return a part by its name, for example `part("attacks", "pgd", steps=20)`; fields are parts or specs of them."""
+    return configure(find(kind, name), fields)
+
+
 def configure(cls: type, values: Mapping[str, Any]) -> Any:
     """Return `cls(**values)`, made of specs of its parts; its arguments are checked there, see `Checked`."""
     usual = {f.name: f.default for f in dataclasses.fields(cls)}

@@ -9,12 +9,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared.groups import centres, classes
 from holdfast.parts.learners.shared.learner import Learned, Learner
 from holdfast.parts.learners.shared.schedule import heat, rate_factor, relaxation
 from holdfast.parts.learners.shared.step import descend, draw
 from holdfast.parts.threats.shared.generator import SOURCES, Design, Generator
-from holdfast.parts.threats.shared.learned import LearnedNoise, entropy_ratio
+from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.weights import seeded
 

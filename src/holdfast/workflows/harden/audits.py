@@ -7,12 +7,6 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.core import Encoder, ImageSource, registry
 from holdfast.core.spec_string import parse
-from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
-from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
-from holdfast.parts.objectives.cross_entropy import CrossEntropy
-from holdfast.parts.probes.knn import Knn
-from holdfast.parts.probes.linear import Linear
 from holdfast.runtime.errors import no_labels
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.workflows.harden.plan import Hardening
@@ -106,9 +100,18 @@ class Audits:
         if held.labels is None or not (self.train or known):
             return None
         apart = {"train": asked.train or "train"} if self.train else {"train": asked.data, "train_images": BANK}
-        robust = RobustAccuracy(Linear(), asked.ball(), (Pgd(20),), (CrossEntropy(),), first=plan.attacked)
+        neighbours = registry.part("measures", "probe_accuracy", probe={"name": "knn"})
+        robust = registry.part(
+            "measures",
+            "robust_accuracy",
+            probe={"name": "linear"},
+            ball=asked.ball(),
+            attacks=[registry.part("attacks", "pgd", steps=20)],
+            objectives=[registry.part("objectives", "cross_entropy")],
+            first=plan.attacked,
+        )
         every = {"images": len(held), "attacked": len(held)}
-        return replace(plan, measures=(ProbeAccuracy(Knn()), robust), checks=(), spare=False, **every, **apart)
+        return replace(plan, measures=(neighbours, robust), checks=(), spare=False, **every, **apart)
 
 
 def _labelled(spec: str, label: str) -> str:

@@ -6,12 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from holdfast.auditing.plan_file import ball_of
-from holdfast.core import Ball, HoldfastError, registry
-from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.methods.self_distillation import SelfDistillation
+from holdfast.core import Ball, HoldfastError, Objective, registry
 from holdfast.parts.methods.shared.student import Method
-from holdfast.parts.objectives.targeted import Targeted
-from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import first_line, unknown
 from holdfast.storage.documents import parse_json
@@ -21,7 +17,11 @@ from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe
 from holdfast.training.views import Views
 
-ATTACKS = {"untargeted": Untargeted(), "targeted": Targeted(), "loss": None}
+ATTACKS: dict[str, Objective | None] = {
+    "untargeted": registry.part("objectives", "untargeted"),
+    "targeted": registry.part("objectives", "targeted"),
+    "loss": None,
+}
 """What an adversary may maximise; None: the training loss itself."""
 
 VIEWS = {
@@ -104,7 +104,7 @@ class Hardening(metaclass=Checked):
 
     def method(self) -> Method:
         """Return what the encoder learns."""
-        return SelfDistillation() if self.objective == "auto" else registry.find("methods", self.objective)()
+        return registry.part("methods", "self_distillation" if self.objective == "auto" else self.objective)
 
     def recipe(self) -> Recipe:
         """Return the recipe of the training; without steps, its pace says how long it is.
@@ -112,7 +112,7 @@ class Hardening(metaclass=Checked):
         The attack is PGD of 3 steps from a random point; its step lets every start reach every edge of the ball.
         """
         views = self.views or ("light" if self.objective == "auto" else "full")
-        adversary = Adversary(self.ball(), Pgd(3, keep="last"), ATTACKS[self.attack])
+        adversary = Adversary(self.ball(), registry.part("attacks", "pgd", steps=3, keep="last"), ATTACKS[self.attack])
         return Recipe(
             self.encoder,
             self.data,

@@ -1,7 +1,6 @@
 """Numbers of a table that are no score of one measure: correlations, quantiles over images, times, learned noises."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,11 +12,7 @@ from holdfast.comparison.records import Run, score_of
 from holdfast.core import HoldfastError, Measure, Score, registry
 from holdfast.numerics.statistics import clopper_pearson, ratios
 from holdfast.numerics.statistics.correlations import pearson
-from holdfast.parts.attacks.ensemble import Ensemble
-from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
-from holdfast.parts.measures.classifiers.robust_accuracy import RobustAccuracy
-from holdfast.parts.measures.shared.attack_measure import AttackMeasure
-from holdfast.parts.threats.shared.learned import entropy_ratio
+from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.runtime.errors import pick, unknown
 
 COSTS = ("seconds", "forward", "backward", "bounds")
@@ -126,14 +121,7 @@ def headed(entry: Mapping[str, Any], score: str | list[str]) -> Measure | None:
     """
     score = next((name for name in ([score] if isinstance(score, str) else score) if name in entry["scores"]), "")
     measure = registry.build(entry["part"])
-    if score == entry["headline"]:
-        return measure
-    if isinstance(measure, RobustAccuracy):
-        return measure.until(score)
-    if not isinstance(measure, (AttackMeasure, ImpersonationRate)) or isinstance(measure.attack, Ensemble):
-        return None
-    steps = {measure.attack.label(step): step for step in measure.steps}
-    return replace(measure, readouts=(steps[score],)) if score in steps else None
+    return measure if score == entry["headline"] else measure.headed_by(score)
 
 
 def ratio(upper: Score, lower: Score) -> Score:

@@ -4,11 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from holdfast.core import HoldfastError, Probe, Threat
-from holdfast.parts.probes.knn import Knn
-from holdfast.parts.probes.linear import Linear
-from holdfast.parts.threats.gamma import Gamma
-from holdfast.parts.threats.global_shuffle import GlobalShuffle
-from holdfast.parts.threats.local_shuffle import LocalShuffle
+from holdfast.core.registry import part
 from holdfast.runtime.checked import Checked
 from holdfast.training.recipe import Recipe
 
@@ -43,9 +39,9 @@ class Column(metaclass=Checked):
 
 ORIGINAL = Column("Orig")
 TABLE_2 = (
-    Column("γ 0.2", Gamma(0.2)),
-    *(Column(f"G{n}x{n}", GlobalShuffle(grid=n)) for n in (4, 8)),
-    *(Column(f"L{n}x{n}", LocalShuffle(grid=n)) for n in (4, 8)),
+    Column("γ 0.2", part("threats", "gamma", gamma=0.2)),
+    *(Column(f"G{n}x{n}", part("threats", "global_shuffle", grid=n)) for n in (4, 8)),
+    *(Column(f"L{n}x{n}", part("threats", "local_shuffle", grid=n)) for n in (4, 8)),
 )
 """The corruptions of the paper's Table 2."""
 
@@ -77,7 +73,7 @@ class Study(metaclass=Checked):
     test_images: int | None = None
     test_seed: int = 0
     seeds: tuple[int, ...] = ()
-    probes: tuple[Probe, ...] = (Linear(), Knn())
+    probes: tuple[Probe, ...] = (part("probes", "linear"), part("probes", "knn"))
 
     def __post_init__(self) -> None:
         titles = [column.title for column in (ORIGINAL, *self.columns)]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ import torch
 from holdfast.auditing.plan import Plan, named
 from holdfast.auditing.record import slugs
 from holdfast.auditing.run import run_audit
-from holdfast.core import HoldfastError, registry
-from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
+from holdfast.core import HoldfastError, Measure, registry
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
@@ -139,16 +139,23 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
     return found
 
 
-def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[str, str], ProbeAccuracy]]:
+def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[str, str], Measure]]:
     """Return what is asked of an encoder, as (probe, setting) -> measure, by the data that the probe learns from."""
-    asked: dict[str, dict[tuple[str, str], ProbeAccuracy]] = {data: {}}
+    asked: dict[str, dict[tuple[str, str], Measure]] = {data: {}}
+    accuracy = partial(registry.part, "measures", "probe_accuracy")
     for name, probe in named(study.probes).items():
-        asked[data][name, "clean"] = ProbeAccuracy(probe)
+        asked[data][name, "clean"] = accuracy(probe=probe)
         if column.corruption is None:
-            asked.setdefault(column.data or data, {})[name, "same"] = ProbeAccuracy(probe)
+            asked.setdefault(column.data or data, {})[name, "same"] = registry.part(
+                "measures", "probe_accuracy", probe=probe
+            )
         else:
-            asked[data][name, "same"] = ProbeAccuracy(probe, consistent=True, threat=column.corruption)
-            asked[data][name, "moved"] = ProbeAccuracy(probe, threat=column.corruption)
+            asked[data][name, "same"] = registry.part(
+                "measures", "probe_accuracy", probe=probe, consistent=True, threat=column.corruption
+            )
+            asked[data][name, "moved"] = registry.part(
+                "measures", "probe_accuracy", probe=probe, threat=column.corruption
+            )
     return asked
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.core import Attack, Ball, Chart, LinearProbe, Measure, Objective, Observation, Score, Subject, Table
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
-from holdfast.parts.measures.shared.attack_measure import along_attack
+from holdfast.parts.measures.shared.attack_measure import along_attack, readout_of
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.clean import Clean
@@ -126,6 +126,11 @@ class ImpersonationRate(Measure):
             right = table["right"][table["way"] == way]
             counts.append(f"{int(right.sum())} of {len(right)} attacked images of class {name}")
         return f"undefined, no pair among the attacked images: the head is right about {' and '.join(counts)}"
+
+    def headed_by(self, score: str) -> "ImpersonationRate | None":
+        """Return the measure at one read-out; None for other scores."""
+        step = readout_of(score, self.attack, self.steps)
+        return None if step is None else replace(self, readouts=(step,))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the rate; encoders pair images differently, so the units are images."""

@@ -99,11 +99,8 @@ class RobustAccuracy(Measure):
             said["after all" if number == len(names) > 1 else once] = number
         return said
 
-    def until(self, score: str) -> "RobustAccuracy | None":
-        """Return the measure whose headline is this score of ours: that of the first members; None for another score.
-
-        Our table is its table too.
-        """
+    def headed_by(self, score: str) -> "RobustAccuracy | None":
+        """Return the measure of the first members, whose headline is this score of ours; None for another score."""
         members = self._said.get(score, 0)
         return replace(self, attacks=self.attacks[:members], objectives=self.objectives[:members]) if members else None
 

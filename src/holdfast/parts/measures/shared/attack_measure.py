@@ -1,7 +1,7 @@
 """What the measures that read one attack trajectory have in common."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from jaxtyping import Float
@@ -37,6 +37,12 @@ def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
         across="attack steps",
     )
     return (chart,) if len(steps) > 1 else ()
+
+
+def readout_of(score: str, attack: Attack, steps: tuple[int, ...]) -> int | None:
+    """Return the read-out that a score is about; None where there is none, or the attack is several."""
+    labels = {attack.label(step): step for step in steps}
+    return labels.get(score) if len(attack.members) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,11 @@ class AttackMeasure(Measure):
                 return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
             case "universal quantile":
                 return universal.median(table[column], table[column.replace(self.per_image, "near")])
+
+    def headed_by(self, score: str) -> "AttackMeasure | None":
+        """Return the measure at one read-out; None for other scores, and for those of ensembles."""
+        step = readout_of(score, self.attack, self.steps)
+        return None if step is None else replace(self, readouts=(step,))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image (of each pair, where images come in pairs) on the headline."""

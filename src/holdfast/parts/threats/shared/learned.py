@@ -1,7 +1,6 @@
 """A learned noise in memory: the network that was trained, the ball it stays in, and the images it is bound to."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
@@ -113,11 +112,6 @@ class LearnedNoise(Noise):
         main = given.weights.argmax(-1).expand(images)
         roots = given.roots.expand(images, -1, -1, -1)[torch.arange(images, device=main.device), main]
         return roots @ roots.mT
-
-
-def entropy_ratio(weights: Float[Tensor, "*batch components"]) -> Float[Tensor, "*batch"]:
-    """Return H(π) / log K: 1 for equal weights, 0 for a single one; NaN, not defined, for K = 1."""
-    return torch.special.entr(weights).sum(-1) / (math.log(weights.shape[-1]) or math.nan)
 
 
 def describe(noise: LearnedNoise) -> str:
