@@ -49,7 +49,6 @@ def corruptions() -> None:
 
     from holdfast.core import Rng
     from holdfast.parts.measures.shared.disturbed import SIX
-    from holdfast.parts.observations.shared.noisy import title_of
     from holdfast.parts.threats.imagenet_c import CORRUPTIONS, ImagenetC
     from holdfast.sources.data import open_images
 
@@ -57,7 +56,7 @@ def corruptions() -> None:
     x = images.batch(0, 3)
     shown = [("clean", x)]
     for threat in (*SIX[1:2], SIX[3], *(ImagenetC(name, 3) for name in CORRUPTIONS[2::3])):
-        shown.append((title_of(threat), threat.sample(x, Rng(0, ids=tuple(images.ids)))))
+        shown.append((threat.title, threat.sample(x, Rng(0, ids=tuple(images.ids)))))
     figure, axes = plt.subplots(3, len(shown), figsize=(1.05 * len(shown), 3.4))
     for column, (title, pictures) in enumerate(shown):
         axes[0, column].set_title(title.replace(" ", "\n", 1), fontsize=7)

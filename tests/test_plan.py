@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.auditing.audit_encoder import title
 from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan, batch_size_for, merge, named
+from holdfast.auditing.plan import Plan, batch_size_for, merge
 from holdfast.auditing.plan_file import make_plan, read_plan
 from holdfast.auditing.profile import profile, profile_names
 from holdfast.auditing.record import slugs
 from holdfast.config.overrides import set_parameters
-from holdfast.core import HoldfastError, Measure, Passes, Search, registry
+from holdfast.core import Check, HoldfastError, Measure, Passes, Search, Verdict, registry
+from holdfast.core.naming import named, title
 from holdfast.core.registry import register
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -25,10 +25,14 @@ from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.measures.certified.certified_radius import CertifiedRadius
 from holdfast.parts.measures.classifiers.robust_probe import RobustProbe
 from holdfast.parts.measures.corruptions.corruption_drift import CorruptionDrift
+from holdfast.parts.measures.corruptions.relative_drop import RelativeDrop
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
+from holdfast.parts.measures.feature_space.uniformity import Uniformity
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.nearest_neighbour_accuracy import NearestNeighbourAccuracy
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
 from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.parts.measures.synbench.synbench import Synbench
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.adversarial_negatives import AdversarialNegatives
 from holdfast.parts.observations.attacked import Attacked
@@ -50,8 +54,9 @@ def test_twins_are_named_by_what_differs() -> None:
 
 
 def test_titles_are_for_people() -> None:
-    assert title("nearest_neighbour_accuracy") == "Nearest-neighbour accuracy"
-    assert title("overlap_risk[radius=0.1,divergence=l2]") == "Overlap risk (radius 0.1, divergence l2)"
+    assert title(NearestNeighbourAccuracy(), "nearest_neighbour_accuracy") == "Nearest-neighbour accuracy"
+    assert title(Synbench(), "synbench") == "SynBench"
+    assert title(OverlapRisk(), "overlap_risk[radius=0.1,divergence=l2]") == "Overlap risk (radius 0.1, divergence l2)"
 
 
 def test_shapes_decide_the_batch_size() -> None:
@@ -146,6 +151,31 @@ def test_a_search_that_nobody_tells_of_is_warned_of(own_parts_forgotten) -> None
     assert not [one for one in validity_panel((UniversalQuantile(),), 8, 8) if isinstance(one, UnexaminedSearch)]
 
 
+@dataclass(frozen=True)
+class OwnCheck(Check):
+    def observations(self):
+        return ()
+
+    def judge(self, subject):
+        return Verdict("pass", "nothing was found", "Nothing was looked at.")
+
+
+@dataclass(frozen=True)
+class OwnSearchCheck(OwnCheck):
+    @classmethod
+    def checks_for(cls, audit):
+        return (cls(),) if audit.searches else ()
+
+
+def test_checks_of_ones_own_join_the_panel_where_they_say_so(own_parts_forgotten) -> None:
+    register("checks")(OwnCheck)
+    register("checks")(OwnSearchCheck)
+    assert set(validity_panel((UniversalQuantile(),), 8, 8)) >= {OwnCheck(), OwnSearchCheck()}
+    assert OwnCheck() in validity_panel((Uniformity(),), 8, 8)
+    assert OwnSearchCheck() not in validity_panel((Uniformity(),), 8, 8)
+    assert OwnCheck() not in validity_panel((Synbench(),), 8, 8)  # no image is read
+
+
 def test_zero_images_are_not_the_default() -> None:
     with pytest.raises(HoldfastError, match="at least 2"):
         make_plan(["zoo:digits-simclr"], "digits", attacked=0)
@@ -214,8 +244,8 @@ def test_probes_are_left_images_to_learn_from_unless_told_otherwise() -> None:
 
 
 def test_what_is_true_or_not_is_said_in_words() -> None:
-    assert title("relative_drop[consistent=False]") == "Relative drop (not consistent)"
-    assert title("relative_drop[probe=knn,consistent=True]") == "Relative drop (probe knn, consistent)"
+    assert title(RelativeDrop(), "relative_drop[consistent=False]") == "Relative drop (not consistent)"
+    assert title(RelativeDrop(), "relative_drop[probe=knn,consistent=True]") == "Relative drop (probe knn, consistent)"
 
 
 def test_twins_that_differ_in_lists_are_called_by_their_first_members() -> None:

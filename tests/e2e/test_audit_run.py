@@ -16,11 +16,12 @@ import torch
 from safetensors.torch import load_file
 from test_command_line import run as command_line
 
-from holdfast.auditing.plan import Plan, merge, named
+from holdfast.auditing.plan import Plan, merge
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.profile import profile
 from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, HoldfastError, Passes
+from holdfast.core.naming import named
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk

@@ -216,6 +216,6 @@ def _asks_what_holdfast_knows(name: str, profile: str) -> None:
 
 
 def recipe_measures(plan: recipe.Any) -> set[str]:
-    from holdfast.auditing.plan import named
+    from holdfast.core.naming import named
 
     return set(named(plan.measures))

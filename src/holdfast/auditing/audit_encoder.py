@@ -1,6 +1,5 @@
 """The audit of one encoder: its observations, its scores, its checks, its entry in the record."""
 
-import re
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
 from holdfast.core import Check, Encoder, HoldfastError, Measure, Observation, Passes, Scope, Score, Table, registry
 from holdfast.core.chart import chart_data
+from holdfast.core.naming import title
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
@@ -224,7 +224,7 @@ class EncoderAudit:
         self._listener.stage(f"scoring {name}")
         entry: dict[str, Any] = {
             "part": registry.spec(measure),
-            "title": title(name),
+            "title": title(measure, name),
             "question": measure.question,
             "how_to_read": measure.how_to_read,
             "better": measure.better,
@@ -298,7 +298,11 @@ class EncoderAudit:
         self._listener.stage(f"checking {name}")
         for observation in check.prerequisites():
             if reason := self._reasons.get(observation.key()):
-                return {"title": title(name), **_skipped(next(iter(reason.values()))), "consequence": check.consequence}
+                return {
+                    "title": title(check, name),
+                    **_skipped(next(iter(reason.values()))),
+                    "consequence": check.consequence,
+                }
         before = subject.encoder.passes
         try:
             with foreign(f"check {name}", "run"):
@@ -306,7 +310,7 @@ class EncoderAudit:
         except Exception as error:
             verdict = _skipped(self._fail(f"{self._name}, check {name}", error))
         verdict |= {"consequence": check.consequence}
-        return {"title": title(name), **verdict, "passes": entries.passes_entry(subject.encoder.passes - before)}
+        return {"title": title(check, name), **verdict, "passes": entries.passes_entry(subject.encoder.passes - before)}
 
     def _fail(self, where: str, error: Exception) -> str:
         """Note a failure in one sentence; of what is not a plain request that fails, keep the traceback."""
@@ -345,11 +349,3 @@ def _charts_of(subject: Session, observation: Observation) -> list[dict[str, Any
         return []
     clean = subject.read(CLEAN)["reps"]
     return [chart_data(chart) for chart in observation.charts(subject.read(observation), clean)]
-
-
-def title(name: str) -> str:
-    """Return a part's name for people: "overlap_risk[radius=0.1]" is "Overlap risk (radius 0.1)"."""
-    words, bracket, details = name.replace("_", " ").partition("[")
-    details = re.sub(r"([\w.]+)=(True|False)", lambda m: ("" if m[2] == "True" else "not ") + m[1], details)
-    words = words.replace("nearest neighbour", "nearest-neighbour").capitalize().replace("Synbench", "SynBench")
-    return f"{words} ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket else words

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.auditing.plan import flatten, named
 from holdfast.comparison.conditions import learned_from, question, short
 from holdfast.comparison.records import Audited
 from holdfast.core import Measure, registry
+from holdfast.core.naming import flatten, named
 from holdfast.runtime.errors import first_line
 
 Answer = tuple[Audited, Any]

@@ -257,6 +257,11 @@ class Observation(metaclass=Checked):
 class Reader(metaclass=Checked):
     """What reads observations: a measure or a check; a frozen dataclass."""
 
+    @property
+    def title(self) -> str:
+        """What people call it: the words of its name, where it does not say."""
+        return registry.part_name(self).replace("_", " ").capitalize()
+
     @abstractmethod
     def observations(self) -> tuple[Observation, ...]:
         """Return what must be observed first."""

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.auditing.plan import named
 from holdfast.auditing.profile import profile, profile_names, profile_table
 from holdfast.core import registry
+from holdfast.core.naming import named
 from holdfast.runtime.errors import unknown
 from holdfast.sources import data
 from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED

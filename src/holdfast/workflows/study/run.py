@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
-from holdfast.auditing.plan import Plan, named
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.record import slugs
 from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Measure, registry
+from holdfast.core.naming import named
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder

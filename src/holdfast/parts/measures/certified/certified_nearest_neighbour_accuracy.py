@@ -19,6 +19,7 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
 
     statistic = "share"
     given = "given this population of images"
+    title = "Certified nearest-neighbour accuracy"
     better = "higher"
     unit = "share"
     question = "How often must an attacked image's nearest clean neighbour still be its own original?"

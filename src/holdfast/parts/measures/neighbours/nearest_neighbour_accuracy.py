@@ -36,6 +36,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
 
     pursue: Literal["event", "drift"] = "event"
 
+    title = "Nearest-neighbour accuracy"
     per_image = "found"
     statistic = "share"
     given = "given this population of images"

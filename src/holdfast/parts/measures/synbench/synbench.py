@@ -49,6 +49,7 @@ class Synbench(Measure):
     start: float = 0.7
     over: str = synbench.OVER[0]
 
+    title = "SynBench"
     better = "higher"
     unit = "ratio"
     question = "How much of what two Gaussian classes of noise images allow is left in the representation?"

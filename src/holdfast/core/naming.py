@@ -1,0 +1,85 @@
+"""What the parts of a plan are called: by their names, twins by what sets them apart."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.core import registry
+from holdfast.core.observation import Reader
+
+
+def named(parts: Iterable[Any]) -> dict[str, Any]:
+    """Return parts by name; twins are told apart by the first parameters in which they differ.
+
+    For example "universal_quantile[radius=0.1,divergence=linf]".
+    """
+    parts = list(parts)
+    labels: dict[int, str] = {}
+    for name in {registry.part_name(part) for part in parts}:
+        twins = [i for i, part in enumerate(parts) if registry.part_name(part) == name]
+        flats = {i: flatten(registry.spec(parts[i])) for i in twins}
+        said = _differences(flats)
+        labels |= {i: f"{name}[{','.join(said[i])}]" if said[i] else name for i in twins}
+    return {labels[i]: part for i, part in enumerate(parts)}
+
+
+def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]:
+    """Return for each twin the parameters that set it apart, going through them in order."""
+    keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
+    ends = [key.rpartition(".")[2] for key in keys]
+    said: dict[int, list[str]] = {i: [] for i in flats}
+    groups = [list(flats)]  # twins that cannot be told apart yet
+    for key, end in zip(keys, ends, strict=True):
+        split: list[list[int]] = []
+        for group in groups:
+            by_value: dict[Any, list[int]] = {}
+            for i in group:
+                by_value.setdefault(flats[i].get(key), []).append(i)
+            split += by_value.values()
+            words = _words(by_value)
+            if len(by_value) > 1:
+                for i in group:
+                    if key in flats[i]:
+                        said[i].append(f"{end if ends.count(end) == 1 else key}={words[flats[i][key]]}")
+        groups = split
+    return said
+
+
+def _words(values: Iterable[Any]) -> dict[Any, str]:
+    """Return what each value of a parameter is called: lists by their first members, numbered where these are alike."""
+    words: dict[Any, str] = {}
+    for value in values:
+        text = str(value)
+        if isinstance(value, tuple):
+            names = [item.partition("-")[0] for item in value]
+            text = "+".join(names[:2]) + (f"+{len(names) - 2} more" if len(names) > 2 else "")
+        same = sum(other.partition(" no. ")[0] == text for other in words.values())
+        words[value] = f"{text} no. {same + 1}" if same else text
+    return words
+
+
+def flatten(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested specs as dotted parameters: {"attack.steps": 50, ...}; kinds are left out, lists are tuples."""
+    if isinstance(data, list):
+        return {prefix: tuple("-".join(map(str, flatten(item).values())) for item in data)}
+    if not isinstance(data, Mapping):
+        return {prefix: data}
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if key == "kind":
+            continue
+        path = (prefix or key) if key == "name" else f"{prefix}.{key}" if prefix else key
+        flat |= flatten(value, path)
+    return flat
+
+
+def title(part: Reader, name: str) -> str:
+    """Return what people call a part: "overlap_risk[radius=0.1]" is "Overlap risk (radius 0.1)".
+
+    Args:
+        part: a measure or a check.
+        name: by which it is told from its twins, see `named`.
+    """
+    details = name.partition("[")[2].rstrip("]")
+    details = re.sub(r"([\w.]+)=(True|False)", lambda m: ("" if m[2] == "True" else "not ") + m[1], details)
+    return f"{part.title} ({re.sub('[_=]', ' ', details).replace(',', ', ')})" if details else part.title
