@@ -215,7 +215,7 @@ def time_observation(session: Session, store: Store, observation: Observation, w
             made.append((size, took))
     except TimeUp:
         if not (made or trials):
-            return _stopped(observation.passes_in(session.encoder.precision), count, watch)
+            return _stopped(observation.passes_at(session.encoder.precision), count, watch)
     if not made:
         return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
     held = store.read_tensors(file)
