@@ -72,13 +72,6 @@ def test_listings_are_cut():
     assert f.listing([*"abcdefg"], limit=3) == "a, b and 5 more"
 
 
-def test_read_outs_are_recognised():
-    assert f.steps_of("50 steps") == ("", 50)
-    assert f.steps_of("1 step") == ("", 1)
-    assert f.steps_of("median, 10 steps") == ("median, ", 10)
-    assert f.steps_of("all") is None
-
-
 def test_a_number_whose_check_failed_is_shown_as_what_is_left_of_it() -> None:
     entry = {"value": 0.0013, "low": 0.0, "high": 0.0066, "because": ["masking"]}
     assert f.score(entry | {"standing": "at least"}, "share") == "at least 0.13 %"

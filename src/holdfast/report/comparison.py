@@ -1,14 +1,14 @@
 """A comparison in the terminal, in Markdown and in LaTeX: values, ranks, paired differences, what was left out."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from holdfast.report.numbers import BETTER, finite, listing, plural, score
+from holdfast.report.table import Table, latex_text, markdown_text
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
 
@@ -59,8 +59,8 @@ def print_comparison(data: Mapping[str, Any], console: Console) -> None:
         console.print(Text(sentence, style=style))
 
 
-def _table(lines: Sequence[Sequence[Text]], widths: Sequence[int]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
+def _table(lines: Sequence[Sequence[Text]], widths: Sequence[int]) -> RichTable:
+    table = RichTable.grid(padding=(0, 2, 0, 0))
     for at, width in enumerate(widths):
         table.add_column(width=width, overflow="fold", justify="right" if at else "left")
     for line in lines:
@@ -127,14 +127,8 @@ def scope(data: Mapping[str, Any]) -> str:
 
 def markdown(data: Mapping[str, Any]) -> str:
     """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
-    head, lines = grid(data)
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    # of a line only the encoder's name is not ours
-    body = [[markdown_text(line[0][0]), *(f"**{c}**" if best else c for c, best in line[1:])] for line in lines]
-    rows = [[markdown_text(cell) for cell in head], rule, *body]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
-    return f"{table}\n\n{KEY}\n\n{notes}\n"
+    return f"{grid(data).markdown()}\n\n{KEY}\n\n{notes}\n"
 
 
 KEY = (
@@ -143,57 +137,20 @@ KEY = (
 )
 
 
-def markdown_text(text: str) -> str:
-    """Return text that Markdown and the HTML in it show as it is, on one line."""
-    line = " ".join(text.split())
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~$&])", r"\\\1", line)
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--",
-    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "−": r"$-$", "σ": r"$\sigma$", "ε": r"$\varepsilon$", "ℓ": r"$\ell$",
-}  # fmt: skip
-
-
-def latex_text(text: str) -> str:
-    """Return text that LaTeX prints as it is."""
-    line = " ".join(text.split())
-    start = "{}" if line.startswith(("[", "*")) else ""  # else an argument of the line break before it
-    return start + "".join(_LATEX.get(letter, letter) for letter in line)
-
-
 def latex(data: Mapping[str, Any]) -> str:
     """Return the comparison as a booktabs table: encoders down, measures across."""
-    head, lines = grid(data)
-    rows = [
-        " & ".join(rf"\textbf{{{latex_text(c)}}}" if best else latex_text(c) for c, best in line) + r" \\"
-        for line in lines
-    ]
-    return "\n".join(
-        [
-            "% needs \\usepackage{booktabs}",
-            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
-            r"\toprule",
-            " & ".join(map(latex_text, head)) + r" \\",
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            *(f"% {latex_text(text)}" for text in (KEY, *(text for text, _ in sentences(data)))),
-            "",
-        ]
-    )
+    notes = [f"% {latex_text(text)}" for text in (KEY, *(text for text, _ in sentences(data)))]
+    return "\n".join(["% needs \\usepackage{booktabs}", grid(data).latex(), *notes, ""])
 
 
-def grid(data: Mapping[str, Any]) -> tuple[list[str], list[list[tuple[str, bool]]]]:
-    """Return head and lines of encoders against measures; each cell with whether it is the best."""
+def grid(data: Mapping[str, Any]) -> Table:
+    """Return encoders against measures; the best of each measure is bold."""
     measures = data["measures"]
     by = {name: {row["encoder"]: row for row in m["rows"]} for name, m in measures.items()}
     lines = []
     for encoder in data["encoders"]:
         rows = [(by[name][encoder["name"]], m) for name, m in measures.items()]
-        places = [f", {rank(row)}" if row["rank"] else "" for row, _ in rows]
-        cells = [(_value(row, m) + place, row["best"]) for (row, m), place in zip(rows, places, strict=True)]
-        lines.append([(encoder["name"], False), *cells])
-    return ["encoder", *(f"{heading(m, name)} {_ARROW[m['better']]}" for name, m in measures.items())], lines
+        texts = [_value(row, m) + (f", {rank(row)}" if row["rank"] else "") for row, m in rows]
+        cells = [Text(text, "bold" if row["best"] else "") for text, (row, _) in zip(texts, rows, strict=True)]
+        lines.append([Text(encoder["name"]), *cells])
+    return Table(["encoder", *(f"{heading(m, name)} {_ARROW[m['better']]}" for name, m in measures.items())], lines)

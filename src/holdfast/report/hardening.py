@@ -4,12 +4,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from holdfast.report.numbers import BETTER, duration, number, plural, score
+from holdfast.report.table import Table
 
 _VERDICT = {"better": "green", "worse": "bold red", "open": "yellow"}
 
@@ -21,16 +20,15 @@ def print_hardening(found: Mapping[str, Any], console: Console) -> None:
         found: what `holdfast.workflows.harden.run.harden` returned.
         console: where to print.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("measure", "before", "after", "after - before", ""):
-        table.add_column(title, justify="left" if title == "measure" else "right")
-    for row in found["measures"]:
-        table.add_row(
+    rows = [
+        [
             Text.assemble((row["title"], "bold"), f" {BETTER[row['better']][0]}"),
             *(_cell(row[name], row["unit"]) for name in ("before", "after", "difference")),
             Text(row["verdict"], style=_VERDICT[row["verdict"]]),
-        )
-    console.print(table)
+        ]
+        for row in found["measures"]
+    ]
+    console.print(Table(("measure", "before", "after", "after - before", ""), rows).terminal())
     console.print(Text(f"better, worse: the paired interval excludes 0. {_counted(found)}", style="dim"))
     console.print(Text.assemble(("Price: ", "bold"), price(found)))
     if not any(row["needs_labels"] for row in found["measures"]):

@@ -1,6 +1,6 @@
 """The learned noises of a run, as data for the report: charts, legends and pictures of draws."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,45 +120,48 @@ def _times(entry: Mapping[str, Any]) -> str:
     return f"{entry['amplified']:g} times" if finite(entry["amplified"]) else "an unknown number of times"
 
 
-def _without(title: str, what: str) -> Panel:
-    """Return a panel that says why there is no chart."""
-    return Panel(title, notes=[f"Not all {what} are finite numbers, so there is no chart."])
+class _Undrawn(Exception):
+    """Why there is no chart, in one sentence."""
 
 
-def _read(
-    title: str, entry: Mapping[str, Any], table: str, columns: Sequence[str], folder: RunFiles
-) -> np.ndarray | Panel:
-    """Return columns of a table, [rows, columns], or a panel that says why not."""
+def _panel(title: str, make: Callable[[], tuple[str, str, list[str], Legend]]) -> Panel:
+    """Return a chart from what `make` returns (picture, description, notes, legend), or why there is none."""
     try:
-        return np.column_stack([read_column(folder, table, column) for column in columns])
-    except HoldfastError as error:
+        return Panel(title, *make())
+    except (HoldfastError, _Undrawn) as error:
         return Panel(title, notes=[str(error)])
+
+
+def _finite(what: str, *arrays: np.ndarray) -> None:
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise _Undrawn(f"Not all {what} are finite numbers, so there is no chart.")
+
+
+def _read(table: str, columns: Sequence[str], folder: RunFiles) -> np.ndarray:
+    """Return columns of a table, [rows, columns]."""
+    return np.column_stack([read_column(folder, table, column) for column in columns])
 
 
 def _maps(entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
     """Return the draws on their principal components and by t-SNE, coloured by group."""
     shares = [f"{number(share, 'share')} of the variance" for share in entry["explained"]]
-    panels = []
-    for prefix, title, axes, origin in (
-        ("pca", "Perturbations, principal components", [f"first component, {shares[0]}", f"second, {shares[1]}"], True),
-        ("tsne", "Perturbations, t-SNE", ["t-SNE: only neighbourhoods have a meaning", ""], False),
-    ):
-        found = _read(title, entry, entry["table"], ["group", f"{prefix}_x", f"{prefix}_y"], folder)
-        if isinstance(found, Panel):
-            panels.append(found)
-            continue
-        if not np.isfinite(found).all():
-            panels.append(Panel(title, notes=["Too few of the perturbations differ from each other."]))
-            continue
-        legend, points = _coloured(entry["groups"], found[:, 0].astype(int), found[:, 1:])
-        cross = tuple(entry["origin"]) if origin and all(map(finite, entry["origin"])) else None
-        svg = dots(points, x=axes[0], y=axes[1], origin=cross)
-        alt = (
-            f"{title}: {plural(len(found), 'draw')} for {plural(entry['images'], 'image')}, by {entry['grouped']}."
-            + (f" {axes[0]}; {axes[1]}." if origin else "")
-        )
-        panels.append(Panel(title, svg, alt, legend=legend))
-    return panels
+
+    def draw(title: str, prefix: str, x: str, y: str) -> tuple[str, str, list[str], Legend]:
+        table = _read(entry["table"], ["group", f"{prefix}_x", f"{prefix}_y"], folder)
+        if not np.isfinite(table).all():
+            raise _Undrawn("Too few of the perturbations differ from each other.")
+        legend, points = _coloured(entry["groups"], table[:, 0].astype(int), table[:, 1:])
+        linear = prefix == "pca"  # there an axis has a meaning, and no change a place
+        cross = tuple(entry["origin"]) if linear and all(map(finite, entry["origin"])) else None
+        alt = f"{title}: {plural(len(table), 'draw')} for {plural(entry['images'], 'image')}, by {entry['grouped']}."
+        return dots(points, x=x, y=y, origin=cross), alt + (f" {x}; {y}." if linear else ""), [], legend
+
+    first, second = "Perturbations, principal components", "Perturbations, t-SNE"
+    axes = f"first component, {shares[0]}", f"second, {shares[1]}"
+    return [
+        _panel(first, lambda: draw(first, "pca", *axes)),
+        _panel(second, lambda: draw(second, "tsne", "t-SNE: only neighbourhoods have a meaning", "")),
+    ]
 
 
 def _coloured(
@@ -174,73 +177,66 @@ def _coloured(
 
 def _frequent(groups: np.ndarray) -> list[int]:
     """Return the most frequent groups, in their own order."""
-    found, counts = np.unique(groups, return_counts=True)
-    return sorted(found[np.argsort(-counts, kind="stable")[:GROUPS]].tolist())
+    codes, counts = np.unique(groups, return_counts=True)
+    return sorted(codes[np.argsort(-counts, kind="stable")[:GROUPS]].tolist())
 
 
 def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
     title = f"Perturbations by {entry['grouped']}"
-    columns = [f"pixel_{i:02d}" for i in range(entry["cells"])]
-    found = _read(title, entry, entry["table"], ["group", "draw", *columns], folder)
-    if isinstance(found, Panel):
-        return found
-    if not np.isfinite(found).all():
-        return _without(title, "perturbations")
-    groups, draw, pixels = found[:, 0].astype(int), found[:, 1], found[:, 2:]
-    order = np.argsort(draw, kind="stable")  # the first draw of every image comes before the second one of any
-    rows = [order[groups[order] == group][:ROWS] for group in _frequent(groups)]
-    bands = [(entry["groups"][group], len(some)) for group, some in zip(_frequent(groups), rows, strict=True)]
-    values = pixels[np.concatenate(rows)]
-    largest = number(float(np.abs(values).max()))
-    svg = heat(f"{key}-heat", values, bands, x="pixel, row by row, after averaging")
-    notes = [f"A row is a draw. Blue is darker, orange brighter; the fullest colour is ±{largest}."]
-    return Panel(title, svg, f"{title}: one band each of up to {ROWS} draws, within ±{largest}.", notes)
+
+    def draw() -> tuple[str, str, list[str], Legend]:
+        table = _read(entry["table"], ["group", "draw", *(f"pixel_{i:02d}" for i in range(entry["cells"]))], folder)
+        _finite("perturbations", table)
+        groups, drawn, pixels = table[:, 0].astype(int), table[:, 1], table[:, 2:]
+        order = np.argsort(drawn, kind="stable")  # the first draw of every image comes before the second one of any
+        rows = {group: order[groups[order] == group][:ROWS] for group in _frequent(groups)}
+        values = pixels[np.concatenate(list(rows.values()))]
+        bands = [(entry["groups"][group], len(some)) for group, some in rows.items()]
+        largest = number(float(np.abs(values).max()))
+        notes = [f"A row is a draw. Blue is darker, orange brighter; the fullest colour is ±{largest}."]
+        svg = heat(f"{key}-heat", values, bands, x="pixel, row by row, after averaging")
+        return svg, f"{title}: one band each of up to {ROWS} draws, within ±{largest}.", notes, []
+
+    return _panel(title, draw)
 
 
 def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
     """Return the mixture's weights, its means, and the covariance of its heaviest component."""
-    covariance, mean = entry["covariance"], np.array(entry["weights"]["mean"], dtype=float)  # null becomes NaN
-    panels = [_weights(key, entry, mean, folder)]
-    title, size = "Means of the components", entry["means"]["size"]
-    found = _read(title, entry, entry["means"]["table"], [f"axis_{i:02d}" for i in range(size)], folder)
-    if not isinstance(found, Panel) and not (np.isfinite(found).all() and np.isfinite(mean).all()):
-        found = _without(title, "means and weights")
-    if not isinstance(found, Panel):
-        svg = component_bars(f"{key}-means", found, mean)
-        alt = f"{title} along {plural(size, 'principal component')} of the latent draws."
-        found = Panel(title, svg, alt)
-    panels.append(found)
-    title, size = "Covariance of the heaviest component", covariance["size"]
-    found = _read(title, entry, covariance["table"], [f"latent_{i:02d}" for i in range(size)], folder)
-    if not isinstance(found, Panel) and not np.isfinite(found).all():
-        found = _without(title, "covariances")
-    if not isinstance(found, Panel):
-        block = covariance["block"]
-        largest = number(float(np.abs(found).max()))
+    mean = np.array(entry["weights"]["mean"], dtype=float)  # null becomes NaN
+
+    def weights() -> tuple[str, str, list[str], Legend]:
+        """Draw the weights of all images and, where they differ, of the most frequent groups."""
+        each = entry["weights"]["groups"]
+        shown = _frequent(_read(entry["table"], ["group"], folder)[:, 0].astype(int)) if each else []
+        rows = np.array([mean, *(each[group] for group in shown)], dtype=float)
+        _finite("mixture weights", rows)
+        names = ["all", *(entry["groups"][group] for group in shown)] if each else ["all images"]
+        shares = ", ".join(number(share, "share") for share in mean.tolist())
+        legend: Legend = [(i, f"component {i + 1}") for i in range(len(mean))]
+        return bars(f"{key}-weights", names, rows), f"Mixture weights, mean over the images: {shares}.", [], legend
+
+    def means() -> tuple[str, str, list[str], Legend]:
+        size = entry["means"]["size"]
+        table = _read(entry["means"]["table"], [f"axis_{i:02d}" for i in range(size)], folder)
+        _finite("means and weights", table, mean)
+        alt = f"Means of the components along {plural(size, 'principal component')} of the latent draws."
+        return component_bars(f"{key}-means", table, mean), alt, [], []
+
+    def covariance() -> tuple[str, str, list[str], Legend]:
+        size, block = entry["covariance"]["size"], entry["covariance"]["block"]
+        table = _read(entry["covariance"]["table"], [f"latent_{i:02d}" for i in range(size)], folder)
+        _finite("covariances", table)
+        largest = number(float(np.abs(table).max()))
         each = f"Each cell is the mean over {block} × {block} latent numbers. " if block > 1 else ""
         notes = [f"Mean over images. {each}Blue is below 0, orange above; the fullest colour is ±{largest}."]
-        svg = heat(f"{key}-covariance", found, x="latent numbers")
-        found = Panel(title, svg, f"{title}, {size} × {size} cells within ±{largest}.", notes)
-    return [*panels, found]
+        alt = f"Covariance of the heaviest component, {size} × {size} cells within ±{largest}."
+        return heat(f"{key}-covariance", table, x="latent numbers"), alt, notes, []
 
-
-def _weights(key: str, entry: Mapping[str, Any], mean: np.ndarray, folder: RunFiles) -> Panel:
-    """Return the mixture weights of all images and, where they differ, of the most frequent groups."""
-    title, each = "Mixture weights", entry["weights"]["groups"]
-    shown: list[int] = []
-    if each:
-        found = _read(title, entry, entry["table"], ["group"], folder)
-        if isinstance(found, Panel):
-            return found
-        shown = _frequent(found[:, 0].astype(int))
-    rows = np.array([mean, *(each[group] for group in shown)], dtype=float)
-    if not np.isfinite(rows).all():
-        return _without(title, "mixture weights")
-    names = ["all", *(entry["groups"][group] for group in shown)] if each else ["all images"]
-    legend: Legend = [(i, f"component {i + 1}") for i in range(len(mean))]
-    shares = ", ".join(number(share, "share") for share in mean.tolist())
-    svg = bars(f"{key}-weights", names, rows)
-    return Panel(title, svg, f"Mixture weights, mean over the images: {shares}.", legend=legend)
+    return [
+        _panel("Mixture weights", weights),
+        _panel("Means of the components", means),
+        _panel("Covariance of the heaviest component", covariance),
+    ]
 
 
 def _sample(picture: Mapping[str, Any], entry: Mapping[str, Any], folder: RunFiles) -> Sample:

@@ -9,29 +9,28 @@ from rich.text import Text
 
 from holdfast.report import comparison as compared
 from holdfast.report.page import fragment
-from holdfast.report.terminal import audited, notes, rows
+from holdfast.report.table import Table
+from holdfast.report.terminal import notes, side_by_side
 
 
 def record_html(record: Mapping[str, Any]) -> str:
     """Return a record as a piece of HTML, without scripts; every text of it is escaped."""
-    names = [encoder["name"] for encoder in audited(record)]
-    return _html(["measure", *names], rows(record) if names else [], notes(record))
+    return _html(side_by_side(record), notes(record))
 
 
 def comparison_html(data: Mapping[str, Any]) -> str:
     """Return a comparison as a piece of HTML: encoders down, measures across; see `record_html`."""
-    head, lines = compared.grid(data)
-    cells = [(Text(name), [Text(c, "bold" if best else "") for c, best in rest]) for (name, _), *rest in lines]
-    said = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
-    return _html(head, cells, [Text(compared.KEY, "dim"), *said])
+    sentences = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
+    return _html(compared.grid(data), [Text(compared.KEY, "dim"), *sentences])
 
 
-def _html(head: Sequence[str], lines: Sequence[tuple[Text, Sequence[Text]]], below: Sequence[Text]) -> str:
-    return fragment("notebook.html", head=head, rows=lines, notes=below, pieces=_pieces)
+def _html(table: Table, below: Sequence[Text]) -> str:
+    return fragment("notebook.html", head=table.head, rows=list(table.rows), notes=below, pieces=_pieces)
 
 
-def _pieces(text: Text) -> Markup:
+def _pieces(text: str | Text) -> Markup:
     """Return styled text as spans whose classes are the words of the styles."""
+    text = Text(text) if isinstance(text, str) else text
     made = Markup("")
     base = _PLAIN.get_style(text.style)
     for piece, found, _ in text.render(_PLAIN):

@@ -1,7 +1,6 @@
 """Numbers as people read them; the one place where terminal and HTML agree on digits."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -13,7 +12,6 @@ _LARGEST = 1e300
 """Beyond, percents and widths are no numbers any more."""
 UNDEFINED = "undefined"
 BETTER = {"lower": "↓ lower is better", "higher": "↑ higher is better"}
-_STEPS = re.compile(r"^(?P<rest>.*?)(?P<steps>\d+) steps?$")
 
 
 def finite(value: Any) -> TypeGuard[float]:
@@ -165,9 +163,3 @@ def listing(names: Sequence[str], limit: int = 5) -> str:
 def plural(n: int, word: str) -> str:
     """Return "1 check" or "2 checks"."""
     return f"{n:,} {word}" if n == 1 else f"{n:,} {word}s"
-
-
-def steps_of(key: str) -> tuple[str, int] | None:
-    """Return ("", 50) for the read-out "50 steps" and ("x, ", 50) for "x, 50 steps"; None for other scores."""
-    match = _STEPS.match(key)
-    return (match["rest"], int(match["steps"])) if match else None

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from holdfast.report.numbers import duration
+from holdfast.report.table import Table
 
 OUTCOMES = {"holds": "green", "fails": "bold red", "not shown": "yellow"}
 """What may become of a claim, and its colour."""
@@ -28,13 +27,8 @@ def print_reproduction(found: Mapping[str, Any], console: Console) -> None:
     about = found["reproduction"]
     console.print(Text.assemble((f"{about['paper']}, {about['where']}: ", "bold"), about["title"]))
     console.print(Text(f"Profile {about['profile']}. {about['units']}", style="dim"))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", overflow="fold")
-    for column in found["columns"]:
-        table.add_column(Text(_heading(column)), justify="right", overflow="fold")
-    for row in found["rows"]:
-        table.add_row(Text(row["name"], style="bold"), *(Text(_cell(cell)) for cell in row["cells"]))
-    console.print(table)
+    rows = [[Text(row["name"], style="bold"), *map(_cell, row["cells"])] for row in found["rows"]]
+    console.print(Table(["", *map(_heading, found["columns"])], rows).terminal())
     console.print(Text("each cell: published | ours [95 % interval]", style="dim"))
     for cell in _empty(found):
         console.print(Text(cell, style="yellow"))

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from holdfast.report.numbers import score
+from holdfast.report.table import Table
 
 AVERAGE, AGAIN = "Avg Δ ↓", "over trainings"
 
@@ -16,12 +15,7 @@ AVERAGE, AGAIN = "Avg Δ ↓", "over trainings"
 def print_study(record: Mapping[str, Any], console: Console) -> None:
     """Print one table for every probe and setting, with intervals."""
     for title, head, lines in tables(record):
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-        for number, name in enumerate(head):
-            table.add_column(Text(name), justify="right" if number else "left")
-        for line in lines:
-            table.add_row(*map(Text, line))
-        console.print(table)
+        console.print(Table(head, lines, title).terminal())
     for line in intervals(record):
         console.print(Text(line, style="dim"))
     for problem in problems(record):
@@ -32,8 +26,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     """Return the same as Markdown."""
     parts = []
     for title, head, lines in tables(record):
-        rows = [head, ["---", *["---:"] * (len(head) - 1)], *lines]
-        parts.append(f"**{title}**\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n")
+        parts.append(f"**{title}**\n\n{Table(head, lines).markdown()}\n")
     parts += [f"{line}\n" for line in intervals(record)]
     parts += [f"- {problem}\n" for problem in problems(record)]
     if record["command"]:

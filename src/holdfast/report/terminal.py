@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural, statement
+from holdfast.report.table import Table
 from holdfast.report.verdict import threats, titles, uncertified
 from holdfast.storage.standing import ONE_SIDE
 
@@ -32,7 +31,7 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
     encoders = audited(record)
     if encoders and titles(record):
         wide = 24 + _CELL * len(encoders) <= console.width
-        console.print(_side_by_side(record, encoders) if wide else _stacked(record, encoders))
+        console.print((side_by_side if wide else _stacked)(record).terminal())
     for line in notes(record):
         console.print(line)
     if report is not None:
@@ -73,39 +72,26 @@ def _headlines(encoders: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [m["scores"].get(m.get("headline"), {}) for e in encoders for m in e["measures"].values()]
 
 
-def rows(record: Mapping[str, Any]) -> list[tuple[Text, list[Text]]]:
-    """Return the table's rows: a measure's title, or what is told of it, and a cell for each audited encoder."""
-    encoders, found = audited(record), []
-    for key in titles(record):
-        found.append((_title(record, key), [_cell(record, encoder, key) for encoder in encoders]))
+def side_by_side(record: Mapping[str, Any]) -> Table:
+    """Return measures down, audited encoders across."""
+    encoders, lines = audited(record), list[list[str | Text]]()
+    for key in titles(record) if encoders else ():
+        lines.append([_title(record, key), *(_cell(record, encoder, key) for encoder in encoders)])
         if any(chosen := [_chosen(encoder, key) for encoder in encoders]):
-            found.append((Text(f"  {BEST_BUDGET}"), chosen))
-    return found
+            lines.append([f"  {BEST_BUDGET}", *chosen])
+    return Table(["measure", *(encoder["name"] for encoder in encoders)], lines)
 
 
-def _side_by_side(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) -> Table:
-    """Return measures down, encoders across."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("measure")
-    for encoder in encoders:
-        table.add_column(Text(encoder["name"]), justify="right", overflow="fold")  # paths differ at their end
-    for title, cells in rows(record):
-        table.add_row(title, *cells)
-    return table
-
-
-def _stacked(record: Mapping[str, Any], encoders: list[Mapping[str, Any]]) -> Table:
+def _stacked(record: Mapping[str, Any]) -> Table:
     """Return one block per measure with a line per encoder: fits any number of encoders."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("measure / encoder", overflow="fold")
-    table.add_column("value", justify="right")
+    lines: list[tuple[str | Text, str | Text]] = []
     for key in titles(record):
-        table.add_row(_title(record, key), "")
-        for encoder in encoders:
-            table.add_row(Text("  " + encoder["name"]), _cell(record, encoder, key))
+        lines.append((_title(record, key), ""))
+        for encoder in audited(record):
+            lines.append((f"  {encoder['name']}", _cell(record, encoder, key)))
             if chosen := _chosen(encoder, key):
-                table.add_row(Text(f"    {BEST_BUDGET}"), chosen)
-    return table
+                lines.append((f"    {BEST_BUDGET}", chosen))
+    return Table(("measure / encoder", "value"), lines)
 
 
 def _title(record: Mapping[str, Any], key: str) -> Text:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from holdfast.report.numbers import duration, number, plural, score
+from holdfast.report.table import Table
 
 FACTS = ("loss", "clean", "attacked", "spread")
 """Columns of the log that are shown."""
@@ -27,17 +26,13 @@ def print_training(
         console: where to print.
     """
     first, last = rows[0], rows[-1]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("", "first", "last"):
-        table.add_column(title, justify="right" if title else "left")
     shown = FACTS if any(row.get("attacked") for row in rows) else ("loss", "spread")
-    for name in shown:
-        table.add_row(Text(name, "bold"), number(first[name]), number(last[name]))
+    lines = [[Text(name, "bold"), number(first[name]), number(last[name])] for name in shown]
     for summary in seen:
         ends = [summary["looks"][0], summary["looks"][-1]] if summary["looks"] else []
         for name in _headlines(ends[-1]["values"] if ends else {}):
-            table.add_row(Text(name, "bold"), *(_cell(look["values"], name) for look in ends))
-    console.print(table)
+            lines.append([Text(name, "bold"), *(_cell(look["values"], name) for look in ends)])
+    console.print(Table(("", "first", "last"), lines).terminal())
     for line in (line for summary in seen for line in _more(summary)):
         console.print(line)
     before = f", {plural(resumed, 'step')} of them before" if resumed else ""

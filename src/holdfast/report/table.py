@@ -1,0 +1,82 @@
+"""One table, for the terminal, Markdown and LaTeX: the first column says what a row is, the others hold numbers."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Table:
+    """A head and rows of cells; styles are those of the terminal, and bold cells are bold everywhere.
+
+    Attributes:
+        head: titles of the columns.
+        rows: as many cells each.
+        title: above it; "" for none.
+    """
+
+    head: Sequence[str | Text]
+    rows: Iterable[Sequence[str | Text]]
+    title: str = ""
+
+    def terminal(self) -> RichTable:
+        """Return it for the terminal; long names are folded."""
+        title = {"title": Text(self.title), "title_justify": "left"} if self.title else {}
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, **title)
+        for place, name in enumerate(self.head):
+            table.add_column(_text(name), justify="right" if place else "left", overflow="fold")
+        for row in self.rows:
+            table.add_row(*map(_text, row))
+        return table
+
+    def markdown(self) -> str:
+        """Return it as Markdown."""
+        rule = ["---", *["---:"] * (len(self.head) - 1)]
+        head = [markdown_text(str(cell)) for cell in self.head]
+        # of a row only its name is not ours
+        rows = [[markdown_text(str(row[0])), *(_cell(c, _bars, "**{}**") for c in row[1:])] for row in self.rows]
+        return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
+
+    def latex(self) -> str:
+        r"""Return it as a booktabs table."""
+        rows = [[_cell(cell, latex_text, r"\textbf{{{}}}") for cell in row] for row in (self.head, *self.rows)]
+        head, *lines = (" & ".join(row) + r" \\" for row in rows)
+        begin = rf"\begin{{tabular}}{{l{'r' * (len(self.head) - 1)}}}"
+        return "\n".join([begin, r"\toprule", head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def _text(cell: str | Text) -> Text:
+    return Text(cell) if isinstance(cell, str) else cell
+
+
+def _cell(cell: str | Text, escape: Callable[[str], str], bold: str) -> str:
+    text = escape(str(cell).strip())
+    return bold.format(text) if isinstance(cell, Text) and "bold" in str(cell.style) else text
+
+
+def _bars(text: str) -> str:
+    return text.replace("|", "/")
+
+
+def markdown_text(text: str) -> str:
+    """Return text that Markdown and the HTML in it show as it is, on one line."""
+    line = " ".join(text.split())
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~$&])", r"\\\1", line)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--",
+    "↓": r"$\downarrow$", "↑": r"$\uparrow$", "−": r"$-$", "σ": r"$\sigma$", "ε": r"$\varepsilon$", "ℓ": r"$\ell$",
+}  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    """Return text that LaTeX prints as it is."""
+    line = " ".join(text.split())
+    start = "{}" if line.startswith(("[", "*")) else ""  # else an argument of the line break before it
+    return start + "".join(_LATEX.get(letter, letter) for letter in line)
