@@ -22,6 +22,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import Change
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, registry
+from holdfast.parts.engines.inline import INLINE
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.results import Comparison, Record, compared
 from holdfast.runtime.checked import checked, plain, shown
@@ -119,7 +120,7 @@ def audit(
     asked |= {"train": taught, "device": str(where), "seed": seed, **run}
     names = [one if isinstance(one, str) else name for name, one in opened.items()]
     plan = _plan(names, told, asked, measures, _settings(settings))
-    engine = None if workers in (None, 1) else _processes(workers, plan.device)
+    engine = INLINE if workers in (None, 1) else _processes(workers, plan.device)
     folder = tempfile.mkdtemp(prefix="holdfast-") if out is None else os.fspath(out)
     try:
         with undisturbed(), _listener(quiet) as heard:

@@ -10,22 +10,24 @@ from pathlib import Path
 
 import pytest
 import torch
-from inline import Inline
 from sameness import content, record_of, said, same
 from test_audit_run import holdfast
 from test_command_line import refused
 from test_command_line import run as command_line
 from torch import nn
+from turns import Turns
 from watched import until
 
-from holdfast.auditing.distribute import distribute
+from holdfast.auditing.execute import execute, results_of
 from holdfast.auditing.merge import merge_parts
 from holdfast.auditing.partition import make_part, part_of
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import prepare, run_audit
+from holdfast.auditing.prepare import prepare
+from holdfast.auditing.run import run_audit
 from holdfast.auditing.series import Series
 from holdfast.auditing.session import Session
-from holdfast.auditing.units import Worker
+from holdfast.auditing.shards import ShardFile, ShardResults
+from holdfast.auditing.work import Step
 from holdfast.core import Encoder, HoldfastError, Observation
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.checks.collapse import Collapse
@@ -108,22 +110,22 @@ def test_processes_make_the_same_record(tmp_path: Path) -> None:
     assert record["run"]["engine"] == "2 worker processes"
     assert record["run"]["workers_lost"] == record["run"]["resumed_shards"] == 0
     assert heard.done == heard.planned > 0
-    again = run_audit(asked, tmp_path / "two", engine=Inline())
+    again = run_audit(asked, tmp_path / "two", engine=Turns())
     assert again["run"]["resumed_shards"] == len(files(tmp_path / "two"))
     same(tmp_path / "one", tmp_path / "two")
 
 
 def test_no_shard_is_made_while_scoring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, made, heard = Inline(3), Counter(), Heard()
-    run = Session._run
+    engine, made, heard = Turns(3), Counter(), Heard()
+    make = Session._make
 
-    def counted(self, observation: Observation, start: int, stop: int, name: str) -> None:
-        assert engine.doing[-1].lost is None, f"{name} is made while scoring"
-        made[self.encoder.fingerprint, name] += 1
-        run(self, observation, start, stop, name)
+    def counted(self, observation: Observation, shard: ShardFile) -> ShardResults:
+        assert engine.doing[-1].step is Step.OBSERVE, f"{shard.file} is made while scoring"
+        made[self.encoder.fingerprint, shard.file] += 1
+        return make(self, observation, shard)
 
     run_audit(plan(WATCHED, "zoo:digits-simclr"), tmp_path / "one")
-    monkeypatch.setattr(Session, "_run", counted)
+    monkeypatch.setattr(Session, "_make", counted)
     record = run_audit(plan(WATCHED, "zoo:digits-simclr"), tmp_path / "two", engine=engine, listener=heard)
     assert set(made.values()) == {1}
     assert len(made) == len(files(tmp_path / "two"))
@@ -137,12 +139,11 @@ def parts(asked: Plan, folders: list) -> list[int]:
     """Make one part in each folder, one after the other; return how many shards each has made."""
     made = []
     for number, folder in enumerate(folders, 1):
-        ready, heard = prepare(asked, folder), Heard()
-        worker = Worker(ready.job, ready.images, ready.store)
-        found = make_part(ready.job, worker, ready.store, part_of(f"{number}/{len(folders)}"), heard)
-        assert found.failures == []
+        heard = Heard()
+        result = make_part(prepare(asked, folder, listener=heard), part_of(f"{number}/{len(folders)}"))
+        assert result.failures == []
         assert heard.done == heard.planned
-        made.append(found.units)
+        made.append(result.made)
     return made
 
 
@@ -166,9 +167,8 @@ def test_parts_in_one_folder_or_in_several_make_the_same_record(tmp_path: Path) 
 
 def test_merging_makes_what_is_missing_where_asked(tmp_path: Path) -> None:
     run_audit(plan(), tmp_path / "one")
-    ready = prepare(plan(), tmp_path / "two")
-    make_part(ready.job, Worker(ready.job, ready.images, ready.store), ready.store, part_of("1/4"), Silent())
-    merge_parts(tmp_path / "two", complete=True, trust=True, engine=Inline())
+    make_part(prepare(plan(), tmp_path / "two"), part_of("1/4"))
+    merge_parts(tmp_path / "two", complete=True, trust=True, engine=Turns())
     same(tmp_path / "one", tmp_path / "two")
 
 
@@ -201,7 +201,7 @@ class Writes:
 def test_a_worker_that_dies_loses_nothing(tmp_path: Path) -> None:
     heard = Heard()
     run_audit(plan(), tmp_path / "one")
-    record = run_audit(plan(), tmp_path / "two", engine=Inline(mortal=True), listener=heard)
+    record = run_audit(plan(), tmp_path / "two", engine=Turns(mortal=True), listener=heard)
     assert record["run"]["workers_lost"] == 1
     assert record["failures"] == []
     assert heard.done == heard.planned
@@ -238,7 +238,6 @@ def test_a_killed_process_loses_nothing_and_makes_nothing_twice(tmp_path: Path, 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:
-    ready = prepare(plan(), tmp_path, here=False)
 
     class Kills(Silent):
         def __init__(self):
@@ -251,9 +250,10 @@ def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:
                     self.killed.add(pid)
                     os.kill(pid, signal.SIGKILL)
 
-    results, deaths = distribute(ready.job, Processes(3, threads=1), Kills())
-    assert deaths == 1
-    assert results[0].failures == []
+    audit = prepare(plan(), tmp_path, in_process=False, listener=Kills())
+    schedule = execute(audit, Processes(3, threads=1))
+    assert schedule.deaths == 1
+    assert results_of(audit, schedule)[0].failures == []
 
 
 @pytest.mark.slow
@@ -272,7 +272,7 @@ def test_a_unit_that_kills_every_worker_is_recorded_and_the_rest_is_there(tmp_pa
     assert measures["probabilistic_robustness"]["error"] is None
     assert measures["probabilistic_robustness"]["scores"]
     (asked / "die").unlink()
-    again = run_audit(plan(), tmp_path / "run", engine=Inline())
+    again = run_audit(plan(), tmp_path / "run", engine=Turns())
     assert again["failures"] == []
     run_audit(plan(), tmp_path / "whole")
     assert said(tmp_path / "run") == said(tmp_path / "whole")
@@ -308,7 +308,7 @@ def test_an_encoder_that_kills_every_worker_does_not_end_the_audit_of_others(tmp
 # --- errors ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", [Inline(2), pytest.param(Processes(2, threads=1), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", [Turns(2), pytest.param(Processes(2, threads=1), marks=pytest.mark.slow)])
 def test_an_error_in_a_unit_is_recorded_as_in_one_process(tmp_path: Path, asked: Path, engine) -> None:
     (asked / "fail").touch()
     encoders, heard = (WATCHED, "zoo:no-such"), Heard()
@@ -321,9 +321,7 @@ def test_an_error_in_a_unit_is_recorded_as_in_one_process(tmp_path: Path, asked:
     assert heard.done == heard.planned
     folder, found = tmp_path / "three", []
     for number in (1, 2):
-        ready = prepare(plan(*encoders), folder)
-        worker = Worker(ready.job, ready.images, ready.store)
-        found.append(make_part(ready.job, worker, ready.store, part_of(f"{number}/2"), Silent()))
+        found.append(make_part(prepare(plan(*encoders), folder), part_of(f"{number}/2")))
     assert any("asked to fail" in failure for failure in found[0].failures)
     assert any("no-such" in failure for failure in found[1].failures)
     merge_parts(folder, trust=True)
@@ -339,7 +337,7 @@ def test_what_cannot_be_certified_is_no_failure_of_a_worker_or_part(tmp_path: Pa
     run_audit(asked, tmp_path / "one")
     entry = record_of(tmp_path / "one")["encoders"][0]["measures"]["certified_radius"]
     assert entry["not_certified"].startswith("not certified: LayerNorm")
-    record = run_audit(asked, tmp_path / "two", engine=Inline())
+    record = run_audit(asked, tmp_path / "two", engine=Turns())
     assert record["failures"] == []
     same(tmp_path / "one", tmp_path / "two")
     parts(asked, [tmp_path / "three"] * 2)

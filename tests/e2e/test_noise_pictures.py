@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from holdfast.auditing.audit_encoder import EncoderAudit
+from holdfast.auditing.audit_encoder import Scoring
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import HoldfastError, Rng
@@ -50,16 +50,16 @@ def audit(folder: Path, measures=MEASURES[:1]) -> dict:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder and the record of an audit whose pictures were seen to cost no encoder pass."""
-    folder, pictures = tmp_path_factory.mktemp("run"), EncoderAudit._pictures
+    folder, pictures = tmp_path_factory.mktemp("run"), Scoring._pictures
 
-    def watched(self, subject, *rest):
-        before = subject.encoder.passes
-        entries = pictures(self, subject, *rest)
-        assert subject.encoder.passes == before
+    def watched(self, *observed):
+        before = self.session.encoder.passes
+        entries = pictures(self, *observed)
+        assert self.session.encoder.passes == before
         return entries
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EncoderAudit, "_pictures", watched)
+        patch.setattr(Scoring, "_pictures", watched)
         record = audit(folder, MEASURES)
     assert record["failures"] == []
     return folder, record

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from inline import Inline
 from sameness import same
 from test_audit_run import holdfast
 from test_command_line import refused
 from test_command_line import run as command_line
 from test_engines import COMMAND, WATCHED, asked, parts, plan, whole
+from turns import Turns
 
 from holdfast.auditing.merge import merge_parts
 from holdfast.auditing.run import run_audit
@@ -106,7 +106,7 @@ def test_parts_and_workers_that_share_a_folder_that_is_no_disk(tmp_path: Path) -
     MemoryFileSystem.store.clear()
     encoders = (WATCHED, "zoo:digits-simclr")
     run_audit(plan(*encoders), tmp_path / "one")
-    run_audit(plan(*encoders), "memory://one", engine=Inline())
+    run_audit(plan(*encoders), "memory://one", engine=Turns())
     same(tmp_path / "one", fetched("memory://one", tmp_path / "two"))
     parts(plan(*encoders), ["memory://a", "memory://b"])
     with pytest.raises(HoldfastError, match=r"names code to be run here: .*a Python module"):
@@ -160,9 +160,9 @@ def test_a_bucket_that_fills_up_ends_the_audit_with_its_workers(monkeypatch: pyt
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", full)
     with pytest.raises(HoldfastError, match=r"cannot write 'memory://full/.*no more for you.*already stored is kept"):
-        run_audit(plan(), "memory://full", engine=Inline())
+        run_audit(plan(), "memory://full", engine=Turns())
     monkeypatch.setattr(MemoryFileSystem, "put_file", put)
-    record = run_audit(plan(), "memory://full", engine=Inline())
+    record = run_audit(plan(), "memory://full", engine=Turns())
     assert record["failures"] == []
     assert record["run"]["resumed_shards"] > 0
     with pytest.raises(HoldfastError, match="expected workers to see the run folder"):

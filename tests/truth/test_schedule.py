@@ -3,25 +3,24 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.auditing.plan import dependencies
-from holdfast.auditing.schedule import ATTEMPTS, Schedule
-from holdfast.auditing.units import ENCODER, Audited, Layout, Task
-from holdfast.core import HoldfastError
+from holdfast.auditing.audit_encoder import EncoderResult, ItemError
+from holdfast.auditing.plan import dependencies, requirements
+from holdfast.auditing.schedule import ATTEMPTS, Part, Schedule
+from holdfast.auditing.shards import ShardFile
+from holdfast.auditing.work import OpenedEncoder, Step, WorkItem
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.training import Training
-from holdfast.storage.run_folder import StoreError
 
 DIES, FAILS = "dies", "fails"
 
 
 @dataclass
 class World:
-    """An audit of which only the order matters; `fates` holds what becomes of a unit's first tries."""
+    """An audit of which only the order matters; `fates` holds what becomes of an item's first tries."""
 
     encoders: int
     needed: list[set[int]]
@@ -30,17 +29,25 @@ class World:
     fates: dict[tuple, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.layout = Layout(
-            [[10 * o + s + 1 for s in range(len(row))] for o, row in enumerate(self.stored)], self.stored
-        )
+        shards = [[ShardFile(s, s + 1, f"{o}/{s}") for s in range(len(row))] for o, row in enumerate(self.stored)]
+        self.opened = OpenedEncoder(shards, [[10 * o + s + 1 for s in range(len(row))] for o, row in enumerate(shards)])
         self.made: Counter[tuple[int, int, int]] = Counter()
         self.tried: Counter[tuple] = Counter()
-        self.scored: list[Task] = []
+        self.scored: list[WorkItem] = []
         self.told = self.deaths = 0
 
     @property
     def work(self) -> int:
-        return sum(map(sum, self.layout.work))
+        return sum(map(sum, self.opened.work))
+
+    def look(self, shards, verified) -> set[int]:
+        """What is stored at first: of each encoder the same."""
+        return {s for s, shard in enumerate(shards) if self.stored[int(shard.file[0])][s]}
+
+    def look_now(self, shards, verified) -> set[int]:
+        """What is stored of the first encoder now."""
+        made = {s for s, shard in enumerate(shards) if self.made[0, int(shard.file[0]), s]}
+        return self.look(shards, verified) | made
 
     def complete(self, encoder: int, observation: int) -> bool:
         row = self.stored[observation]
@@ -48,49 +55,47 @@ class World:
 
     def run(self, pick) -> Schedule:
         """Run the schedule; `pick` chooses which of the busy workers ends first."""
-        schedule, busy, last = Schedule(self.encoders, self.needed, self.work), {}, {}
+        schedule = Schedule(self.encoders, self.needed, self.needed, self.work, self.look)
+        busy, last = {}, {}
         for _ in range(10_000):
             if schedule.finished:
                 return schedule
             for worker in set(range(self.workers)) - set(busy):
-                if (task := schedule.next(last.get(worker))) is not None:
-                    assert task.lost is None or not any(other.encoder == task.encoder for other in busy.values())
-                    assert task[:3] not in {other[:3] for other in busy.values()}, "a unit is done twice at a time"
-                    self.begun(task)
-                    busy[worker], last[worker] = task, task.encoder
+                if (item := schedule.next(last.get(worker))) is not None:
+                    assert item.step is not Step.SCORE or item.encoder not in {other.encoder for other in busy.values()}
+                    assert item[:4] not in {other[:4] for other in busy.values()}, "an item is done twice at a time"
+                    self.begun(item)
+                    busy[worker], last[worker] = item, item.encoder
             assert busy, "nothing is ready, and it is not finished"
             worker = pick(sorted(busy))
             self.end(schedule, busy.pop(worker))
         raise AssertionError("it does not end")
 
-    def begun(self, task: Task) -> None:
-        if task.observation is None:
+    def begun(self, item: WorkItem) -> None:
+        if item.step is not Step.OBSERVE:
             return
-        assert not self.stored[task.observation][task.shard]
-        assert not self.made[task[:3]], "a unit is done again"
-        for other in self.needed[task.observation]:
-            assert self.complete(task.encoder, other), "what a unit depends on is not complete"
+        assert not self.stored[item.observation][item.shard]
+        assert not self.made[item.encoder, item.observation, item.shard], "a shard is made again"
+        for other in self.needed[item.observation]:
+            assert self.complete(item.encoder, other), "what an item depends on is not complete"
 
-    def end(self, schedule: Schedule, task: Task) -> None:
-        unit = (*task[:3], task.lost is not None)
-        fates, tried = self.fates.get(unit, []), self.tried[unit]
-        self.tried[unit] += 1
-        if task.lost is not None and ENCODER in task.lost:
-            fates = []  # no encoder is touched
+    def end(self, schedule: Schedule, item: WorkItem) -> None:
+        fates, tried = self.fates.get(item[:4], []), self.tried[item[:4]]
+        self.tried[item[:4]] += 1
         fate = fates[tried] if tried < len(fates) else ""
         if fate == DIES:
             self.deaths += 1
-            schedule.died(task, "killed")
-        elif fate == FAILS and task.lost is None:
-            schedule.failed(task, ValueError("no"))
-        elif task.lost is not None:
-            self.scored.append(task)
-            self.told += schedule.done(task, Audited({"encoder": task.encoder}))
-        elif task.observation is None:
-            self.told += schedule.done(task, self.layout)
+            self.told += schedule.died(item, "killed")
+        elif fate == FAILS and item.step is not Step.SCORE:
+            self.told += schedule.done(item, ItemError("no", shard=item.shard))
+        elif item.step is Step.SCORE:
+            self.scored.append(item)
+            self.told += schedule.done(item, EncoderResult({"encoder": item.encoder}))
+        elif item.step is Step.OPEN:
+            self.told += schedule.done(item, self.opened)
         else:
-            self.made[task[:3]] += 1
-            self.told += schedule.done(task, None)
+            self.made[item.encoder, item.observation, item.shard] += 1
+            self.told += schedule.done(item, None)
 
 
 @st.composite
@@ -105,10 +110,11 @@ def worlds(draw, faults: bool) -> World:
     stored = draw(st.lists(st.lists(st.booleans(), max_size=4), min_size=count, max_size=count))
     world = World(draw(st.integers(1, 3)), needed, stored, draw(st.integers(1, 4)))
     if faults:
-        shards = [(o, s, False) for o, row in enumerate(stored) for s in range(len(row))]
-        units = [(e, *unit) for e in range(world.encoders) for unit in [(None, 0, False), (None, 0, True), *shards]]
+        shards = [(Step.OBSERVE, o, s) for o, row in enumerate(stored) for s in range(len(row))]
+        each = [(Step.OPEN, 0, 0), (Step.SCORE, 0, 0), *shards]
+        items = [(e, *item) for e in range(world.encoders) for item in each]
         world.fates = draw(
-            st.dictionaries(st.sampled_from(units), st.lists(st.sampled_from([DIES, FAILS, ""]), max_size=4))
+            st.dictionaries(st.sampled_from(items), st.lists(st.sampled_from([DIES, FAILS, ""]), max_size=4))
         )
     return world
 
@@ -125,9 +131,11 @@ def test_every_unit_is_done_once_and_in_order(world: World, random) -> None:
         if not there
     }
     assert world.made == wanted
-    assert sorted((task.encoder, task.lost) for task in world.scored) == [(e, {}) for e in range(world.encoders)]
-    assert [result.row["encoder"] for result in schedule.results] == list(range(world.encoders))
-    assert {result.resumed for result in schedule.results} == {sum(map(sum, world.stored))}
+    assert schedule.made == sum(wanted.values())
+    assert sorted((item.encoder, item.lost) for item in world.scored) == [(e, {}) for e in range(world.encoders)]
+    results = [encoder.result for encoder in schedule.encoders]
+    assert [result and result.entry["encoder"] for result in results] == list(range(world.encoders))
+    assert {result and result.resumed for result in results} == {sum(map(sum, world.stored))}
     assert schedule.deaths == 0
     assert world.told == world.work * world.encoders
 
@@ -137,18 +145,22 @@ def test_every_unit_is_done_once_and_in_order(world: World, random) -> None:
 def test_deaths_and_failures_cost_what_depends_on_them_and_nothing_else(world: World, random) -> None:
     schedule = world.run(random.choice)
     assert all(count == 1 for count in world.made.values())
-    assert sorted(task.encoder for task in world.scored) == list(range(world.encoders))
     assert schedule.deaths == world.deaths
     assert world.told == world.work * world.encoders
-    for task in world.scored:
-        broken = {u[1] for u, fates in world.fates.items() if u[0] == task.encoder and u[1] is not None and gone(fates)}
+    ends = [number for number, encoder in enumerate(schedule.encoders) if encoder.error is not None]
+    assert sorted(item.encoder for item in world.scored) == [e for e in range(world.encoders) if e not in ends]
+    for number in ends:  # could not be opened, or killed all who scored it
+        whole = [world.fates.get((number, step, 0, 0), []) for step in (Step.OPEN, Step.SCORE)]
+        assert gone(whole[0]) or whole[1][:ATTEMPTS].count(DIES) == ATTEMPTS
+        assert "killed" in str(schedule.encoders[number].error) or gone(whole[0])
+    for item in world.scored:
+        broken = {
+            key[2] for key, fates in world.fates.items() if key[:2] == (item.encoder, Step.OBSERVE) and gone(fates)
+        }
         spared = [o for o in range(len(world.stored)) if o not in broken and not world.needed[o] & broken]
-        opening = world.fates.get((task.encoder, None, 0, False), [])
-        if not gone(opening):
-            assert all(world.complete(task.encoder, o) for o in spared)
-        assert all("killed" in why for why in task.lost.values())
-        if opening[:ATTEMPTS] == [DIES] * ATTEMPTS:
-            assert list(task.lost) == [ENCODER]
+        assert all(world.complete(item.encoder, o) for o in spared)
+        assert set(item.lost) <= broken
+        assert all("killed" in error.reason or error.reason == "no" for error in item.lost.values())
 
 
 def gone(fates: list[str]) -> bool:
@@ -158,31 +170,48 @@ def gone(fates: list[str]) -> bool:
 
 
 def test_a_worker_keeps_the_encoder_that_it_has_open() -> None:
-    schedule = Schedule(2, [set()], 4)
-    layout = Layout([[1, 1]], [[False, False]])
-    assert [schedule.next(), schedule.next()] == [Task(0), Task(1)]
+    schedule = Schedule(2, [set()], [set()], 4, lambda shards, verified: set())
+    opened = OpenedEncoder([[ShardFile(0, 1, "0/0"), ShardFile(1, 2, "0/1")]], [[1, 1]])
+    assert [schedule.next(), schedule.next()] == [WorkItem(0, Step.OPEN), WorkItem(1, Step.OPEN)]
     for encoder in (0, 1):
-        schedule.done(Task(encoder), layout)
-    assert schedule.next(1) == Task(1, 0, 0)
-    assert schedule.next(1) == Task(1, 0, 1)
-    assert schedule.next(1) == Task(0, 0, 0)  # no more of its own
+        schedule.done(WorkItem(encoder, Step.OPEN), opened)
+    assert schedule.next(1) == WorkItem(1, Step.OBSERVE, 0, 0)
+    assert schedule.next(1) == WorkItem(1, Step.OBSERVE, 0, 1)
+    assert schedule.next(1) == WorkItem(0, Step.OBSERVE, 0, 0)  # no more of its own
 
 
-def test_a_folder_that_cannot_be_written_ends_the_audit() -> None:
-    schedule = Schedule(1, [set()], 1)
-    with pytest.raises(StoreError, match="full"):
-        schedule.failed(Task(0), StoreError("full"))
+def test_of_several_errors_that_of_the_first_shard_is_kept() -> None:
+    schedule = Schedule(1, [set()], [set()], 2, lambda shards, verified: set())
+    schedule.next()
+    schedule.done(WorkItem(0, Step.OPEN), OpenedEncoder([[ShardFile(0, 1, "0/0"), ShardFile(1, 2, "0/1")]], [[1, 1]]))
+    items = [schedule.next(), schedule.next()]
+    for item in reversed(items):
+        assert item is not None
+        schedule.done(item, ItemError(f"shard {item.shard}", shard=item.shard))
+    (reason,) = schedule.encoders[0].lost.values()
+    assert reason.reason == "shard 0"
 
 
-def test_scoring_without_an_encoder_that_kills_its_worker_ends_the_audit() -> None:
-    schedule, lost = Schedule(1, [set()], 1), Task(0, lost={ENCODER: "gone"})
-    for _ in range(ATTEMPTS - 1):
-        schedule.died(lost, "killed")
-    with pytest.raises(HoldfastError, match="what is already stored is kept"):
-        schedule.died(lost, "killed")
+@settings(deadline=None, max_examples=60)
+@given(worlds(faults=False), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_parts_together_make_every_shard_once_and_score_nothing(world: World, count: int, random) -> None:
+    for number in range(1, count + 1):
+        schedule = Schedule(1, world.needed, world.needed, world.work, world.look_now, Part(number, count))
+        told = 0
+        while not schedule.finished:
+            item = schedule.next()
+            assert item is not None
+            assert item.step is not Step.SCORE
+            if item.step is Step.OBSERVE:
+                world.begun(item)
+                world.made[item.encoder, item.observation, item.shard] += 1
+            told += schedule.done(item, world.opened if item.step is Step.OPEN else None)
+        assert told == world.work
+    assert all(world.complete(0, observation) for observation in range(len(world.stored)))
 
 
 def test_dependencies_of_observations() -> None:
     attacked, of_attacked = Attacked(), Training()
     assert dependencies([Clean(), Training(), attacked]) == [set(), set(), {0}]
     assert dependencies([attacked, Clean(), of_attacked]) == [{1}, set(), set()]
+    assert requirements([attacked, Clean(), of_attacked]) == [{1}, set(), set()]

@@ -1,16 +1,18 @@
 """From the parts of an audit to its record: shards that several processes made are brought together and scored."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.auditing.partition import mark_of
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.run import PLACES, Ready, prepare, run_ready
+from holdfast.auditing.prepare import CACHE, PLACES, PLAN, PreparedAudit, prepare
+from holdfast.auditing.run import run_prepared
 from holdfast.auditing.series import Series
-from holdfast.auditing.shards import ShardFile
-from holdfast.auditing.units import CACHE, PLAN, Task, Worker
+from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError, registry
+from holdfast.parts.engines.inline import INLINE
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
 from holdfast.runtime.listener import Listener, Silent
@@ -18,7 +20,7 @@ from holdfast.runtime.privacy import placed
 from holdfast.sources.trust import demand_trust
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import unbroken
-from holdfast.storage.run_folder import SHARD, Store, StoreError
+from holdfast.storage.run_folder import SHARD, Store
 
 
 def merge_parts(
@@ -28,7 +30,7 @@ def merge_parts(
     complete: bool = False,
     overwrite: bool = False,
     trust: bool = False,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
     listener: Listener | None = None,
     command: str = "",
 ) -> dict[str, Any]:
@@ -48,10 +50,10 @@ def merge_parts(
         HoldfastError: folders that hold no part of an audit, or parts of different ones; shards that are missing; a
             plan that names code, without `trust`.
     """
-    heard = listener or Silent()
+    listener = listener or Silent()
     if not others:
         _held(Folder(place))  # before a folder is made of a name mistyped
-    heard.stage("bringing the parts together")
+    listener.stage("bringing the parts together")
     parts = [(Folder(other), *_held(Folder(other))) for other in others]
     store = Store(place)
     store.forget_damaged(CACHE)  # another folder may have them whole
@@ -72,14 +74,13 @@ def merge_parts(
         ) from error
     if not trust:
         demand_trust(filter(None, [*plan.encoders, plan.data, plan.train]), f"the plan in {str(store.files)!r}")
-    heard.stage("reading the images")
-    ready = prepare(plan, store.files.place, overwrite=overwrite, here=engine is None)
-    if not complete and (missing := _missing(ready)):
+    audit = prepare(plan, store.files.place, overwrite=overwrite, in_process=engine.in_process, listener=listener)
+    if not complete and (missing := _missing(audit)):
         raise HoldfastError(
             f"{str(store.files)!r} is not complete: {listed(missing)}; run the parts that are missing again, or add "
             "--complete to make it here"
         )
-    return run_ready(ready, engine, heard, command)
+    return run_prepared(audit, engine, command)
 
 
 def plan_of(entry: dict[str, Any]) -> Plan:
@@ -137,26 +138,19 @@ def listed(items: Sequence[str], most: int = 3) -> str:
     return "; ".join(items[:most]) + more
 
 
-def _missing(ready: Ready) -> list[str]:
+def _missing(audit: PreparedAudit) -> list[str]:
     """Return what no part has made nor failed to make, a few words for each observation."""
-    worker, found = Worker(ready.job, ready.images, ready.store), []
-    order, there = tuple(ready.job.plan.observations), set(ready.store.names(CACHE))
-    needed = ready.job.plan.dependencies
-    for number, name in enumerate(ready.job.names):
-        try:
-            layout, subject = worker(Task(number)), worker.subject(number)
-        except StoreError:
-            raise
-        except Exception:
-            continue  # an encoder that cannot be opened has no shards, and scoring says why
-        failed = {i for i, one in enumerate(order) if _tried(subject.shard_files(one), there)}
-        for i, stored in enumerate(layout.stored):
-            if not all(stored) and i not in failed and not needed[i] & failed:
-                lacking = len(stored) - sum(stored)
-                found.append(f"{name}, {order[i].title}: {lacking} of {len(stored)} shards are missing")
-    return found
-
-
-def _tried(shards: Iterable[ShardFile], there: Collection[str]) -> bool:
-    """Whether a part has tried one of these shards, and could not make it."""
-    return any(mark_of(shard.file) in there and shard.file not in there for shard in shards)
+    worker, plan, names = Worker(replace(audit, listener=Silent())), audit.plan, set(audit.store.names(CACHE))
+    missing: list[str] = []
+    for number, encoder in enumerate(audit.names):
+        # An encoder that cannot be opened has no shards, and scoring says why
+        if not isinstance(opened := worker(WorkItem(number, Step.OPEN)), OpenedEncoder):
+            continue
+        lacking = [[shard.file for shard in shards if shard.file not in names] for shards in opened.shards]
+        failed = {o for o, files in enumerate(lacking) if any(mark_of(file) in names for file in files)}
+        missing += [
+            f"{encoder}, {plan.order[o].title}: {len(files)} of {len(opened.shards[o])} shards are missing"
+            for o, files in enumerate(lacking)
+            if files and o not in failed and not plan.requirements[o] & failed
+        ]
+    return missing

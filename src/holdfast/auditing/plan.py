@@ -1,7 +1,7 @@
 """The plan of an audit: which encoders, images, measures and checks; known before any encoder runs."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -115,9 +115,19 @@ class Plan(metaclass=Checked):
         return dict(sorted(merged.items(), key=lambda item: turn[item[0]]))  # stable
 
     @cached_property
+    def order(self) -> tuple[Observation, ...]:
+        """The observations by number."""
+        return tuple(self.observations)
+
+    @cached_property
+    def requirements(self) -> list[set[int]]:
+        """For each observation, the numbers of those without which it cannot be made, see `requirements`."""
+        return requirements(self.order)
+
+    @cached_property
     def dependencies(self) -> list[set[int]]:
-        """For each observation, the numbers of those that come before it, see `dependencies`."""
-        return dependencies(self.observations)
+        """For each observation, the numbers of those that are tried before it, see `dependencies`."""
+        return dependencies(self.order)
 
     @property
     def synthetic(self) -> bool:
@@ -187,24 +197,35 @@ def unread(measures: Iterable[Measure]) -> bool:
     return all(seen.scope is Scope.SYNTHETIC for measure in measures for seen in measure.prerequisites())
 
 
-def dependencies(order: Iterable[Observation]) -> list[set[int]]:
-    """Return for each observation the numbers of those that must be complete before one of its shards is made.
+def requirements(order: Sequence[Observation]) -> list[set[int]]:
+    """Return for each observation the numbers of those without which it cannot be made.
 
-    All but the clean representations themselves and rows of training images need the former; what reads labels may
-    need what a probe learned from training images; and an observation may name others that it reads, or hold them as
-    parameters.
+    All but the clean representations themselves and rows of training images need the former; and an observation may
+    name others that it reads, or hold them as parameters.
     """
-    order = list(order)
     number = {one.key(): i for i, one in enumerate(order)}
-    needed: list[set[int]] = []
-    for i, one in enumerate(order):
-        own = {number[other.key()] for other in one.prerequisites() if other.key() in number}
+    direct: list[set[int]] = []
+    for one in order:
+        direct.append({number[read.key()] for read in one.prerequisites() if read.key() in number})
         if one != CLEAN and one.scope is not Scope.TRAINING:
-            own |= {j for j, other in enumerate(order) if other == CLEAN}
-        if one.needs_labels and not one.scope.training:
-            own |= {j for j, other in enumerate(order) if other.scope.training}
-        needed.append(own - {i})
-    for i in range(len(order)):  # what these need in turn
+            direct[-1] |= {j for j, clean in enumerate(order) if clean == CLEAN}
+    return _closure(direct)
+
+
+def dependencies(order: Sequence[Observation]) -> list[set[int]]:
+    """Return for each observation the numbers of those that are made, or fail, before one of its shards is made.
+
+    Beside its `requirements`, what reads labels may need what a probe learned from training images.
+    """
+    training = {j for j, one in enumerate(order) if one.scope.training}
+    labelled = (training if one.needs_labels and not one.scope.training else set() for one in order)
+    return _closure([needed | more for needed, more in zip(requirements(order), labelled, strict=True)])
+
+
+def _closure(direct: Sequence[set[int]]) -> list[set[int]]:
+    """Return what each needs, what that needs, and so on."""
+    needed = [numbers - {i} for i, numbers in enumerate(direct)]
+    for i in range(len(needed)):
         while more := set().union(*(needed[j] for j in needed[i])) - needed[i] - {i}:
             needed[i] |= more
     return needed

@@ -1,160 +1,241 @@
-"""Which unit of an audit is next: what it depends on comes first, and what is lost is tried again."""
+"""Which work item of an audit is next: what it depends on comes first, and what is lost is tried again."""
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from math import inf
 
-from holdfast.auditing.units import ENCODER, Audited, Layout, Task
+from holdfast.auditing.audit_encoder import EncoderResult, ItemError
+from holdfast.auditing.shards import ShardFile
+from holdfast.auditing.work import OpenedEncoder, Step, WorkItem
 from holdfast.core import HoldfastError
-from holdfast.storage.run_folder import StoreError
 
 ATTEMPTS = 3
-"""How often a unit is tried that ends its worker."""
+"""How often a work item is tried that ends its worker."""
+
+Look = Callable[[Sequence[ShardFile], Collection[int]], set[int]]
+"""Tells which shards of an observation are stored now; of those whose numbers are given, whole as they were written."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which share of the shards is made: every `count`-th, from the `number`-th on.
+
+    Attributes:
+        number: from 1.
+        count: how many parts there are.
+    """
+
+    number: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise HoldfastError(f"shard: expected a number from 1 to the count, such as 2/8, got {self}")
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+
+def own_shards(shards: Sequence[Sequence[object]], encoder: int, part: Part) -> list[list[int]]:
+    """Return the numbers of the shards of each observation that belong to a part; encoders begin with different parts.
+
+    Args:
+        shards: something for each shard of each observation.
+        encoder: its number in the plan.
+        part: the part.
+    """
+    places, mine = itertools.count(encoder), part.number - 1
+    return [[shard for shard in range(len(each)) if next(places) % part.count == mine] for each in shards]
 
 
 @dataclass
-class _Progress:
+class _Encoder:
     """How far the audit of one encoder has come."""
 
-    opened: bool | None = None  # None: not yet begun
-    waiting: list[list[int]] = field(default_factory=list)  # shards of each observation that are to be made
-    layout: Layout = field(default_factory=lambda: Layout([], []))
-    given: Counter[int] = field(default_factory=Counter)  # of each observation, shards that are being made
-    broken: set[int] = field(default_factory=set)  # observations that fail: scoring finds out how
-    lost: dict[int, str] = field(default_factory=dict)  # observations, or ENCODER, that ended their workers
-    work: int = 0  # that has been told
-    scoring: bool = False
-    result: Audited | None = None
+    step: Step | None = Step.OPEN  # None: it is finished
+    given: bool = False  # whether its opening, or its scoring, has been given to a worker
+    shards: list[list[ShardFile]] = field(default_factory=list)
+    work: list[list[int]] = field(default_factory=list)
+    waiting: list[list[int]] = field(
+        default_factory=list
+    )  # shards of each observation to be made here, the next one last
+    elsewhere: list[list[int]] = field(default_factory=list)  # shards that other parts are to make
+    running: Counter[int] = field(default_factory=Counter)  # of each observation, shards that are being made
+    lost: dict[int, ItemError] = field(default_factory=dict)  # why observations could not be made
+    told: int = 0  # work that has been told
+    stored: int = 0  # shards that were there
+    remade: int = 0
+    error: ItemError | None = None  # why it could not be opened, or scored
+    result: EncoderResult | None = None
+
+    def over(self, observation: int) -> bool:
+        """Whether nothing of an observation is to be made any more."""
+        return not (self.waiting[observation] or self.running[observation] or self.elsewhere[observation])
 
 
 class Schedule:
-    """The units of an audit: which is next, and what came out.
+    """The work items of an audit, or of one part of it: which is next, and what came out.
 
     Args:
         encoders: how many there are.
-        needed: for each observation, the numbers of those that must be complete first; see `dependencies`.
+        dependencies: for each observation, the numbers of those that must be over before; see `Plan.dependencies`.
+        requirements: those of them without which it is not tried; see `Plan.requirements`.
         work: that each encoder takes, in encoder passes.
+        look: tells which shards are stored.
+        part: which shards are made, and no encoder is scored; None: all are, and each encoder is.
 
     Attributes:
         deaths: how many workers died.
+        made: how many shards were made.
     """
 
-    def __init__(self, encoders: int, needed: Sequence[set[int]], work: int):
-        self._needed, self._work = needed, work
-        self._encoders = [_Progress() for _ in range(encoders)]
-        self._attempts: Counter[tuple[int, int | None, int, bool | None]] = Counter()
-        self.deaths = 0
+    def __init__(
+        self,
+        encoders: int,
+        dependencies: Sequence[set[int]],
+        requirements: Sequence[set[int]],
+        work: int,
+        look: Look,
+        part: Part | None = None,
+    ):
+        self._dependencies, self._requirements, self._work = dependencies, requirements, work
+        self._look, self._part = look, part
+        self.encoders = [_Encoder() for _ in range(encoders)]
+        self._attempts: Counter[tuple[int, Step, int, int]] = Counter()
+        self.deaths = self.made = 0
 
     @property
     def finished(self) -> bool:
-        """Whether every encoder has been scored."""
-        return all(one.result is not None for one in self._encoders)
+        """Whether nothing is left to do for any encoder."""
+        return all(encoder.step is None for encoder in self.encoders)
 
     @property
-    def results(self) -> list[Audited]:
-        """What came out, in the order of the encoders."""
-        return [one.result for one in self._encoders if one.result is not None]
+    def stored(self) -> int:
+        """How many shards were there already, of those that were to be made."""
+        return sum(encoder.stored for encoder in self.encoders)
 
-    def next(self, last: int | None = None) -> Task | None:
-        """Return the next unit, of the encoder that was open last where it has one; None: none is ready.
+    def next(self, last: int | None = None) -> WorkItem | None:
+        """Return the next work item, of the encoder that was open last where it has one; None: none is ready.
 
         Args:
-            last: the encoder that whoever does the unit has open.
+            last: the encoder that whoever does the item has open.
         """
-        order = sorted(range(len(self._encoders)), key=lambda number: (number != last, number))
+        order = sorted(range(len(self.encoders)), key=lambda number: (number != last, number))
         return next(filter(None, map(self._next, order)), None)
 
-    def _next(self, number: int) -> Task | None:
-        one = self._encoders[number]
-        if one.opened is None:
-            one.opened = False
-            return Task(number)
-        if not one.opened or one.scoring:
+    def _next(self, number: int) -> WorkItem | None:
+        encoder = self.encoders[number]
+        if encoder.step is Step.OBSERVE:
+            return self._ready(number, encoder) or self._of_others(number, encoder)
+        if encoder.step is None or encoder.given:
             return None
-        for observation, shards in enumerate(one.waiting):
-            if shards and all(self._complete(one, other) for other in self._needed[observation]):
-                one.given[observation] += 1
-                return Task(number, observation, shards.pop(0))
-        if any(one.waiting) or one.given.total():
+        encoder.given = True
+        return WorkItem(number, encoder.step, lost=encoder.lost)
+
+    def _ready(self, number: int, encoder: _Encoder) -> WorkItem | None:
+        """Return the first shard whose dependencies are over."""
+        for observation, shards in enumerate(encoder.waiting):
+            if shards and all(map(encoder.over, self._dependencies[observation])):
+                return self._give(number, encoder, observation, shards)
+        return None
+
+    def _of_others(self, number: int, encoder: _Encoder) -> WorkItem | None:
+        """Return a shard of other parts that this one waits for and nobody has made yet.
+
+        Parts that begin at different shards seldom make one twice.
+        """
+        if self._part is None or encoder.running.total():
             return None
-        one.scoring = True
-        return Task(number, lost=one.lost)
+        blocked = next(observation for observation, shards in enumerate(encoder.waiting) if shards)
+        for observation in sorted(self._dependencies[blocked], key=lambda o: (len(self._dependencies[o]), o)):
+            files, shards = encoder.shards[observation], encoder.elsewhere[observation]
+            if shards:
+                there = self._look(files, ())
+                shards[:] = [shard for shard in shards if shard not in there]
+            if shards:
+                first = len(files) * (self._part.number - 1) // self._part.count
+                shards.sort(key=lambda shard: (shard < first, shard), reverse=True)
+                return self._give(number, encoder, observation, shards)
+        return self._ready(number, encoder)
 
     @staticmethod
-    def _complete(one: _Progress, observation: int) -> bool:
-        return not one.waiting[observation] and not one.given[observation] and observation not in one.broken
+    def _give(number: int, encoder: _Encoder, observation: int, shards: list[int]) -> WorkItem:
+        encoder.running[observation] += 1
+        return WorkItem(number, Step.OBSERVE, observation, shards.pop(), encoder.lost)
 
-    def done(self, task: Task, value: Any) -> int:
-        """Note what came out of a unit; return how much work is done with it, or left out, in encoder passes."""
-        one = self._encoders[task.encoder]
-        work = self._done(one, task, value)
-        one.work += work
+    def done(self, item: WorkItem, value: OpenedEncoder | EncoderResult | ItemError | None) -> int:
+        """Note what came out of a work item; return how much work is done with it, or left out, in encoder passes."""
+        encoder, work = self.encoders[item.encoder], 0
+        match value:
+            case OpenedEncoder():
+                work = self._open(item.encoder, encoder, value)
+            case EncoderResult():
+                # the worker that scores finds all shards stored, whoever made them
+                again = value.remade
+                encoder.result = replace(value, resumed=encoder.stored - again, remade=again + encoder.remade)
+                encoder.step = None
+            case ItemError() if item.step is Step.OPEN:
+                encoder.error, encoder.step = value, None
+            case ItemError():
+                encoder.running[item.observation] -= 1
+                self._lose(encoder, item.observation, value)
+            case None:
+                encoder.running[item.observation] -= 1
+                self.made += 1
+                work = encoder.work[item.observation][item.shard]
+        return self._told(encoder, work)
+
+    def _open(self, number: int, encoder: _Encoder, opened: OpenedEncoder) -> int:
+        """Note which shards of an encoder are to be made; return the work of those that are stored."""
+        encoder.step, encoder.given = Step.OBSERVE, False
+        encoder.shards, encoder.work, encoder.remade = opened.shards, opened.work, opened.remade
+        work, own = 0, own_shards(opened.shards, number, self._part or Part(1, 1))
+        for files, passes, mine in zip(opened.shards, opened.work, own, strict=True):
+            there = self._look(files, mine if self._part else ())
+            encoder.waiting.append([shard for shard in reversed(mine) if shard not in there])
+            encoder.elsewhere.append(
+                [shard for shard in range(len(files)) if shard not in there and shard not in {*mine}]
+            )
+            encoder.stored += len(there.intersection(mine))
+            work += sum(passes[shard] for shard in there.intersection(mine))
         return work
 
-    def _done(self, one: _Progress, task: Task, value: Any) -> int:
-        if isinstance(value, Layout):
-            one.opened, one.layout = True, value
-            one.waiting = [[shard for shard, there in enumerate(stored) if not there] for stored in value.stored]
-            return sum(
-                w for ws, ss in zip(value.work, value.stored, strict=True) for w, s in zip(ws, ss, strict=True) if s
-            )
-        if isinstance(value, Audited):
-            stored = sum(sum(there) for there in one.layout.stored)
-            # the worker that scores finds all of them stored
-            one.result = replace(value, resumed=stored, remade=value.remade + one.layout.remade)
-            return self._work - one.work
-        assert task.observation is not None  # what else there is
-        one.given[task.observation] -= 1
-        return one.layout.work[task.observation][task.shard]
+    def _told(self, encoder: _Encoder, work: int) -> int:
+        """Go on to the next step where all shards are over; return the work, and at the end what was left out."""
+        if encoder.step is Step.OBSERVE and not any(encoder.waiting) and not encoder.running.total():
+            encoder.step = Step.SCORE if self._part is None else None
+        if encoder.step is None:
+            work = self._work - encoder.told
+        encoder.told += work
+        return work
 
-    def failed(self, task: Task, error: Exception) -> None:
-        """Note that a unit failed: what depends on it is left out, and scoring meets the same error.
-
-        Raises:
-            HoldfastError: a folder that cannot be written, or what no part of an audit should raise.
-        """
-        if isinstance(error, StoreError) or task.lost is not None:
-            raise error
-        one = self._encoders[task.encoder]
-        if task.observation is None:
-            one.opened, one.waiting = True, []
-            return
-        one.given[task.observation] -= 1
-        self._drop(one, task.observation)
-
-    def died(self, task: Task, how: str) -> None:
-        """Note that the worker of a unit died: it is tried again, up to `ATTEMPTS` times.
-
-        Raises:
-            HoldfastError: the worker died even though it had no encoder to open.
-        """
+    def died(self, item: WorkItem, how: str) -> int:
+        """Note that the worker of an item died: it is tried again, up to `ATTEMPTS` times; return as `done` does."""
         self.deaths += 1
-        unit = *task[:3], None if task.lost is None else ENCODER in task.lost
-        self._attempts[unit] += 1
-        one, again = self._encoders[task.encoder], self._attempts[unit] < ATTEMPTS
+        self._attempts[item[:4]] += 1
+        encoder, again = self.encoders[item.encoder], self._attempts[item[:4]] < ATTEMPTS
         why = f"its worker died {ATTEMPTS} times: {how}; give it more memory, fewer workers or a smaller --batch-size"
-        if task.observation is not None:
-            one.given[task.observation] -= 1
-            if task.observation in one.broken:
-                return
-            if again:
-                one.waiting[task.observation].insert(0, task.shard)
-            else:
-                one.lost[task.observation] = why
-                self._drop(one, task.observation)
+        if item.step is Step.OBSERVE:
+            encoder.running[item.observation] -= 1
+            if not again:
+                self._lose(encoder, item.observation, ItemError(why, shard=item.shard))
+            elif item.observation not in encoder.lost:
+                encoder.waiting[item.observation].append(item.shard)
         elif again:
-            one.opened, one.scoring = one.opened or None, False
-        elif task.lost is not None and ENCODER in task.lost:
-            raise HoldfastError(f"encoder {task.encoder + 1}: {why}; what is already stored is kept")
+            encoder.given = False
         else:
-            one.opened, one.scoring = True, False
-            one.lost = {ENCODER: f"{'opening' if task.lost is None else 'scoring'} it: {why}"}
+            doing = "opening" if item.step is Step.OPEN else "scoring"
+            encoder.error, encoder.step = ItemError(f"{doing} it: {why}"), None
+        return self._told(encoder, 0)
 
-    def _drop(self, one: _Progress, observation: int) -> None:
-        """Leave out an observation, and what needs it: scoring says so."""
-        one.broken.add(observation)
-        for other, needed in enumerate(self._needed):
+    def _lose(self, encoder: _Encoder, observation: int, error: ItemError) -> None:
+        """Leave out an observation and what cannot be made without it; of its errors keep that of the first shard."""
+        earlier = encoder.lost.get(observation)
+        if error.shard < (inf if earlier is None else earlier.shard):
+            encoder.lost[observation] = error
+        for other, needed in enumerate(self._requirements):
             if other == observation or observation in needed:
-                one.waiting[other] = []
-                one.broken.add(other)
+                encoder.waiting[other] = []
+                encoder.elsewhere[other] = []

@@ -13,7 +13,7 @@ from holdfast.auditing.memory import MemoryLimits
 from holdfast.auditing.plan import extent
 from holdfast.auditing.probing import classifier_of
 from holdfast.auditing.representations import CLEAN, training
-from holdfast.auditing.shards import Columns, Cost, ShardFile, columns_of, fits, spans, unlike
+from holdfast.auditing.shards import Columns, Cost, ShardFile, ShardResults, columns_of, fits, spans, unlike
 from holdfast.auditing.stretch import Stretch, memory_format, on_device
 from holdfast.core import (
     Ball,
@@ -61,6 +61,10 @@ class Session:
         store: where shards are kept; shards that are there already are not run again.
         progress: see `Progress`.
         train: the images that probes learn from, rendered for this encoder; None: those that are not attacked.
+
+    Attributes:
+        costs: of the observations that are complete.
+        remade: how many shards were stored, but do not fit the others, and were made again.
     """
 
     def __init__(
@@ -87,7 +91,9 @@ class Session:
         self._seen: dict[Observation, dict[str, Tensor]] = {}
         self._files: dict[Observation, list[str]] = {}  # of training images, which may be too many for memory
         self._relied_on: tuple[Observation, ...] = ()
+        self._written: dict[str, ShardResults] = {}  # by file, until their observation is complete
         self.costs: dict[Observation, Cost] = {}
+        self.remade = 0
         self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
         self._shard_files: dict[Observation, list[ShardFile]] = {}
         self._memory = MemoryLimits(encoder)
@@ -156,56 +162,32 @@ class Session:
         """What the encoder is: the digest of its weights and of what else decides the representation."""
         return digest([self.encoder.fingerprint, _described(self.encoder)])
 
-    def stale(self) -> bool:
-        """Whether the encoder no longer gives the stored representations: its code has changed."""
-        for shard in self.shard_files(CLEAN):
-            if (held := self._store.read_tensors(shard.file)) is not None:
-                return not self._still_answers(held[0]["reps"], shard.start)
-        return False
-
-    def forget(self, observations: Iterable[Observation]) -> int:
-        """Delete what is stored of some observations, and return how many shards that were."""
-        files = {shard.file for one in (CLEAN, *observations) for shard in self.shard_files(one)}
-        stored = [file for file in files if self._store.exists(file)]
-        for file in stored:
-            self._store.delete(file)
-        return len(stored)
-
-    def _still_answers(self, reps: Tensor, start: int) -> bool:
-        """Whether the encoder still gives the stored representations: its code may have changed, its weights not."""
-        before = self.encoder.passes
-        with torch.no_grad():
-            now = self.encoder(self.batch(start, start + min(2, len(reps)))).float().cpu()
-        self.encoder.passes = before  # two passes that only a resumed audit makes
-        return torch.allclose(now, reps[: len(now)], rtol=1e-3, atol=1e-3 * float(reps.abs().max()))
-
     def make(self, observation: Observation, shard: ShardFile) -> None:
-        """Run one shard unless it is stored; what the observation reads must have been observed."""
+        """Observe one shard unless it is stored; what the observation reads must have been observed."""
         if not self._store.exists(shard.file):
-            self._run(observation, shard.start, shard.stop, shard.file)
+            self._written[shard.file] = self._make(observation, shard)
 
     def observe(self, observation: Observation) -> None:
-        """Run an observation on all its images, or read what an earlier run stored."""
+        """Put together what was observed of all images, unless that is done.
+
+        Shards that this session has made are in memory, others in the run folder; those that do not fit are made again.
+        """
+        if observation in self.costs:
+            return
         shards: list[dict[str, Tensor]] = []
         in_files = observation.scope is Scope.TRAINING  # which may be too many for memory
-        passes, seconds, stored, remade = Passes(), 0.0, 0, 0
+        passes, seconds = Passes(), 0.0
         columns: Columns | None = None
         for shard in self.shard_files(observation):
-            held = self._store.read_tensors(shard.file)
-            if held is not None and fits(held[0], observation, shard, columns):
-                stored += 1
-                self._progress((observation.passes_at(self.encoder.precision) * (shard.stop - shard.start)).work)
-            else:
-                remade += self._store.exists(shard.file)
-                self._run(observation, shard.start, shard.stop, shard.file)
-                held = self._store.read_tensors(shard.file)
-                if held is None or not fits(held[0], observation, shard, columns):
+            results = self._written.pop(shard.file, None) or self._stored(shard)
+            if results is None or not fits(results.tensors, observation, shard, columns):
+                self.remade += self._store.exists(shard.file)
+                results = self._make(observation, shard)
+                if not fits(results.tensors, observation, shard, columns):
                     raise unlike(observation, shard)
-            tensors, facts = held
-            columns = columns or columns_of(tensors)
-            shards += [] if in_files else [tensors]
-            passes += Passes(*(int(facts[name]) for name in ("forward", "backward", "bounds")))
-            seconds += float(facts["seconds"])
+            columns = columns or columns_of(results.tensors)
+            shards += [] if in_files else [results.tensors]
+            passes, seconds = passes + results.passes, seconds + results.seconds
         if in_files:
             self._files[observation.key()] = [shard.file for shard in self.shard_files(observation)]
         else:
@@ -214,8 +196,15 @@ class Session:
                 first if at_once else {key: torch.cat([shard[key] for shard in shards]) for key in first}
             )
         total = extent(observation, self.population, self.attacked, self.train_size)
-        predicted = observation.passes_at(self.encoder.precision) * total
-        self.costs[observation] = Cost(passes, predicted, seconds, stored, remade)
+        self.costs[observation] = Cost(passes, observation.passes_at(self.encoder.precision) * total, seconds)
+
+    def _stored(self, shard: ShardFile) -> ShardResults | None:
+        """Return what is stored of a shard; None where it is missing or damaged."""
+        if (stored := self._store.read_tensors(shard.file)) is None:
+            return None
+        tensors, facts = stored
+        passes = Passes(*(int(facts[name]) for name in ("forward", "backward", "bounds")))
+        return ShardResults(tensors, passes, float(facts["seconds"]))
 
     def _labels_read(self, observation: Observation) -> list[str | None]:
         """Return the fingerprints of what else an observation depends on: training images, labels of both."""
@@ -312,17 +301,31 @@ class Session:
         finally:
             self.encoder.watch = None
 
-    def _run(self, observation: Observation, start: int, stop: int, name: str) -> None:
+    def _make(self, observation: Observation, shard: ShardFile) -> ShardResults:
+        """Observe one shard and store it.
+
+        Raises:
+            HoldfastError: results that do not have a row for each image.
+        """
+        # Observe, and count the passes; adaptive searches may spare some of those that were predicted
         began, before = time.perf_counter(), self.encoder.passes
-        seen = self.run(observation, start, stop)
+        results = self.run(observation, shard.start, shard.stop)
         self.encoder.check_unchanged()
         passes = self.encoder.passes - before
-        predicted = observation.passes_at(self.encoder.precision) * (stop - start)
-        spared = predicted.work - passes.work  # adaptive searches: predictions are limits
-        if spared > 0:
+        predicted = observation.passes_at(self.encoder.precision) * (shard.stop - shard.start)
+        if (spared := predicted.work - passes.work) > 0:
             self._progress(spared)
+
+        # Store, in the order in which files are read; training images may be too many for memory: their shapes stay
+        tensors = {key: results[key].detach().cpu().contiguous() for key in sorted(results)}
+        if not fits(tensors, observation, shard, None):
+            raise unlike(observation, shard)
+        seconds = f"{time.perf_counter() - began:.3f}"
         facts = {key: str(value) for key, value in asdict(passes).items()}
-        self._store.write_tensors(name, seen, facts | {"seconds": f"{time.perf_counter() - began:.3f}"})
+        self._store.write_tensors(shard.file, tensors, facts | {"seconds": seconds})
+        if observation.scope is Scope.TRAINING:
+            tensors = {key: value.to("meta") for key, value in tensors.items()}
+        return ShardResults(tensors, passes, float(seconds))
 
     def _batched(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
         """Run one shard; the training images of one file batch by batch."""

@@ -29,15 +29,19 @@ class Cost:
         passes: encoder passes that were made, whether now or in an earlier run.
         predicted: what the plan had predicted.
         seconds: time they took.
-        stored: how many shards were found stored.
-        remade: how many were stored, but not as they were written, and were made again.
     """
 
     passes: Passes
     predicted: Passes
     seconds: float
-    stored: int
-    remade: int = 0
+
+
+class ShardResults(NamedTuple):
+    """What a shard holds: named tensors, the encoder passes that made them, and the seconds that these took."""
+
+    tensors: dict[str, Tensor]
+    passes: Passes
+    seconds: float
 
 
 Columns = dict[str, tuple[torch.dtype, torch.Size]]

@@ -89,7 +89,7 @@ def audit(
     if dry_run:
         _estimate(plan, out_folder, calibrate, json_output, workers or 1, shard, quiet)
     elif shard is not None:
-        if chosen is not None:
+        if not chosen.in_process:
             raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
         make_shard(plan, out_folder, shard, json_output, overwrite, quiet)
     else:

@@ -11,7 +11,7 @@ from holdfast.sources.trust import executes
 def engine_of(
     name: str | None, workers: int | None, device: str, address: str | None = None, gpus: float | None = None
 ) -> Any:
-    """Return the engine that options ask for; None: this process.
+    """Return the engine that options ask for; without options this process.
 
     Raises:
         HoldfastError: an engine that nobody knows, or options that it does not take.
@@ -21,14 +21,14 @@ def engine_of(
     if name != "ray" and (address is not None or gpus is not None):
         raise HoldfastError("--address and --gpus are for --engine ray")
     if name is None and workers in (None, 1):
-        return None
+        name, workers = "inline", None
     values: dict[str, Any] = {} if workers is None else {"workers": workers}
     on_gpus = device.partition(":")[0] == "cuda"
     if name == "ray":
         # Ray tells on stdout how its workers fare, where --json wants the record alone
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
         values |= {"address": address or "", "gpus": gpus if gpus is not None else float(on_gpus)}
-    elif on_gpus:
+    elif on_gpus and name != "inline":
         import torch
 
         if not (count := torch.cuda.device_count()):
@@ -40,21 +40,17 @@ def engine_of(
 def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite: bool, quiet: bool) -> None:
     """Make one part of an audit's shards, and say what was made; what failed ends the command as `partly` says."""
     from holdfast.auditing.partition import make_part, part_of
-    from holdfast.auditing.run import prepare
-    from holdfast.auditing.units import Worker
+    from holdfast.auditing.prepare import prepare
 
     part = part_of(shard)
     with listening(quiet) as bars:
-        bars.stage("reading the images")
-        ready = prepare(plan, folder, overwrite=overwrite, verify=False)
-        made = make_part(ready.job, Worker(ready.job, ready.images, ready.store), ready.store, part, bars)
+        result = make_part(prepare(plan, folder, overwrite=overwrite, verify=False, listener=bars), part)
     if json_output:
-        said = {"part": str(part), "made": made.units, "stored": made.stored, "failures": made.failures}
-        answer(said)
+        answer({"part": str(part), "made": result.made, "stored": result.stored, "failures": result.failures})
     else:
-        out.print(f"part {part}: {made.units} shards made, {made.stored} of its own were stored already")
+        out.print(f"part {part}: {result.made} shards made, {result.stored} of its own were stored already")
         trust = " --trust" if any(map(executes, (*plan.encoders, plan.data, plan.train or "digits"))) else ""
         out.print(f"when all {part.count} parts are done: holdfast merge {folder}{trust}", soft_wrap=True)
-    for failure in made.failures:
+    for failure in result.failures:
         warned(failure)
-    partly(made.failures, bool(made.units or made.stored))
+    partly(result.failures, bool(result.made or result.stored))

@@ -18,9 +18,9 @@ from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_r
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronised, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.images import AuditImages, open_all
-from holdfast.auditing.partition import Part, own_shards
 from holdfast.auditing.plan import Plan, batch_size_for, extent
-from holdfast.auditing.run import label
+from holdfast.auditing.prepare import label
+from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session, memory_format
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND

@@ -15,14 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.auditing.audit_encoder import EncoderAudit
+from holdfast.auditing.execute import execute, results_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
+from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.profile import DEFAULT_BALL
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
+from holdfast.parts.engines.inline import INLINE
 from holdfast.runtime.errors import first_line
-from holdfast.runtime.listener import Silent
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders.shared.copies import copied
 from holdfast.storage.run_folder import Store
@@ -115,11 +116,18 @@ def look(
             spare=learns and bank is None and attacked is None,
         )
         with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-            audit = EncoderAudit(plan, network.name, "encoder", Store(Path(folder)), Silent())
-            entry = audit.run(network, AuditImages(population, bank))
-    failures = list(audit.failures)
+            audit = PreparedAudit(
+                plan,
+                (network.name,),
+                ("encoder",),
+                AuditImages(population, bank),
+                Store(Path(folder)),
+                encoders={"encoder": network},
+            )
+            (result,) = results_of(audit, execute(audit, INLINE))
+    failures, entry = list(result.failures), result.entry
     failures += [f"{name}: {m['not_certified']}" for name, m in entry["measures"].items() if m["not_certified"]]
-    tables = {name: table for name, (table, _) in audit.scored.items()}
+    tables = {name: table for name, (table, _) in result.scored.items()}
     return Look(_named(entry["measures"]), tuple(failures), tables)
 
 

@@ -9,11 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from holdfast.auditing.plan_file import plan_from
+from holdfast.auditing.prepare import check_device
 from holdfast.auditing.record import environment, finite, software
-from holdfast.auditing.run import check_device, run_audit
+from holdfast.auditing.run import run_audit
 from holdfast.auditing.series import PREFIX as SERIES
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
+from holdfast.parts.engines.inline import INLINE
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.errors import pick
 from holdfast.runtime.listener import Listener, Silent
@@ -42,7 +44,7 @@ def reproduce(
     inputs: Mapping[str, str] | None = None,
     device: str = "cpu",
     seed: int = 0,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
     listener: Listener | None = None,
     command: str = "",
 ) -> dict[str, Any]:
@@ -59,7 +61,7 @@ def reproduce(
         inputs: specs by the names of inputs, instead of the profile's.
         device: where encoders run.
         seed: the one seed of trainings and audits.
-        engine: workers of the audits; None: this process.
+        engine: where the audits run.
         listener: told about progress.
         command: how to do it again, for the record.
 

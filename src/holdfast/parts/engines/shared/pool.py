@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from holdfast.core import registry
 from holdfast.runtime.checked import Checked
@@ -58,7 +58,13 @@ class Pool(ABC):
 
 
 class Engine(metaclass=Checked):
-    """Where tasks run; a frozen dataclass."""
+    """Where tasks run; a frozen dataclass.
+
+    Attributes:
+        in_process: whether they run in the process that opens it, on its devices.
+    """
+
+    in_process: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -5,23 +5,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from holdfast.auditing.units import Task
-from holdfast.parts.engines.shared.pool import Engine, Outcome, Pool, Work, packed, portable
+from holdfast.auditing.work import WorkItem
+from holdfast.parts.engines.shared.pool import Engine, Outcome, Pool, Work, packed, portable, unpacked
 
 
 @dataclass(frozen=True)
-class Inline(Engine):
-    """Workers that do a task when its outcome is waited for, the latest first.
+class Turns(Engine):
+    """Workers that do an item when its outcome is waited for, the latest first.
 
     Attributes:
         workers: how many.
-        mortal: whether the first worker dies of its first task, and another one takes its place.
-        doing: the task that is being done, if any.
+        mortal: whether the first worker dies of its first item, and another one takes its place.
+        doing: the item that is being done, if any.
     """
 
     workers: int = 2
     mortal: bool = False
-    doing: list[Task] = field(default_factory=list, compare=False)
+    doing: list[WorkItem] = field(default_factory=list, compare=False)
 
     @property
     def title(self) -> str:
@@ -29,28 +29,27 @@ class Inline(Engine):
 
     @contextmanager
     def open(self, make: Callable[[], Work]) -> Iterator[Pool]:
-        packed(make)  # what could not be sent is refused here as well
-        yield _Turns(self, make)
+        yield _Turns(self, packed(make))  # what could not be sent is refused here as well
 
 
 class _Turns(Pool):
-    def __init__(self, engine: Inline, make: Callable[[], Work]):
+    def __init__(self, engine: Turns, make: bytes):
         self.size, self._engine = engine.workers, engine
         self._make, self._mortal = make, engine.mortal
-        self._works = [make() for _ in range(self.size)]
-        self._given: deque[tuple[int, Task]] = deque()
+        self._works = [unpacked(make) for _ in range(self.size)]
+        self._given: deque[tuple[int, WorkItem]] = deque()
 
-    def give(self, worker: int, task: Task) -> None:
+    def give(self, worker: int, task: WorkItem) -> None:
         self._given.append((worker, task))
 
     def wait(self) -> Outcome:
-        worker, task = self._given.pop()
+        worker, item = self._given.pop()
         if self._mortal:
-            self._mortal, self._works[worker] = False, self._make()
+            self._mortal, self._works[worker] = False, unpacked(self._make)
             return Outcome(worker, died="killed by a test")
-        self._engine.doing.append(task)
+        self._engine.doing.append(item)
         try:
-            return Outcome(worker, self._works[worker](task))
+            return Outcome(worker, self._works[worker](item))
         except Exception as error:
             return Outcome(worker, error=portable(error))
         finally:

@@ -1,0 +1,271 @@
+"""Before an audit: its images are opened and its run folder is claimed; no encoder is opened."""
+
+import itertools
+import json
+import os
+import socket
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holdfast.auditing import record as entries
+from holdfast.auditing.images import AuditImages, open_all, open_known
+from holdfast.auditing.plan import Plan
+from holdfast.core import Encoder, HoldfastError, ImageSource
+from holdfast.core.spec_string import parse
+from holdfast.runtime.errors import UnreadableRecord, first_line, no_labels
+from holdfast.runtime.listener import Listener, Silent
+from holdfast.runtime.privacy import placed, places, public
+from holdfast.sources.data import Known
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import read_record, sealed, unbroken
+from holdfast.storage.run_folder import SHARD, Store
+
+PLAN = "plan.json"
+"""The file by which a run folder is known."""
+
+CACHE = "cache"
+"""The subfolder of its shards."""
+
+PLACES = "cache/places.json"
+"""Where files and folders of the plan are on this machine; the plan itself, like the record, does not say it."""
+
+
+@dataclass(frozen=True)
+class PreparedAudit:
+    """An audit that may begin: what its work items need, and what its record says of images.
+
+    It can be sent to other processes, which open the images and the run folder for themselves.
+
+    Attributes:
+        plan: the plan.
+        names: of the encoders in the record.
+        slugs: of the encoders in files.
+        images: the images.
+        store: the run folder.
+        encoders: encoders that are open already, by the plan's name for them.
+        source: images that are open already.
+        training: training images that are open already.
+        recorded: what the encoders were of which the folder holds a record that is not to be replaced, by name.
+        entry: the plan as the record has it.
+        labels: the fingerprint of the labels; None where no measure reads them.
+        train_facts: the fingerprints of training images and of their labels.
+        damaged: how many stored shards were not as they were written, and are made again.
+        started: when this began.
+        began: the same on the clock that measures how long it takes, in seconds.
+        listener: told about progress, in this process.
+    """
+
+    plan: Plan
+    names: tuple[str, ...]
+    slugs: tuple[str, ...]
+    images: AuditImages
+    store: Store
+    encoders: Mapping[str, Encoder] = field(default_factory=dict)
+    source: ImageSource | None = None
+    training: ImageSource | None = None
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    labels: str | None = None
+    train_facts: Mapping[str, str] = field(default_factory=dict)
+    damaged: int = 0
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    began: float = field(default_factory=time.perf_counter)
+    listener: Listener = field(default_factory=Silent)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send all but what is open here; paths of specs begin in this process's folder."""
+        opened = ("images", "store", "listener")
+        sent = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in opened}
+        return _opened_elsewhere, (sent, self.images.known, self.store.files.place, os.getcwd())
+
+
+def _opened_elsewhere(
+    sent: Mapping[str, Any], known: tuple[Known, Known | None], place: str, home: str
+) -> PreparedAudit:
+    """Return an audit in another process than that which prepared it.
+
+    Args:
+        sent: fields of the audit.
+        known: what reading all images has found.
+        place: the run folder.
+        home: the folder in which paths of specs begin.
+
+    Raises:
+        HoldfastError: a run folder or images that are not there.
+    """
+    if os.path.isdir(home):  # on another machine it may not be there: then only whole paths and URLs work
+        os.chdir(home)
+    place = place if "://" in place else os.path.join(home, place)
+    if not Folder(place).exists(PLAN):
+        raise HoldfastError(
+            f"expected workers to see the run folder, got none on {socket.gethostname()}: {place!r}; choose an "
+            "--out that all of them see: a shared file system, or s3://BUCKET/RUN"
+        )
+    images = open_known(sent["plan"], sent["source"], known, sent["training"])
+    return PreparedAudit(**sent, images=images, store=Store(place))
+
+
+def prepare(
+    plan: Plan,
+    folder: str | Path,
+    encoders: Mapping[str, Encoder] | None = None,
+    source: ImageSource | None = None,
+    training: ImageSource | None = None,
+    *,
+    overwrite: bool = False,
+    in_process: bool = True,
+    verify: bool = True,
+    listener: Listener | None = None,
+) -> PreparedAudit:
+    """Open the images of an audit and claim its folder.
+
+    Args:
+        plan: see `run_audit`, also for the next five.
+        folder: the run folder.
+        encoders: encoders that are open already.
+        source: images that are open already.
+        training: training images that are open already.
+        overwrite: replace another audit.
+        in_process: whether encoders run in this process; else its devices do not matter.
+        verify: read all shards that are stored, and delete those that are not as they were written.
+        listener: told about progress.
+
+    Raises:
+        HoldfastError: as `run_audit`.
+    """
+    started, began, listener = datetime.now(UTC), time.perf_counter(), listener or Silent()
+    listener.stage("reading the images")
+    names = _names(plan.encoders, encoders or {})
+    if in_process:
+        check_device(plan.device)
+    images, store = open_all(plan, source, training), Store(folder)
+    store.sweep()
+
+    # Claim the folder, unless it holds another audit
+    labels, facts = _labels(plan, images), _train_facts(images)
+    entry = entries.plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
+    data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))
+    record = recorded_in(store)
+    _claim(store, entry, data, record, overwrite)
+    rows = [] if overwrite or record is None else record["encoders"]
+    damaged = store.forget_damaged(CACHE) if verify else 0
+    return PreparedAudit(
+        plan,
+        tuple(names),
+        tuple(entries.slugs(names)),
+        images,
+        store,
+        encoders or {},
+        source,
+        training,
+        recorded={row["name"]: row["identity"] for row in rows if row.get("identity")},
+        entry=entry,
+        labels=labels,
+        train_facts=facts,
+        damaged=damaged,
+        started=started,
+        began=began,
+        listener=listener,
+    )
+
+
+def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:
+    """Return how encoders are called in the record: without the places that they come from.
+
+    Raises:
+        HoldfastError: two with one name.
+    """
+    whole = [spec if spec in opened else label(spec) for spec in specs]
+    if len(set(whole)) != len(whole):
+        raise HoldfastError("two encoders have one name; give one of them another with ?label=")
+    names: list[str] = []
+    for name in map(public, whole):
+        numbered = (f"{name} ({number})" for number in itertools.count(2))
+        names.append(next(one for one in itertools.chain([name], numbered) if one not in names))
+    return names
+
+
+def _claim(
+    store: Store, asked: dict[str, Any], fingerprint: str, record: Mapping[str, Any] | None, overwrite: bool
+) -> None:
+    """Refuse a folder that holds another audit; leave the plan there, so that this one can resume.
+
+    A plan of which nothing was made, or that is damaged, claims nothing, nor does a record without any answer; one with
+    answers claims its folder without a plan.
+    """
+    answers = [m for row in record["encoders"] for m in row.get("measures", {}).values()] if record else []
+    answered = any(m["scores"] or m.get("not_certified") for m in answers)
+    mine = sealed(json.loads(json.dumps(public({"plan": asked, "data": fingerprint}))))
+    held, here = store.read_json(PLAN), places(asked)
+    if unbroken(held):
+        killed = record is None and any(name.endswith(SHARD) for name in store.names(CACHE))
+        another = not _same(store, held, mine, here) and held["plan"] is not None and (answered or killed)
+    else:
+        another = record is not None and any(record["plan"].get(key) != mine["plan"][key] for key in mine["plan"])
+        another = another and answered
+    if another and not overwrite:
+        raise HoldfastError(
+            f"the folder {str(store.files)!r} holds another audit; choose another --out, or add --overwrite "
+            "(what both have in common is used again)"
+        )
+    store.write_json(PLAN, mine)
+    private = json.dumps(here)
+    store.write(PLACES, lambda path: path.write_text(private, encoding="utf-8"))
+
+
+def _same(store: Store, held: Mapping[str, Any], mine: Mapping[str, Any], here: dict[str, str]) -> bool:
+    """Whether two plans are one: of the same places, under whatever names, where the folder still knows them."""
+    there = store.read_json(PLACES)
+    if held == mine and not isinstance(there, dict):
+        return True
+    known = there if isinstance(there, dict) else {}
+    return held["data"] == mine["data"] and placed(held["plan"], known) == placed(mine["plan"], here)
+
+
+def recorded_in(store: Store) -> dict[str, Any] | None:
+    """Return the record that a folder holds; None where there is none, or one that cannot be believed."""
+    try:
+        return read_record(store.files)
+    except UnreadableRecord:
+        return None
+
+
+def _labels(plan: Plan, images: AuditImages) -> str | None:
+    """Return the fingerprint of the labels where a measure reads them; None where none does."""
+    if not (readers := plan.labelled()):
+        return None
+    others = [name for name in plan.named_measures if name not in readers]
+    for source in filter(None, [images.tested, images.train]):
+        if source.labels is None:
+            raise no_labels(", ".join(readers), str(source), others)
+    return images.tested.labels_fingerprint
+
+
+def _train_facts(images: AuditImages) -> dict[str, str]:
+    """Return the fingerprints of training images and of their labels."""
+    if images.train is None:
+        return {}
+    return {"fingerprint": images.train.fingerprint, "labels": images.train.labels_fingerprint or ""}
+
+
+def label(spec: str) -> str:
+    """Return how an encoder is called in the record: its label, or its spec."""
+    return parse(spec)[2].get("label", spec)
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that torch does not have here.
+
+    Raises:
+        HoldfastError: such a device.
+    """
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise HoldfastError(f"device {name!r} cannot be used here: {first_line(error)}") from error

@@ -1,0 +1,159 @@
+"""The work items of an audit, and what does them: an encoder opened, a shard observed, an encoder scored.
+
+A work item leaves its result in the run folder, where any other process finds it; so it may be done anywhere, in any
+order that its dependencies allow, and again after it was lost.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import NamedTuple
+
+from holdfast.auditing.audit_encoder import EncoderResult, ItemError, Scoring, unopened
+from holdfast.auditing.plan import batch_size_for
+from holdfast.auditing.prepare import PreparedAudit
+from holdfast.auditing.resume import forget_stale
+from holdfast.auditing.session import Session
+from holdfast.auditing.shards import ShardFile
+from holdfast.runtime.foreign import foreign
+from holdfast.sources.encoders import open_encoder
+from holdfast.storage.run_folder import OtherEncoder, StoreError
+
+
+class Step(Enum):
+    """What a work item does with its encoder."""
+
+    OPEN = auto()
+    OBSERVE = auto()
+    SCORE = auto()
+
+
+class WorkItem(NamedTuple):
+    """A work item.
+
+    Attributes:
+        encoder: its number in the plan.
+        step: what to do.
+        observation: the number of the observation of which a shard is to be made.
+        shard: which shard.
+        lost: why observations of this encoder could not be made, by number.
+    """
+
+    encoder: int
+    step: Step
+    observation: int = 0
+    shard: int = 0
+    lost: Mapping[int, ItemError] = {}
+
+
+class OpenedEncoder(NamedTuple):
+    """What there is to do for an encoder.
+
+    Attributes:
+        shards: of each observation.
+        work: of each of these shards, in encoder passes.
+        remade: how many shards were stored by other code of the encoder, and are forgotten.
+    """
+
+    shards: list[list[ShardFile]]
+    work: list[list[int]]
+    remade: int = 0
+
+
+class Worker:
+    """Does work items, one after the other; keeps the encoder of the last one open.
+
+    Args:
+        audit: what is the same for all of them.
+    """
+
+    def __init__(self, audit: PreparedAudit):
+        self._audit = audit
+        self._opened: tuple[int, Session] | None = None
+
+    def __call__(self, item: WorkItem) -> OpenedEncoder | EncoderResult | ItemError | None:
+        """Do a work item; None: the shard is stored.
+
+        Raises:
+            StoreError: a folder that cannot be read or written, or that holds the record of another encoder.
+        """
+        try:
+            match item.step:
+                case Step.OPEN:
+                    return self._open(item.encoder)
+                case Step.OBSERVE:
+                    return self._observe(item)
+                case Step.SCORE:
+                    session = self.session(item.encoder)
+        except StoreError:
+            raise
+        except Exception as error:
+            reason = ItemError.of(error, item.shard)
+            name, slug = self._audit.names[item.encoder], self._audit.slugs[item.encoder]
+            return unopened(name, slug, reason) if item.step is Step.SCORE else reason
+        return self._scoring(item, session).run()
+
+    def _open(self, encoder: int) -> OpenedEncoder:
+        """Open an encoder, forget what other code of it has stored, and list its shards."""
+        session, order, name = self.session(encoder), self._audit.plan.order, self._audit.names[encoder]
+        remade = forget_stale(session, self._audit.plan, self._audit.store, name in self._audit.recorded)
+        if remade is None:
+            raise OtherEncoder(name)
+        shards = [session.shard_files(observation) for observation in order]
+        passes = [observation.passes_at(session.encoder.precision) for observation in order]
+        work = [
+            [(each * (shard.stop - shard.start)).work for shard in files]
+            for each, files in zip(passes, shards, strict=True)
+        ]
+        return OpenedEncoder(shards, work, remade)
+
+    def _observe(self, item: WorkItem) -> None:
+        """Make a shard, after what it reads has been put together."""
+        plan, session = self._audit.plan, self.session(item.encoder)
+        observation = plan.order[item.observation]
+        self._audit.listener.stage(observation.title)
+        with foreign(observation.title, "run"):
+            needed = plan.dependencies[item.observation] - item.lost.keys()
+            for number in sorted(needed, key=lambda number: (len(plan.dependencies[number]), number)):
+                session.observe(plan.order[number])
+            session.make(observation, session.shard_files(observation)[item.shard])
+
+    def _scoring(self, item: WorkItem, session: Session) -> Scoring:
+        audit = self._audit
+        name, slug = audit.names[item.encoder], audit.slugs[item.encoder]
+        lost = {audit.plan.order[number].key(): error for number, error in item.lost.items()}
+        return Scoring(audit.plan, name, slug, audit.store, audit.listener, session, lost)
+
+    def session(self, number: int) -> Session:
+        """Return an encoder of the plan as it is observed; opened unless it was the last one.
+
+        Raises:
+            HoldfastError: an encoder that cannot be opened, or that the images do not fit.
+            OtherEncoder: the folder holds the record of another one of its name.
+        """
+        if self._opened is None or self._opened[0] != number:
+            self._opened = None  # two encoders may not fit into memory
+            with foreign(f"encoder {self._audit.names[number]!r}", "opened"):
+                self._opened = number, self._new_session(number)
+        return self._opened[1]
+
+    def _new_session(self, number: int) -> Session:
+        audit, plan = self._audit, self._audit.plan
+        audit.listener.stage("opening the encoder")
+        spec = plan.encoders[number]
+        encoder = (audit.encoders[spec] if spec in audit.encoders else open_encoder(spec)).to(plan.device)
+        encoder.prepare(precision=plan.precision, compiled=plan.compiled)
+        tested, train = audit.images.tested.with_geometry(encoder.geometry), audit.images.train
+        session = Session(
+            encoder,
+            tested,
+            attacked=plan.attacked_of(len(tested)),
+            seed=plan.seed,
+            batch_size=plan.batch_size or batch_size_for(tested.shape, plan.device),
+            device=plan.device,
+            store=audit.store,
+            progress=audit.listener.advance,
+            train=None if train is None else train.with_geometry(encoder.geometry),
+        )
+        if audit.recorded.get(audit.names[number]) not in (None, session.identity):
+            raise OtherEncoder(audit.names[number])
+        return session

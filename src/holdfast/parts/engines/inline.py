@@ -1,0 +1,49 @@
+"""This process itself, one work item after the other."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from holdfast.parts.engines.shared.pool import Engine, Outcome, Pool, Work
+
+
+@dataclass(frozen=True)
+class Inline(Engine):
+    """No other process: what is open already is used as it is, and nothing is sent."""
+
+    in_process: ClassVar[bool] = True
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return "this process"
+
+    @contextmanager
+    def open(self, make: Callable[[], Work]) -> Iterator[Pool]:
+        """Make the work here."""
+        yield _Here(make())
+
+
+INLINE = Inline()
+"""Where audits run unless they are told otherwise."""
+
+
+class _Here(Pool):
+    """A pool of one, which does an item when its outcome is waited for."""
+
+    size = 1
+
+    def __init__(self, work: Work):
+        self._work, self._item = work, None
+
+    def give(self, worker: int, task: Any) -> None:
+        """Keep an item until `wait`."""
+        self._item = task
+
+    def wait(self) -> Outcome:
+        """Do the item; what it raises is an outcome, as in other processes, but Ctrl-C ends both."""
+        try:
+            return Outcome(0, self._work(self._item))
+        except Exception as error:
+            return Outcome(0, error=error)
