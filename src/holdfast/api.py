@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast.auditing.execute import INLINE
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.run import run_audit
 from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import Change
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, registry
-from holdfast.parts.engines.inline import INLINE
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.results import Comparison, Record, compared
 from holdfast.runtime.checked import checked, plain, shown

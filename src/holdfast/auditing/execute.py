@@ -9,9 +9,13 @@ from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
 from holdfast.auditing.shards import ShardFile
 from holdfast.auditing.work import Step, Worker, WorkItem
+from holdfast.core import registry
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.listener import Listener
 from holdfast.storage.run_folder import Store
+
+INLINE: Engine = registry.part("engines", "inline")
+"""This process: where audits run unless they are told otherwise."""
 
 
 def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> Schedule:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.auditing.execute import INLINE
 from holdfast.auditing.partition import mark_of
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import CACHE, PLACES, PLAN, PreparedAudit, prepare
@@ -12,7 +13,6 @@ from holdfast.auditing.run import run_prepared
 from holdfast.auditing.series import Series
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError, registry
-from holdfast.parts.engines.inline import INLINE
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
 from holdfast.runtime.listener import Listener, Silent

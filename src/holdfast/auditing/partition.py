@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.auditing.execute import execute
+from holdfast.auditing.execute import INLINE, execute
 from holdfast.auditing.prepare import CACHE, PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
 from holdfast.core import HoldfastError
-from holdfast.parts.engines.inline import INLINE
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.storage.run_folder import SHARD
 

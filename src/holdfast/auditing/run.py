@@ -10,13 +10,12 @@ from typing import Any
 
 from holdfast.auditing import record as entries
 from holdfast.auditing.differences import compare
-from holdfast.auditing.execute import execute, results_of
+from holdfast.auditing.execute import INLINE, execute, results_of
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PLAN, PreparedAudit, prepare, recorded_in
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
 from holdfast.core import Encoder, ImageSource, Score, Table
-from holdfast.parts.engines.inline import INLINE
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign

@@ -25,10 +25,6 @@ class Inline(Engine):
         yield _Here(make())
 
 
-INLINE = Inline()
-"""Where audits run unless they are told otherwise."""
-
-
 class _Here(Pool):
     """A pool of one, which does an item when its outcome is waited for."""
 

@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.auditing.execute import execute, results_of
+from holdfast.auditing.execute import INLINE, execute, results_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.profile import DEFAULT_BALL
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
-from holdfast.parts.engines.inline import INLINE
 from holdfast.runtime.errors import first_line
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders.shared.copies import copied

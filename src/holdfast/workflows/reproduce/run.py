@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from holdfast.auditing.execute import INLINE
 from holdfast.auditing.plan_file import plan_from
 from holdfast.auditing.prepare import check_device
 from holdfast.auditing.record import environment, finite, software
@@ -15,7 +16,6 @@ from holdfast.auditing.run import run_audit
 from holdfast.auditing.series import PREFIX as SERIES
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
-from holdfast.parts.engines.inline import INLINE
 from holdfast.parts.engines.shared.pool import Engine
 from holdfast.runtime.errors import pick
 from holdfast.runtime.listener import Listener, Silent
