@@ -86,6 +86,7 @@ def test_an_index_is_opened_without_its_images():
 
 @linux
 @pytest.mark.usefixtures("here")
+@pytest.mark.slow
 def test_an_audit_grows_with_its_images():
     found = finite(images.measure((20, 40)))
     assert found["images, exponent of time"].curve is not None

@@ -9,6 +9,7 @@ from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.attacks.square import Square
 from holdfast.parts.objectives.loss import Loss
+from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.objectives.untargeted import Untargeted
 
 IDS = tuple("abcdefgh")
@@ -26,7 +27,8 @@ OBJECTIVES = [
 DRIFT = Untargeted()
 CASES = [(name, ball, DRIFT) for name in NAMES for ball in BALLS]
 CASES += [(NAMES[i % len(NAMES)], BALLS[i % 2], objective) for i, objective in enumerate(OBJECTIVES)]
-"""An attack never sees which objective it climbs: one attack for each objective shows it."""
+CASES += [("minimum_norm", ball, PairMargin()) for ball in BALLS]
+"""An attack never sees which objective it climbs: one attack for each objective shows it; one looks at the sign."""
 
 
 def make(name: str) -> Attack:

@@ -80,9 +80,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("script:build", "the module 'script' called sys.exit(0) while it was imported; move its script part under"),
         ("own:leaves_at_once", "'leaves_at_once' called sys.exit(0) while it was called"),
         ("own:leaves", "called sys.exit(0) while it was run"),
-        ("own:stops", "raised Stop while it was run"),
+        pytest.param("own:stops", "raised Stop while it was run", marks=pytest.mark.slow),
         ("own:counts", "changes its own weights or buffers when it is run (count)"),
-        ("own:drifts", "changes its own weights or buffers when it is run (linear.weight)"),
+        pytest.param(
+            "own:drifts", "changes its own weights or buffers when it is run (linear.weight)", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_an_encoder_that_misbehaves_is_its_own_failure(folder: Path, factory: str, says: str) -> None:

@@ -27,7 +27,7 @@ class Net(nn.Module):
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small.toml").write_text(
         'description = "one measure"\nimages = 40\nattacked = 20\nexamined = 2\nqueries = 10\n'
-        'measures = ["cosine_to_self"]\n'
+        'measures = ["cosine_to_self"]\ndefaults = { attack = { name = "pgd", steps = 5 } }\n'
     )
     monkeypatch.setattr(profile, "FOLDER", tmp_path)
 

@@ -7,7 +7,6 @@ import pytest
 from holdfast.report.html import write_report
 from report_fixture import make_run, write_record
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 FLAGS = (
@@ -19,6 +18,7 @@ pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for flag in FLAGS.split():

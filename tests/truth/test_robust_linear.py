@@ -188,8 +188,15 @@ def test_mixtures_choose_the_radius() -> None:
         choose(encoder, x, labels, best=None)
 
 
-@pytest.mark.parametrize("ball", [L2(0.5), Linf(0.05)])
-@pytest.mark.parametrize("objective", [CrossEntropy(), ClassMargin()])
+@pytest.mark.parametrize(
+    ("ball", "objective"),
+    [
+        (L2(0.5), CrossEntropy()),
+        (Linf(0.05), ClassMargin()),
+        pytest.param(L2(0.5), ClassMargin(), marks=pytest.mark.slow),
+        pytest.param(Linf(0.05), CrossEntropy(), marks=pytest.mark.slow),
+    ],
+)
 def test_new_images_lose_less_under_attack(ball: Ball, objective: Objective) -> None:
     encoder, (x, labels) = network(), pictures(240)
     here, there = slice(0, 150), slice(150, None)

@@ -168,7 +168,7 @@ def test_a_centre_covers_what_it_must(runs) -> None:
     at_most(failures, ALPHA, accepted)
 
 
-@pytest.mark.parametrize(("share", "often"), [(0.3999, False), (0.5, True)])
+@pytest.mark.parametrize(("share", "often"), [(0.3999, False), pytest.param(0.5, True, marks=pytest.mark.slow)])
 def test_a_centre_is_accepted_wrongly_at_most_by_alpha(share, often) -> None:
     """The distance that holds half of the first n draws holds only `share` of what is drawn later."""
     certificate = Center(0.1, 400, 100, slack=0.1, alpha_centre=ALPHA, alpha_distance=0.3)

@@ -32,7 +32,7 @@ def reached(problem: Problem, ball: Ball, learner: WorstMixture = LEARNER, test:
     return [(test or problem).robustness(noise) for noise in learned]
 
 
-@pytest.mark.parametrize("ball", [Linf(0.1), L2(0.1)])
+@pytest.mark.parametrize("ball", [Linf(0.1), pytest.param(L2(0.1), marks=pytest.mark.slow)])
 def test_half_spaces(ball: Ball) -> None:
     """80 images left of the line, 120 right: one noise for all breaks the right ones, one for each side all."""
     independent, label, given, joint = reached(half_spaces(), ball)
