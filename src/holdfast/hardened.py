@@ -44,7 +44,7 @@ class HardenedModel:
     audit: Record
 
     def __str__(self) -> str:
-        """Return what the command `holdfast harden` prints."""
+        """Return the text that the command `holdfast harden` prints."""
         text = io.StringIO()
         print_hardening(self.record, Console(file=text, width=110))
         return text.getvalue()

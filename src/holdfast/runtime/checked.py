@@ -144,8 +144,10 @@ def _bound(
     """Return the arguments of a call as their annotations want them."""
     signature, kinds = _signature(target)
     own = isinstance(target, type) and target.__module__.startswith("holdfast.")
-    takes = [one.name for one in signature.parameters.values() if one.kind is not one.VAR_POSITIONAL]
-    several = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    takes = [
+        parameter.name for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_POSITIONAL
+    ]
+    several = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     for key in kwargs:
         if key not in takes and not several:
             raise unknown(f"parameter of {name}", key, takes)
@@ -157,7 +159,7 @@ def _bound(
         if signature.parameters[key].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             continue
         bound.arguments[key] = fit = fitting(value, kinds.get(key, Any), f"{name}.{key}")
-        if own and "signed" not in get_args(kinds.get(key)) and any(one < 0 for one in _numbers(fit)):
+        if own and "signed" not in get_args(kinds.get(key)) and any(number < 0 for number in _numbers(fit)):
             raise HoldfastError(f"{name}.{key}: expected 0 or more, got {shown(value)}")
     return bound.args, bound.kwargs
 
@@ -165,12 +167,12 @@ def _bound(
 @cache
 def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any]]:
     """Return the signature of a class or function, and its annotations, those in quotes too."""
-    made = target.__init__ if isinstance(target, type) else target
+    call = target.__init__ if isinstance(target, type) else target
     try:
-        kinds = get_type_hints(target if isinstance(target, type) else made, include_extras=True)
+        kinds = get_type_hints(target if isinstance(target, type) else call, include_extras=True)
     except NameError:  # quoted names that only a type checker sees
         kinds = {key: kind for key, kind in getattr(target, "__annotations__", {}).items() if not isinstance(kind, str)}
-    return _without_self(target) if isinstance(target, type) else inspect.signature(made), kinds
+    return _without_self(target) if isinstance(target, type) else inspect.signature(call), kinds
 
 
 def _without_self(cls: type) -> inspect.Signature:
@@ -207,6 +209,7 @@ def _fit(value: Any, kind: Any) -> Any:
         return _tuple(value, inner)
     if origin is Sequence and isinstance(value, (list, tuple)):
         return type(value)(_tuple(value, (*inner, Ellipsis))) if type(value) in (list, tuple) else value
+    # plain values and classes
     if kind in (int, float, bool, str):
         return _simple(value, kind)
     if kind is None or kind is type(None):
@@ -221,7 +224,7 @@ def _fit(value: Any, kind: Any) -> Any:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a class; a text is no sequence, and what cannot be tested fits."""
+    """Whether a value is of a class; a text is no sequence, and what cannot be tested fits."""
     if kind in (Sequence, Iterable) and isinstance(value, (str, bytes, Mapping)):
         return False
     if getattr(kind, "__name__", "") == "ndarray" and hasattr(value, "__array__"):
@@ -251,7 +254,7 @@ def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
     if len(each) != len(value):
         raise _Misfit(wanted)
     try:
-        return tuple(_fit(plain(one), kind) for one, kind in zip(value, each, strict=True))
+        return tuple(_fit(plain(item), kind) for item, kind in zip(value, each, strict=True))
     except _Misfit as misfit:
         raise _Misfit(f"{wanted} (one member is not {misfit})") from None
 
@@ -280,8 +283,8 @@ def _simple(value: Any, kind: type) -> Any:
 def _numbers(value: Any) -> Iterator[float]:
     """Yield the numbers of a value, those in lists too."""
     if isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _numbers(one)
+        for item in value:
+            yield from _numbers(item)
     elif isinstance(value, (int, float)):
         yield value
 
@@ -291,7 +294,7 @@ def _surrogates(text: str) -> bool:
 
 
 def _words(kind: Any) -> str:
-    """Return what an annotation wants, in words."""
+    """Return an annotation in words."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(_words, inner)))

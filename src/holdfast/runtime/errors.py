@@ -121,7 +121,7 @@ _REASONS = {
 
 
 def os_reason(error: BaseException) -> str:
-    """Return what an error of the file system means and what to do about it; its first line where nothing is known."""
+    """Return the meaning of an error of the file system and what to do about it; else its first line."""
     number = getattr(error, "errno", None)
     if number is None and "No space left" in str(error):  # what libraries wrap
         number = errno.ENOSPC

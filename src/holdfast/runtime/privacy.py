@@ -113,13 +113,13 @@ def places(value: Any) -> dict[str, str]:
     return {public(value): concealed(value)} if isinstance(value, str) and public(value) != value else {}
 
 
-def placed(value: Any, known: dict[str, str]) -> Any:
-    """Return what `public` was given, as far as `places` tell."""
+def placed(value: Any, originals: dict[str, str]) -> Any:
+    """Return the data that `public` shortened, as far as `places` tell."""
     if isinstance(value, dict):
-        return {key: placed(inner, known) for key, inner in value.items()}
+        return {key: placed(inner, originals) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [placed(inner, known) for inner in value]
-    return known.get(value, value) if isinstance(value, str) else value
+        return [placed(inner, originals) for inner in value]
+    return originals.get(value, value) if isinstance(value, str) else value
 
 
 def _here() -> list[str]:

@@ -9,7 +9,7 @@ from holdfast.runtime.errors import HoldfastError
 
 
 def executes(spec: str) -> str:
-    """Return what code an encoder or data spec runs beside that of installed packages; "" where it runs none.
+    """Return the code that an encoder or data spec runs beside that of installed packages; "" where it runs none.
 
     Everything else is read as data: safetensors, ONNX, arrays, pictures, tables, JSON. Weights of other formats are
     read without pickled code.

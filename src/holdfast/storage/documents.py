@@ -61,8 +61,8 @@ def _shallow(data: Any) -> Any:
     """Return data as they are, unless they are nested beyond `DEPTH`."""
     level = [data]
     for _ in range(DEPTH):
-        inner = [one for one in level if isinstance(one, (dict, list))]
-        level = [value for one in inner for value in (one.values() if isinstance(one, dict) else one)]
+        inner = [value for value in level if isinstance(value, (dict, list))]
+        level = [item for value in inner for item in (value.values() if isinstance(value, dict) else value)]
         if not level:
             return data
     raise TooDeep

@@ -79,7 +79,7 @@ class Folder:
             return self._system.cat_file(self._at(name))
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file.
+        """Whether there is such a file.
 
         Raises:
             OSError: a file system that does not answer.
@@ -96,12 +96,12 @@ class Folder:
             OSError: a file system that does not answer.
         """
         if self.local is not None:
-            found = (path for path in (self.local / under).rglob("*") if path.is_file())
-            return sorted(path.relative_to(self.local).as_posix() for path in found)
+            names = (path for path in (self.local / under).rglob("*") if path.is_file())
+            return sorted(path.relative_to(self.local).as_posix() for path in names)
         with _as_os_error():
             inside = self._at(under) if under else self._root
-            found = (str(PurePosixPath(path).relative_to(self._root)) for path in self._system.find(inside))
-            return sorted(found)
+            names = (str(PurePosixPath(path).relative_to(self._root)) for path in self._system.find(inside))
+            return sorted(names)
 
     def write(self, name: str, put: Callable[[Path], object]) -> None:
         """Write a file through `put`, which gets a local path of the same ending; readers never see half of it.

@@ -75,10 +75,10 @@ def parse_record(data: bytes, place: str) -> dict[str, Any]:
         ) from error
     schema = record.get("schema") if isinstance(record, dict) else None
     if type(schema) is not int or schema != SCHEMA:
-        said = schema if isinstance(schema, (int, str)) and len(str(schema)) < 20 else "something else"
+        version = schema if isinstance(schema, (int, str)) and len(str(schema)) < 20 else "something else"
         raise UnreadableRecord(
-            f"expected a record of schema {SCHEMA} in {place!r}, got schema {said!r}; use the version of Holdfast that "
-            "wrote the record, or audit again with this one"
+            f"expected a record of schema {SCHEMA} in {place!r}, got schema {version!r}; use the version of Holdfast "
+            "that wrote the record, or audit again with this one"
         )
     if SEAL in record and not unbroken(record):
         raise UnreadableRecord(

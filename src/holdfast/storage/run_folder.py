@@ -60,8 +60,8 @@ def files_read(spec: Any) -> list[str]:
         own = [Path(path) for path in named if isinstance(path, str) and path]
         files = [file for path in own for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
         mine = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
-        return mine + [found for inner in spec.values() for found in files_read(inner)]
-    return [found for inner in spec for found in files_read(inner)] if isinstance(spec, list) else []
+        return mine + [fingerprint for inner in spec.values() for fingerprint in files_read(inner)]
+    return [fingerprint for inner in spec for fingerprint in files_read(inner)] if isinstance(spec, list) else []
 
 
 class Store:
@@ -134,7 +134,7 @@ class Store:
             raise StoreError(f"cannot clean the folder {str(self.files)!r}: {os_reason(error)}") from error
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file.
+        """Whether there is such a file.
 
         Raises:
             StoreError: a file system that does not answer.

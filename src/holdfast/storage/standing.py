@@ -60,7 +60,7 @@ def allowing(record: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any
 
 
 def accepted(check: str, allowed: Collection[str]) -> bool:
-    """Return whether a check is among those whose failure is accepted, by its name with or without brackets."""
+    """Whether a check is among those whose failure is accepted, by its name with or without brackets."""
     return check in allowed or base(check) in allowed
 
 
@@ -89,17 +89,17 @@ def failed_checks(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def may_win(standing: str, better: str) -> bool:
-    """Return whether a number may be called better than another: not where it flatters."""
+    """Whether a number may be called better than another: not where it flatters."""
     return standing != VOID and standing != ("at most" if better == "higher" else "at least")
 
 
 def may_lose(standing: str, better: str) -> bool:
-    """Return whether a number may be called worse than another: not where the truth may be better."""
+    """Whether a number may be called worse than another: not where the truth may be better."""
     return standing != VOID and standing != ("at least" if better == "higher" else "at most")
 
 
 def may_meet(standing: str, comparison: str) -> bool:
-    """Return whether a requirement can be met by a number, which weakness alone could not do.
+    """Whether a requirement can be met by a number, which weakness alone could not do.
 
     Args:
         standing: of the number.
@@ -110,7 +110,7 @@ def may_meet(standing: str, comparison: str) -> bool:
     return comparison in {"at least": (">", ">="), "at most": ("<", "<=")}.get(standing, ())
 
 
-def check_allowed(allowed: Iterable[str], known: Collection[str]) -> None:
+def check_allowed(allowed: Iterable[str], checks: Collection[str]) -> None:
     """Make sure that checks whose failure is to be accepted exist.
 
     Raises:
@@ -119,8 +119,8 @@ def check_allowed(allowed: Iterable[str], known: Collection[str]) -> None:
     for name in allowed:
         if not isinstance(name, str):
             raise HoldfastError(f"allow: expected names of checks, got {name!r}")
-        if base(name) not in known:
-            raise unknown("check to allow", name, known)
+        if base(name) not in checks:
+            raise unknown("check to allow", name, checks)
 
 
 def _failed(checks: Mapping[str, Any], name: str) -> bool:

@@ -128,19 +128,19 @@ def _key(held: ArrayFile, key: str | None, name: str) -> str:
     return candidates[0]
 
 
-def _layout(shape: tuple[int, ...], asked: str | None, name: str) -> str:
-    if asked is not None and asked not in LAYOUTS:
-        raise unknown("layout", asked, LAYOUTS)
+def _layout(shape: tuple[int, ...], layout: str | None, name: str) -> str:
+    if layout is not None and layout not in LAYOUTS:
+        raise unknown("layout", layout, LAYOUTS)
     fits = {
         "NHW": len(shape) == 3,
         "NHWC": len(shape) == 4 and shape[-1] in (1, 3),
         "NCHW": len(shape) == 4 and shape[1] in (1, 3),
     }
-    options = [layout for layout in LAYOUTS if fits[layout] and asked in (None, layout)]
+    options = [each for each in LAYOUTS if fits[each] and layout in (None, each)]
     # [32, 32, 3] is one colour image more often than 32 images three pixels wide
-    single = options == ["NHW"] and asked is None and (shape[-1] in (1, 3) or shape[0] in (1, 3))
+    single = options == ["NHW"] and layout is None and (shape[-1] in (1, 3) or shape[0] in (1, 3))
     if 0 in shape or not options:
-        expected = asked or "[N, H, W], [N, H, W, C] or [N, C, H, W] with C = 1 or 3"
+        expected = layout or "[N, H, W], [N, H, W, C] or [N, C, H, W] with C = 1 or 3"
         raise HoldfastError(f"{name}: expected images {expected}, got the shape {list(shape)}; reshape them")
     if len(options) > 1 or single:
         choices = " or ".join(f"layout={option}" for option in options)

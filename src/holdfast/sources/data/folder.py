@@ -40,8 +40,8 @@ class Folder(ImageSource):
         if not self.path.is_dir():
             raise HoldfastError(f"expected a folder of images, found none at {str(path)!r}; check the path")
         self.ignored = self.runs = 0
-        found = list(self._walk(self.path, "", set()))
-        self._files = sorted(found, key=_name)
+        files = list(self._walk(self.path, "", set()))
+        self._files = sorted(files, key=_name)
         if not self._files:
             if any((self.path / name).exists() for name in _SAVED) or any(self.path.glob("*.parquet")):
                 raise HoldfastError(f"{str(path)!r} looks like a Hugging Face dataset; write --data hf:{path}")

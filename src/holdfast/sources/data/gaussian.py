@@ -89,7 +89,7 @@ class ConditionalGaussian:
         return (x.clamp_(0, 1) if self.clamp else x).view(-1, *self.shape)
 
     def mixture(self, *, pixels: bool = False, whole: bool = False) -> Mixture:
-        """Return what is known of the images that are not clamped: the optimum for every budget follows from it.
+        """Return the mixture of the images that are not clamped: the optimum for every budget follows from it.
 
         Args:
             pixels: whether it is that of the images, whose radii are pixels; else that of the model, with scale 1.
@@ -106,8 +106,8 @@ class ConditionalGaussian:
         if whole and rest > 0:
             vectors = torch.linalg.qr(torch.cat([vectors, torch.eye(len(half), dtype=torch.float64)], 1)).Q
             values = torch.cat([values, values.new_zeros(len(half) - len(values))])
-        seen = values + rest > 0
-        return lumped(vectors[:, seen], values[seen], rest, half, centre, self.share)
+        positive = values + rest > 0
+        return lumped(vectors[:, positive], values[positive], rest, half, centre, self.share)
 
 
 def ones(pixels: int) -> Direction:

@@ -38,6 +38,7 @@ class HuggingFace(ImageSource):
             import datasets
         except ModuleNotFoundError as error:
             raise missing("datasets", "datasets", f"hf:{name}") from error
+        # the split, from a folder or the hub
         self.name = name
         try:
             if any((Path(name) / mark).is_file() for mark in ("state.json", "dataset_dict.json")):
@@ -50,6 +51,7 @@ class HuggingFace(ImageSource):
             loaded = loaded[_split([str(key) for key in loaded], split, name)]
         elif split is not None and str(loaded.split) != split and (Path(name) / "state.json").is_file():
             raise HoldfastError(f"hf:{name} is the one split {loaded.split}, got split={split}; leave it out")
+        # the column of images
         features = loaded.features
         images = [key for key, kind in features.items() if isinstance(kind, datasets.Image)]
         classes = [key for key, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
@@ -57,6 +59,7 @@ class HuggingFace(ImageSource):
         if self.column not in images:
             raise HoldfastError(f"hf:{name}: expected an image column, {self.column!r} is {features[self.column]}")
         self._images: Any = loaded.select_columns([self.column])
+        # labels, where one column of classes says which
         if label is not None:
             label = _column(label, classes, list(features), "label column", name)
         elif len(classes) == 1:
@@ -98,26 +101,26 @@ class HuggingFace(ImageSource):
         return value
 
 
-def _split(known: list[str], asked: str | None, name: str) -> str:
-    if asked is not None:
-        if asked not in known:
-            raise unknown(f"split of hf:{name}", asked, known)
-        return asked
+def _split(splits: list[str], split: str | None, name: str) -> str:
+    if split is not None:
+        if split not in splits:
+            raise unknown(f"split of hf:{name}", split, splits)
+        return split
     for usual in ("test", "validation"):
-        if usual in known:
+        if usual in splits:
             return usual
-    if len(known) == 1:
-        return known[0]
-    raise HoldfastError(f"hf:{name} has the splits {', '.join(known)}; choose with ?split=NAME")
+    if len(splits) == 1:
+        return splits[0]
+    raise HoldfastError(f"hf:{name} has the splits {', '.join(splits)}; choose with ?split=NAME")
 
 
-def _column(asked: str | None, fitting: list[str], known: list[str], what: str, name: str) -> str:
-    if asked is not None:
-        if asked not in known:
-            raise unknown(f"{what} of hf:{name}", asked, known)
-        return asked
+def _column(column: str | None, fitting: list[str], columns: list[str], what: str, name: str) -> str:
+    if column is not None:
+        if column not in columns:
+            raise unknown(f"{what} of hf:{name}", column, columns)
+        return column
     if len(fitting) != 1:
         raise HoldfastError(
-            f"hf:{name} has {len(fitting)} image columns among {', '.join(known)}; choose with ?column=NAME"
+            f"hf:{name} has {len(fitting)} image columns among {', '.join(columns)}; choose with ?column=NAME"
         )
     return fitting[0]

@@ -86,7 +86,7 @@ class LongTail(ImageSource):
 
 
 def _members(source: ImageSource) -> dict[int, list[int]]:
-    """Return where the images of each class stand in the source.
+    """Return the rows of each class in the source.
 
     Raises:
         HoldfastError: images without labels, or of one class only.
@@ -108,7 +108,7 @@ def _members(source: ImageSource) -> dict[int, list[int]]:
 
 
 def _profile(sizes: Sequence[int], ratio: float, source: ImageSource) -> list[int]:
-    """Return how many images of the class of each rank to keep, from how many there are."""
+    """Return the number of images to keep of the class of each rank, from those that there are."""
     if not 1 <= ratio < math.inf:
         raise HoldfastError(f"long tail of {source}: expected ratio >= 1, got {ratio:g}; 100 is usual")
     shares = [ratio ** (-rank / (len(sizes) - 1)) for rank in range(len(sizes))]

@@ -128,5 +128,5 @@ def _class(value: Any) -> int | None:
     return int(value) if isinstance(value, int) else None
 
 
-def _same(one: Any, other: Any) -> bool:
-    return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=not isinstance(one, PIL.Image.Image))
+def _same(first: Any, second: Any) -> bool:
+    return np.array_equal(np.asarray(first), np.asarray(second), equal_nan=not isinstance(first, PIL.Image.Image))

@@ -43,13 +43,13 @@ class Torchvision(ImageSource):
             from torchvision import datasets
         except ModuleNotFoundError as error:
             raise missing("torchvision", "torchvision", f"torchvision:{name}") from error
-        known = [key for key in datasets.__all__ if isinstance(getattr(datasets, key), type)]
-        if name not in known:
-            raise unknown("torchvision dataset", name, known)
+        names = [key for key in datasets.__all__ if isinstance(getattr(datasets, key), type)]
+        if name not in names:
+            raise unknown("torchvision dataset", name, names)
         self.name = name
-        given = _arguments(getattr(datasets, name), root, split, download, dict(arguments or {}), name)
+        parameters = _arguments(getattr(datasets, name), root, split, download, dict(arguments or {}), name)
         try:
-            self._dataset: Any = getattr(datasets, name)(**given)
+            self._dataset: Any = getattr(datasets, name)(**parameters)
         except (RuntimeError, OSError, ValueError, TypeError, ImportError) as error:
             raise HoldfastError(
                 f"torchvision:{name} cannot be opened: {_one_line(error)}; "
@@ -97,29 +97,29 @@ class Torchvision(ImageSource):
 
 
 def _arguments(
-    cls: type, root: str | None, split: str | None, download: bool, given: dict[str, Any], name: str
+    cls: type, root: str | None, split: str | None, download: bool, arguments: dict[str, Any], name: str
 ) -> dict[str, Any]:
     """Map the options to what this dataset's constructor calls them."""
-    known = inspect.signature(cls).parameters
-    passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-    for key in given:
-        if key not in known and not passes_on:
-            raise unknown(f"argument of torchvision:{name}", key, known)
-    if "root" in known:
-        given["root"] = root or "."
-    if "split" in known:
-        given["split"] = split or "test"
-    elif "train" in known:
+    accepted = inspect.signature(cls).parameters
+    passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
+    for key in arguments:
+        if key not in accepted and not passes_on:
+            raise unknown(f"argument of torchvision:{name}", key, accepted)
+    if "root" in accepted:
+        arguments["root"] = root or "."
+    if "split" in accepted:
+        arguments["split"] = split or "test"
+    elif "train" in accepted:
         if split not in (None, "train", "test"):
             raise HoldfastError(f"torchvision:{name} has the splits train and test, got split={split}")
-        given.setdefault("train", split == "train")
+        arguments.setdefault("train", split == "train")
     elif split is not None:
         raise HoldfastError(f"torchvision:{name} has no splits, got split={split}; leave it out")
-    if "download" in known or (download and passes_on):
-        given["download"] = download
+    if "download" in accepted or (download and passes_on):
+        arguments["download"] = download
     elif download:
         raise HoldfastError(f"torchvision:{name} is not downloaded by torchvision; give ?root=FOLDER that holds it")
-    return given
+    return arguments
 
 
 def _one_line(error: BaseException) -> str:

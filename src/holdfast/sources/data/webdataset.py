@@ -85,6 +85,7 @@ class WebDataset(ImageSource):
                     stem, _, extension = file.partition(".")
                     if not member.isfile() or not stem:
                         continue
+                    # files of one sample share all of their name but the extensions
                     key = f"{folder}/{stem}" if folder else stem
                     if member.offset_data + member.size > size:  # what says that it is larger than its archive
                         raise tarfile.TarError(f"the header of {member.name!r} asks for {member.size:,} bytes")
@@ -118,7 +119,7 @@ def _expand(pattern: str) -> list[Path]:
         numbers = (str(number).zfill(len(low)) for number in range(int(low), int(high) + 1))
         shards = [shard for n in numbers for shard in _expand(pattern[: match.start()] + n + pattern[match.end() :])]
     else:
-        shards = [Path(pattern)] if Path(pattern).is_file() else [Path(found) for found in sorted(glob.glob(pattern))]
+        shards = [Path(pattern)] if Path(pattern).is_file() else [Path(name) for name in sorted(glob.glob(pattern))]
         shards = [shard for shard in shards if shard.is_file()]  # no pipes
     if not shards:
         raise HoldfastError(f"expected .tar shards, found none at {pattern!r}; check the path")

@@ -38,6 +38,6 @@ def open_encoder(spec: str) -> Encoder:
 
 
 def suffixes() -> dict[str, str]:
-    """Return which source opens a file by the end of its name: {".onnx": "onnx", ...}."""
+    """Return the sources that open files, by the ends of their names: {".onnx": "onnx", ...}."""
     sources: dict[str, Any] = {name: registry.find("encoders", name) for name in registry.names("encoders")}
     return {source.suffix: name for name, source in sources.items() if source.suffix is not None}

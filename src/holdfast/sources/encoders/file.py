@@ -51,21 +51,21 @@ class File(EncoderSource):
         origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({how})"}
         if head:
             origin["dropped"] = f"head behind the representation: {', '.join(sorted(head))}"
-        said = f"metadata of {name}"
-        return assemble(network, common, preprocessing(NETWORKS[chosen], metadata, said), origin)
+        source = f"metadata of {name}"
+        return assemble(network, common, preprocessing(NETWORKS[chosen], metadata, source), origin)
 
 
-def _architecture(name: str, state: Mapping[str, Tensor], given: str | None, noted: str | None) -> tuple[str, str]:
+def _architecture(name: str, state: Mapping[str, Tensor], chosen: str | None, noted: str | None) -> tuple[str, str]:
     """Return (zoo network, why this one)."""
-    for arch, how in ((given, "given"), (noted, "from the file's metadata")):
+    for arch, how in ((chosen, "given"), (noted, "from the file's metadata")):
         if arch is not None and arch not in NETWORKS:
             raise unknown("architecture", arch, NETWORKS)
         if arch is not None:
             return arch, how
     fitting = [arch for arch in NETWORKS if _fits(arch, state)]
     if len(fitting) != 1:
-        found = f"{len(fitting)} zoo networks fit ({', '.join(fitting)})" if fitting else "no zoo network fits"
-        raise HoldfastError(f"{name!r}: {found} its tensors; give ?arch= one of: {', '.join(NETWORKS)}")
+        fits = f"{len(fitting)} zoo networks fit ({', '.join(fitting)})" if fitting else "no zoo network fits"
+        raise HoldfastError(f"{name!r}: {fits} its tensors; give ?arch= one of: {', '.join(NETWORKS)}")
     return fitting[0], "the only zoo network whose names and shapes fit"
 
 

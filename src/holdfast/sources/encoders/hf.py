@@ -90,6 +90,7 @@ class Hf(EncoderSource):
         local = Path(name).expanduser().is_dir()
         if name.startswith((".", "/", "~")) and not local:
             raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
+        # the model and its processor, without running pickles
         name = str(Path(name).expanduser()) if local else name
         bars = _without_bars(transformers) if local else nullcontext()
         with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
@@ -101,6 +102,7 @@ class Hf(EncoderSource):
                 f"{options.spec}: the weights lack {absent[0]} (and {len(absent) - 1} more) of {type(model).__name__}; "
                 "they belong to another kind of model"
             )
+        # where it is from, for the record
         origin: dict[str, object] = {
             "source": f"hf:{name}",
             "weights": {"default": f"hf {name}", "random": f"random, seed {common.seed}"}.get(
@@ -114,6 +116,7 @@ class Hf(EncoderSource):
         if _is_mae(model):
             origin["masking"] = f"mask_ratio {model.config.mask_ratio} set to 0, patches in order"
             model.config.mask_ratio = 0.0
+        # the tensor that is the representation
         output, pool = _representation(common, bool(untrained), options.spec)
         described = "image features" if _is_dual(model) and output == "pooler_output" else output or ""
         vision = _Vision(model, output, resized=common.size is not None)
@@ -123,12 +126,12 @@ class Hf(EncoderSource):
 
 def _model(transformers: Any, name: str, common: Common, trust: bool) -> tuple[Any, list[str]]:
     """Return (model in float32, names of parameters that the weights lack)."""
-    auto, asked = transformers.AutoModel, {"trust_remote_code": trust}
+    auto, options = transformers.AutoModel, {"trust_remote_code": trust}
     if common.weights == "default":
-        model, info = auto.from_pretrained(name, use_safetensors=True, output_loading_info=True, **asked)
+        model, info = auto.from_pretrained(name, use_safetensors=True, output_loading_info=True, **options)
     else:
-        config = transformers.AutoConfig.from_pretrained(name, **asked)
-        model, info = auto.from_config(config, **asked), {"missing_keys": []}
+        config = transformers.AutoConfig.from_pretrained(name, **options)
+        model, info = auto.from_config(config, **options), {"missing_keys": []}
         if common.weights != "random":  # through transformers, which knows older names of parameters
             state, _ = read_safetensors(common.weights)
             model, info = type(model).from_pretrained(None, config=config, state_dict=state, output_loading_info=True)

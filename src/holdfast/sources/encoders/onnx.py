@@ -51,6 +51,7 @@ class Onnx(EncoderSource):
         """
         output = take(options, "output", str, None)
         common = read(options)
+        # packages and the file
         onnx = optional("onnx", "onnx", "onnx", options.spec)
         for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
             optional(part, "onnx", "onnx", options.spec)
@@ -65,11 +66,13 @@ class Onnx(EncoderSource):
         except Exception as error:  # protobuf and onnx raise errors of their own
             raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
         try:
+            # torch modules in place of operators
             graph = onnx2torch.convert(rewritten(proto, onnx, onnx2torch.converter.get_converter))
         except HoldfastError as error:
             raise HoldfastError(f"{name!r}: {error}") from error
         except Exception as error:
             raise HoldfastError(f"{name!r}: onnx2torch cannot convert it: {first_line(error)}") from error
+        # the one output, and the sizes of the input
         outputs = [value.name for value in proto.graph.output]
         if output is None and len(outputs) > 1:
             raise HoldfastError(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
@@ -81,6 +84,7 @@ class Onnx(EncoderSource):
             graph = with_fixed_sizes(graph, shape, _inputs(proto)[0].type.tensor_type.shape.dim[0].dim_value)
         except HoldfastError as error:
             raise HoldfastError(f"{name!r}: {error}") from error
+        # preprocessing: what the file says of itself
         metadata = {entry.key: entry.value for entry in proto.metadata_props}
         mean, std = (
             [float(part) for part in metadata[key].split(",")] if key in metadata else None

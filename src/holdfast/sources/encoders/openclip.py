@@ -46,6 +46,7 @@ class Openclip(EncoderSource):
         model_name, _, tag = name.partition("/")
         if model_name not in open_clip.list_models():
             raise unknown("OpenCLIP model", model_name, open_clip.list_models())
+        # the weights: a tag of the package, a file, or random
         tags = open_clip.list_pretrained_tags_by_model(model_name)
         if common.weights == "default" and tag not in tags:
             if tag:
@@ -67,10 +68,10 @@ class Openclip(EncoderSource):
 
 def _preprocessing(config: dict[str, Any]) -> Preprocessing:
     """Return OpenCLIP's configuration as pixels; resizing the longest side and padding is not expressible."""
-    said, size = "OpenCLIP preprocess_cfg", config["size"]
+    source, size = "OpenCLIP preprocess_cfg", config["size"]
     height, width = (size, size) if isinstance(size, int) else size
     geometry = None
     if config["resize_mode"] == "squash" or (config["resize_mode"] == "shortest" and height == width):
         resize = None if config["resize_mode"] == "squash" else height
-        geometry = Geometry((height, width), 3, resize, interpolation(config["interpolation"]), said)
-    return Preprocessing(config["mean"], config["std"], said, (3, height, width), geometry)
+        geometry = Geometry((height, width), 3, resize, interpolation(config["interpolation"]), source)
+    return Preprocessing(config["mean"], config["std"], source, (3, height, width), geometry)

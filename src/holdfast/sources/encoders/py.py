@@ -24,7 +24,7 @@ class Py(EncoderSource):
     about = "your own function: py:package.module:factory returns an Encoder, or a module and ?mean=&std="
 
     def runs(self, name: str, options: Options) -> str:
-        """Return what runs: the module."""
+        """Return the code that runs: the module."""
         return "a Python module"
 
     def open(self, name: str, options: Options) -> Encoder:
@@ -45,30 +45,33 @@ class Py(EncoderSource):
             raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
         if str(Path.cwd()) not in sys.path and "" not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
+        # code of the user, run once: what it raises is said to be its
         with foreign(f"{options.spec}: the module {module_name!r}", "imported", wrap=True):
             module = importlib.import_module(module_name)
         if not hasattr(module, factory):
             raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
         with foreign(f"{options.spec}: {factory!r}", "called", wrap=True), seeded(common.seed):
-            made = getattr(module, factory)()
-        if common.weights not in ("default", "random") and isinstance(made, nn.Module):
-            load(made.module.get_submodule(made.root) if isinstance(made, Encoder) else made, common.weights)
+            result = getattr(module, factory)()
+        if common.weights not in ("default", "random") and isinstance(result, nn.Module):
+            load(result.module.get_submodule(result.root) if isinstance(result, Encoder) else result, common.weights)
         origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
-        if isinstance(made, Encoder):
+        # an Encoder brings all that options could say
+        if isinstance(result, Encoder):
             if common.layer or common.pool or common.mean or common.size or shape:
                 raise HoldfastError(
                     f"{options.spec}: the factory returns an Encoder, which has its own layer, mean, std and size; "
                     "leave out layer, pool, mean, std, size and input, or return the bare module"
                 )
-            made.name = common.name
-            made.origin = {**origin, "normalisation": BY_CALLER, **made.origin}
-            return made
-        if not isinstance(made, nn.Module):
-            raise HoldfastError(f"{options.spec}: expected an Encoder or an nn.Module, got {type(made).__name__}")
+            result.name = common.name
+            result.origin = {**origin, "normalisation": BY_CALLER, **result.origin}
+            return result
+        # a bare module needs its preprocessing
+        if not isinstance(result, nn.Module):
+            raise HoldfastError(f"{options.spec}: expected an Encoder or an nn.Module, got {type(result).__name__}")
         if common.mean is None or common.std is None:
             raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
         origin["normalisation"] = BY_CALLER
-        network = made if shape is None else Reshaped(made, shape)
-        tap = Tap(network, common.layer, common.pool, root=made)
-        root = next(path for path, module in tap.named_modules() if module is made)
+        network = result if shape is None else Reshaped(result, shape)
+        tap = Tap(network, common.layer, common.pool, root=result)
+        root = next(path for path, module in tap.named_modules() if module is result)
         return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin, root=root)

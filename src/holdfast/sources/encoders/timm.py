@@ -40,11 +40,13 @@ class Timm(EncoderSource):
             )
         if ":" not in name and not timm.is_model(name.partition(".")[0]):
             raise unknown("timm model", name, timm.list_models())
+        # a folder in the format of timm
         folder = name.removeprefix("local-dir:")
         if folder != name and not (Path(folder) / "config.json").is_file():
             raise HoldfastError(
                 f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}"
             )
+        # the network without its classifier
         with seeded(common.seed), fetching(options.spec), no_pickle():
             network = timm.create_model(name, pretrained=common.weights == "default", num_classes=0)
         if common.weights not in ("default", "random"):
@@ -85,9 +87,9 @@ def _weights(network: Any, common: Common) -> str:
 def _preprocessing(config: dict[str, Any]) -> Preprocessing:
     """Return timm's data config as pixels; what `Geometry` cannot say (borders, scaled squashing) as None."""
     channels, height, width = config["input_size"]
-    said, crop, mode = "timm data config", config["crop_pct"], config["crop_mode"]
+    source, crop, mode = "timm data config", config["crop_pct"], config["crop_mode"]
     geometry = None
     if (mode == "center" and height == width) or (mode == "squash" and crop == 1):
         resize = None if mode == "squash" else math.floor(height / crop)
-        geometry = Geometry((height, width), channels, resize, interpolation(config["interpolation"]), said)
-    return Preprocessing(config["mean"], config["std"], said, (channels, height, width), geometry)
+        geometry = Geometry((height, width), channels, resize, interpolation(config["interpolation"]), source)
+    return Preprocessing(config["mean"], config["std"], source, (channels, height, width), geometry)

@@ -34,14 +34,16 @@ class Torchvision(EncoderSource):
         common = read(options)
         models = optional("torchvision.models", "torchvision", "torchvision", options.spec)
         model_name, _, entry = name.partition("@")
-        known = models.list_models(module=models)
-        if model_name not in known:
-            raise unknown("torchvision model", model_name, known)
+        names = models.list_models(module=models)
+        if model_name not in names:
+            raise unknown("torchvision model", model_name, names)
+        # the entry of the weights says the preprocessing, also of random weights
         choices = models.get_model_weights(model_name)
         if (entry or "DEFAULT") not in choices.__members__:
             raise unknown(f"weights of torchvision's {model_name}", entry, choices.__members__)
         enum = choices[entry or "DEFAULT"]
-        said = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
+        source = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
+        # the network, with those weights or fresh
         fresh: dict[str, Any] = {"weights": None}
         if model_name.startswith("vit_"):  # the one family whose size is fixed when it is built
             fresh["image_size"] = (common.size or enum.transforms().crop_size)[0]
@@ -52,9 +54,10 @@ class Torchvision(EncoderSource):
             weights = f"random, seed {common.seed}" if common.weights == "random" else common.weights
         if common.weights not in ("default", "random"):
             load(network, common.weights)
+        # its representation: the input of the classifier
         origin = {"source": f"torchvision:{model_name}", "weights": weights}
         layer = None if common.layer else _before_classifier(network, options.spec)
-        return assemble(network, common, _preprocessing(enum.transforms(), said), origin, layer=layer)
+        return assemble(network, common, _preprocessing(enum.transforms(), source), origin, layer=layer)
 
 
 def _before_classifier(network: nn.Module, spec: str) -> str:
@@ -64,9 +67,9 @@ def _before_classifier(network: nn.Module, spec: str) -> str:
     return f"{linear[-1]}.input"
 
 
-def _preprocessing(transforms: Any, said: str) -> Preprocessing:
-    """Return what an ImageClassification preset says."""
+def _preprocessing(transforms: Any, source: str) -> Preprocessing:
+    """Return the preprocessing of an ImageClassification preset."""
     height, width = (*transforms.crop_size, *transforms.crop_size)[:2]
     (resize,) = transforms.resize_size
-    geometry = Geometry((height, width), 3, resize, interpolation(transforms.interpolation.value), said)
-    return Preprocessing(transforms.mean, transforms.std, said, (3, height, width), geometry)
+    geometry = Geometry((height, width), 3, resize, interpolation(transforms.interpolation.value), source)
+    return Preprocessing(transforms.mean, transforms.std, source, (3, height, width), geometry)

@@ -41,33 +41,35 @@ class Zoo(EncoderSource):
         if name not in SHIPPED and name not in NETWORKS:
             raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
         metadata = {"mean": "0", "std": "1"}
-        said, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
+        source, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
+        # the architecture, and shipped weights where there are any
         if name in SHIPPED:
             state, shipped = read_safetensors(_WEIGHTS / f"{name}.safetensors")
             architecture = NETWORKS[DIGITS]
         else:
             state, shipped, architecture = {}, {}, NETWORKS[name]
+        # its weights: random, of a file, or shipped
         with seeded(common.seed):
             network = architecture.build()
         if common.weights not in ("default", "random"):
             metadata, weights = load(network, common.weights), common.weights
-            said = f"metadata of {common.weights}"
+            source = f"metadata of {common.weights}"
         elif common.weights == "default" and state:
             fill(network, state, f"zoo:{name}")
-            metadata, weights, said = shipped, f"shipped: {shipped['trained']}", "metadata of the shipped weights"
+            metadata, weights, source = shipped, f"shipped: {shipped['trained']}", "metadata of the shipped weights"
         return assemble(
             network,
             common,
-            preprocessing(architecture, metadata, said),
+            preprocessing(architecture, metadata, source),
             {"source": f"zoo:{name}", "weights": weights},
         )
 
 
-def preprocessing(architecture: Architecture, metadata: dict[str, str], said: str) -> Preprocessing:
-    """Return what a zoo network does to pictures, with mean and std from a weights file's metadata ("0.5,0.5,0.5")."""
+def preprocessing(architecture: Architecture, metadata: dict[str, str], source: str) -> Preprocessing:
+    """Return the preprocessing of a zoo network, with mean and std from a weights file's metadata ("0.5,0.5,0.5")."""
     channels, height, width = architecture.shape
     mean, std = (
         [float(part) for part in metadata[key].split(",")] if key in metadata else None for key in ("mean", "std")
     )
     geometry = Geometry((height, width), channels, min(height, width), "bicubic", "zoo architecture")
-    return Preprocessing(mean, std, said, architecture.shape, geometry)
+    return Preprocessing(mean, std, source, architecture.shape, geometry)

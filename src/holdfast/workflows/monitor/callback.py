@@ -67,10 +67,10 @@ class HoldfastCallback:
         self._last = step
         if not trainer.is_global_zero:
             return
-        seen = look(self._part(pl_module), self._images, self._measures, **self._how)
-        values = {f"{self._prefix}{name}": value for name, value in seen.values.items()}
+        snapshot = look(self._part(pl_module), self._images, self._measures, **self._how)
+        values = {f"{self._prefix}{name}": value for name, value in snapshot.values.items()}
         pl_module.log_dict(values, rank_zero_only=True)
-        for failure in seen.failures:
+        for failure in snapshot.failures:
             warnings.warn(f"step {step}: {failure}", stacklevel=2)
 
     def _part(self, module: Any) -> nn.Module:
@@ -80,16 +80,16 @@ class HoldfastCallback:
         try:
             return module.get_submodule(self._encoder)
         except AttributeError as error:
-            known = ", ".join(name for name, _ in module.named_children()) or "none"
+            parts = ", ".join(name for name, _ in module.named_children()) or "none"
             raise HoldfastError(
                 f"{type(module).__name__}: expected a part called {self._encoder!r} that makes representations; "
-                f"it has: {known}"
+                f"it has: {parts}"
             ) from error
 
 
 def _callbacks() -> tuple[type, ...]:
     """Return the Callback classes of the Lightning packages that are imported, else of the first that is installed."""
     used = [module for module in PACKAGES.values() if module in sys.modules]
-    found = used or [module for package, module in PACKAGES.items() if find_spec(package)][:1]
-    modules = found or [PACKAGES["lightning"]]
+    names = used or [module for package, module in PACKAGES.items() if find_spec(package)][:1]
+    modules = names or [PACKAGES["lightning"]]
     return tuple(optional(name, name.partition(".")[0], "lightning", "HoldfastCallback").Callback for name in modules)

@@ -53,10 +53,10 @@ def monitor(encoder: nn.Module, images: Pictures, measures: Sequence[Change], **
     Raises:
         HoldfastError: a measure that fails, all of them in one line; see `look` for what is left then.
     """
-    seen = look(encoder, images, measures, **how)
-    if seen.failures:
-        raise HoldfastError("; ".join(seen.failures))
-    return seen.values
+    snapshot = look(encoder, images, measures, **how)
+    if snapshot.failures:
+        raise HoldfastError("; ".join(snapshot.failures))
+    return snapshot.values
 
 
 def look(
@@ -130,15 +130,15 @@ def look(
     return Look(_named(entry["measures"]), tuple(failures), tables)
 
 
-def measures_of(asked: Sequence[Change]) -> tuple[Measure, ...]:
+def measures_of(names: Sequence[Change]) -> tuple[Measure, ...]:
     """Return measures from their names, or tables of a name and fields; the rest is as their classes have it.
 
     Raises:
         HoldfastError: none, or what nobody knows.
     """
-    if not asked:
+    if not names:
         raise HoldfastError("measures: expected at least one, got none; see holdfast list measures")
-    return changed((), asked, DEFAULT_BALL)
+    return changed((), names, DEFAULT_BALL)
 
 
 def opened(images: Pictures, size: int | None, seed: int) -> ImageSet:
@@ -171,8 +171,8 @@ def frozen_copy(
     if not isinstance(network, Encoder):
         assert mean is not None
         assert std is not None
-        made = Encoder(copy_of, mean=mean, std=std, name=type(network).__name__)
-        return made.to(next((value.device for value in copy_of.parameters()), torch.device("cpu")))
+        frozen = Encoder(copy_of, mean=mean, std=std, name=type(network).__name__)
+        return frozen.to(next((value.device for value in copy_of.parameters()), torch.device("cpu")))
     return copied(network, copy_of)
 
 

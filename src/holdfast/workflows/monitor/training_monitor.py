@@ -67,14 +67,16 @@ class AuditMonitor:
         for file in folder.glob("*.safetensors"):  # of a training that was begun anew, or went on from before
             if int(file.stem) >= step:
                 file.unlink()
-        seen = look(encoder, self._images, self._measures, train=self._train, attacked=self._attacked, seed=self._seed)
-        judged = {name: table for name, table in seen.tables.items() if {"right", "label"} <= set(table)}
+        snapshot = look(
+            encoder, self._images, self._measures, train=self._train, attacked=self._attacked, seed=self._seed
+        )
+        judged = {name: table for name, table in snapshot.tables.items() if {"right", "label"} <= set(table)}
         rows = {f"{key}@{name}": table[key] for name, table in judged.items() for key in ("right", "label")}
-        facts = {"values": json.dumps(seen.values), "failures": json.dumps(seen.failures)}
+        facts = {"values": json.dumps(snapshot.values), "failures": json.dumps(snapshot.failures)}
         rows["step"] = torch.tensor(step)
         self._store.write_tensors(f"{self._name}/{step:08d}.safetensors", rows, facts)
         self._store.write_json(f"{self._name}.json", self.summary())
-        return {name if self._name == "monitor" else f"{self._name}/{name}": v for name, v in seen.values.items()}
+        return {name if self._name == "monitor" else f"{self._name}/{name}": v for name, v in snapshot.values.items()}
 
     def summary(self) -> dict[str, Any]:
         """Return all looks so far as plain data; what is undefined is None."""
@@ -88,30 +90,30 @@ class AuditMonitor:
                     column, _, name = key.partition("@")
                     if name:
                         tables.setdefault(name, {}).setdefault(file.stem, {})[column] = held.get_tensor(key)
-        steps = [f"{one['step']:08d}" for one in looks]
+        steps = [f"{entry['step']:08d}" for entry in looks]
         return {
             "measures": [registry.spec(measure) for measure in self._measures],
             "images": len(self._images),
             "looks": looks,
-            "fluctuation": {name: fluctuation(steps, found) for name, found in tables.items() if len(steps) > 1},
+            "fluctuation": {name: fluctuation(steps, table) for name, table in tables.items() if len(steps) > 1},
         }
 
 
-def monitors_of(asked: Any, recipe: Recipe, store: Store) -> tuple[AuditMonitor, ...]:
+def monitors_of(tables: Any, recipe: Recipe, store: Store) -> tuple[AuditMonitor, ...]:
     """Return the monitors that a recipe file asks for in `[monitor]`, or in several `[[monitor]]`.
 
     Keys: `every` (steps) or `epochs` between looks; `data` and `images`, what is asked about; `attacked`; `train` and
     `train_images`, what probes learn from; `measures`, names or tables; `seed`.
 
     Args:
-        asked: one table or a list of them, as plain data.
+        tables: one table or a list of them, as plain data.
         recipe: of the training.
         store: its folder.
 
     Raises:
         HoldfastError: a key that nobody knows, a measure or data that are missing.
     """
-    several = asked if isinstance(asked, list) else [asked]
+    several = tables if isinstance(tables, list) else [tables]
     return tuple(
         _monitor(table, recipe, store, "monitor" if number == 1 else f"monitor-{number}")
         for number, table in enumerate(several, 1)

@@ -46,7 +46,7 @@ def make_study(data: Mapping[str, Any], where: str) -> Study:
             raise HoldfastError(f"{where}: methods: expected different titles, got {title!r} twice")
         changes = {key: value for key, value in method.items() if key != "title"}
         recipes[title] = make_recipe(over(shared, changes), where=f"{where}: {title}")
-    made: Study = read(Study, study | {"recipes": recipes}, where)
-    if bare := [column.title for column in made.columns if column.corruption is None and column.data is None]:
+    plan: Study = read(Study, study | {"recipes": recipes}, where)
+    if bare := [column.title for column in plan.columns if column.corruption is None and column.data is None]:
         raise HoldfastError(f"{where}: columns: expected a corruption or data, got neither for {', '.join(bare)}")
-    return made
+    return plan

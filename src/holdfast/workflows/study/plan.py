@@ -89,5 +89,5 @@ class Study(metaclass=Checked):
             raise HoldfastError(f"study: the row {UNTRAINED!r} is always there; call yours otherwise")
         if wrong := [title for title, recipe in self.recipes.items() if recipe.corruption is not None]:
             raise HoldfastError(f"study: corruptions are columns; leave them out of {', '.join(wrong)}")
-        if len({(one.encoder, one.data, one.images, one.seed) for one in self.recipes.values()}) > 1:
+        if len({(own.encoder, own.data, own.images, own.seed) for own in self.recipes.values()}) > 1:
             raise HoldfastError("study: expected methods with the same encoder, data, images and seed")

@@ -52,18 +52,20 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
     columns, rows = (ORIGINAL, *study.columns), {UNTRAINED: None, **study.recipes}
     places = slugs([column.title for column in columns])
     record: dict[str, Any] = {"command": command, "study": _described(study), "rows": []}
+    # one row of the table for each method, stored as soon as it is done
     for (row, recipe), slug in zip(rows.items(), slugs(list(rows)), strict=True):
-        found: dict[str, Answers | str] = {}
+        answers: dict[str, Answers | str] = {}
         for column, place in zip(columns, places, strict=True):
             try:
-                found[column.title] = _trained(study, recipe, column, folder / slug / place, listener)
+                answers[column.title] = _trained(study, recipe, column, folder / slug / place, listener)
             except StoreError:
                 raise
             except HoldfastError as error:
-                found[column.title] = str(error)
+                answers[column.title] = str(error)
+        # accuracies by probe and setting; the untrained network has no clean and moved ones
         settings = SETTINGS if recipe else {"same": ""}
         record["rows"] += [
-            {"method": row, "probe": probe, "setting": setting, **scored(study, found, probe, setting)}
+            {"method": row, "probe": probe, "setting": setting, **scored(study, answers, probe, setting)}
             for probe in named(study.probes)
             for setting in settings
         ]
@@ -116,9 +118,10 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
         encoder = open_encoder(original.encoder)
     else:
         encoder = train(column.recipe(recipe), folder, listener=listener).encoder
-    found: Answers = {}
-    for data, asked in _questions(study, column, original.data).items():
-        measures = tuple(dict.fromkeys(asked.values()))
+    # an audit for each set of images that probes learn from
+    answers: Answers = {}
+    for data, questions in _questions(study, column, original.data).items():
+        measures = tuple(dict.fromkeys(questions.values()))
         plan = Plan(
             ("encoder",),
             study.test,
@@ -132,32 +135,26 @@ def _cell(study: Study, recipe: Recipe | None, column: Column, folder: Path, lis
         place = folder / f"audit-{digest(data)}"
         audited = run_audit(plan, place, encoders={"encoder": encoder}, listener=listener)["encoders"][0]
         titles = {measure: title for title, measure in named(measures).items()}
-        for key, measure in asked.items():
-            told = audited["measures"].get(titles[measure], {})
-            if problem := audited["error"] or told["error"]:
+        for key, measure in questions.items():
+            row = audited["measures"].get(titles[measure], {})
+            if problem := audited["error"] or row["error"]:
                 raise HoldfastError(problem)
-            found[key] = torch.from_numpy(pq.read_table(place / told["table"])["right"].to_numpy().copy())[None]
-    return found
+            answers[key] = torch.from_numpy(pq.read_table(place / row["table"])["right"].to_numpy().copy())[None]
+    return answers
 
 
 def _questions(study: Study, column: Column, data: str) -> dict[str, dict[tuple[str, str], Measure]]:
-    """Return what is asked of an encoder, as (probe, setting) -> measure, by the data that the probe learns from."""
-    asked: dict[str, dict[tuple[str, str], Measure]] = {data: {}}
+    """Return the questions to an encoder, as (probe, setting) -> measure, by the data that the probe learns from."""
+    questions: dict[str, dict[tuple[str, str], Measure]] = {data: {}}
     accuracy = partial(registry.part, "measures", "probe_accuracy")
     for name, probe in named(study.probes).items():
-        asked[data][name, "clean"] = accuracy(probe=probe)
+        questions[data][name, "clean"] = accuracy(probe=probe)
         if column.corruption is None:
-            asked.setdefault(column.data or data, {})[name, "same"] = registry.part(
-                "measures", "probe_accuracy", probe=probe
-            )
+            questions.setdefault(column.data or data, {})[name, "same"] = accuracy(probe=probe)
         else:
-            asked[data][name, "same"] = registry.part(
-                "measures", "probe_accuracy", probe=probe, consistent=True, threat=column.corruption
-            )
-            asked[data][name, "moved"] = registry.part(
-                "measures", "probe_accuracy", probe=probe, threat=column.corruption
-            )
-    return asked
+            questions[data][name, "same"] = accuracy(probe=probe, consistent=True, threat=column.corruption)
+            questions[data][name, "moved"] = accuracy(probe=probe, threat=column.corruption)
+    return questions
 
 
 def _described(study: Study) -> dict[str, Any]:

@@ -22,7 +22,7 @@ Answers = dict[tuple[str, str], Right]
 """Whether each training's encoder classifies each tested image rightly, by (probe, setting)."""
 
 
-def scored(study: Study, found: Mapping[str, Answers | str], probe: str, setting: str) -> dict[str, Any]:
+def scored(study: Study, answers: Mapping[str, Answers | str], probe: str, setting: str) -> dict[str, Any]:
     """Return one row of the table, as plain data.
 
     `accuracy`, `drop` and `average` are means over trainings, with intervals over images. Where there are several
@@ -30,21 +30,21 @@ def scored(study: Study, found: Mapping[str, Answers | str], probe: str, setting
 
     Args:
         study: what is compared.
-        found: by the title of a column, the answers of its encoders, or why there are none.
+        answers: by the title of a column, the answers of its encoders, or why there are none.
         probe: which of the study's probes.
         setting: which of `SETTINGS`.
     """
-    known = {title: answers for title, answers in found.items() if not isinstance(answers, str)}
-    right = {title: answers[probe, setting] for title, answers in known.items() if (probe, setting) in answers}
-    if setting == "moved" and ORIGINAL.title in known:  # its images are not corrupted: where it learned and is tested
-        right[ORIGINAL.title] = known[ORIGINAL.title][probe, "clean"]
+    trained = {title: columns for title, columns in answers.items() if not isinstance(columns, str)}
+    right = {title: columns[probe, setting] for title, columns in trained.items() if (probe, setting) in columns}
+    if setting == "moved" and ORIGINAL.title in trained:  # its images are not corrupted: where it learned and is tested
+        right[ORIGINAL.title] = trained[ORIGINAL.title][probe, "clean"]
     scores = {title: _share(hits) for title, hits in right.items()}
     row: dict[str, Any] = {
         "accuracy": {title: asdict(score) for title, score in scores.items()},
         "drop": {},
         "average": None,
         "trainings": {"accuracy": {title: over_trainings(_each(hits), 0.0, 1.0) for title, hits in right.items()}},
-        "problems": {title: answers for title, answers in found.items() if isinstance(answers, str)},
+        "problems": {title: columns for title, columns in answers.items() if isinstance(columns, str)},
     }
     if ORIGINAL.title in right:
         row |= _drops(study, right, scores, row["trainings"])

@@ -30,10 +30,10 @@ class Kept:
 
     def get(self, geometry: Hashable, row: int) -> Pixels | None:
         """Return the pixels of an image, to the bit and to be read only; None where they are not kept."""
-        found = self._pixels.get(geometry, {}).get(row)
-        if found is None:
+        pixels = self._pixels.get(geometry, {}).get(row)
+        if pixels is None:
             return None
-        return found.to(torch.float32).div(255) if found.dtype == torch.uint8 else found
+        return pixels.to(torch.float32).div(255) if pixels.dtype == torch.uint8 else pixels
 
     def put(self, geometry: Hashable, row: int, pixels: Pixels) -> None:
         """Keep the pixels of an image if there is room."""

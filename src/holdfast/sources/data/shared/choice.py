@@ -111,6 +111,7 @@ class Choice:
         """
         if not classes or not self.classes or classes == self.classes:
             return
+        # only classes that occur need a name in both sets
         used = set(self.labels or [])
         if beyond := sorted(label for label in used if not 0 <= label < len(self.classes)):
             raise HoldfastError(
@@ -118,7 +119,7 @@ class Choice:
                 f"got {beyond[:5]}"
             )
         names = {self.classes[label] for label in used}
-        twice = sorted(name for known in (self.classes, classes) for name in names if known.count(name) > 1)
+        twice = sorted(name for own in (self.classes, classes) for name in names if own.count(name) > 1)
         if twice:
             raise HoldfastError(
                 f"{self.source}: classes are matched with those of {where} by their names, and several are called "
@@ -129,6 +130,7 @@ class Choice:
                 f"{self.source}: expected classes that {where} has too, {', '.join(classes[:10])}; got "
                 f"{', '.join(strange[:5])}; name the classes alike in both"
             )
+        # from our numbers to theirs
         self._number = {i: classes.index(name) for i, name in enumerate(self.classes) if name in names}
         self.classes = classes
         del self.labels
@@ -157,21 +159,21 @@ class Choice:
         """What reading all images has found."""
         return Known(len(self.source), self.rows, self.fingerprint, self.skipped)
 
-    def recall(self, known: Known) -> None:
+    def recall(self, memory: Known) -> None:
         """Take over what another process found out about the same images.
 
         Raises:
             HoldfastError: a source of another size: files came or went meanwhile.
         """
-        if len(self.source) != known.available:
+        if len(self.source) != memory.available:
             raise HoldfastError(
-                f"{self.source}: expected {known.available} images as when the audit began, got {len(self.source)}; "
+                f"{self.source}: expected {memory.available} images as when the audit began, got {len(self.source)}; "
                 "give every worker the same images"
             )
         for name in ("ids", "labels"):
             self.__dict__.pop(name, None)  # cached
-        self._survey = known.rows, [], known.skipped
-        self.rows, self.fingerprint = known.rows, known.fingerprint
+        self._survey = memory.rows, [], memory.skipped
+        self.rows, self.fingerprint = memory.rows, memory.fingerprint
 
     @property
     def digests(self) -> list[str]:
@@ -200,12 +202,12 @@ class Choice:
             position += len(chunk)
             slices = [chunk[at : at + SLICE] for at in range(0, len(chunk), SLICE)]
             tried = self._pool.map(lambda rows: [self._try(row) for row in rows], slices)
-            for row, found in zip(chunk, itertools.chain.from_iterable(tried), strict=True):
-                if isinstance(found, HoldfastError):
-                    skipped.append((self.source.id(row), str(found)))
+            for row, outcome in zip(chunk, itertools.chain.from_iterable(tried), strict=True):
+                if isinstance(outcome, HoldfastError):
+                    skipped.append((self.source.id(row), str(outcome)))
                 else:
                     rows.append(row)
-                    digests.append(found)
+                    digests.append(outcome)
         if len(rows) < 2:
             reason = f"; the first: {skipped[0][1]}" if skipped else ""
             raise HoldfastError(f"expected at least 2 readable images, got {len(rows)} in {self.source}{reason}")
@@ -245,6 +247,7 @@ class Choice:
         name = self.source.id(row)
         with foreign(f"{self.source}, image {name!r}", "read"):
             image = self.source.load(row)
+        # pixels in [0, 1], or a picture of a standard mode
         if isinstance(image, Tensor):
             if image.ndim != 3 or image.shape[0] not in (1, 3) or not image.is_floating_point():
                 got = f"{image.dtype} {list(image.shape)}"
@@ -257,6 +260,7 @@ class Choice:
                 raise HoldfastError(f"image {name!r}: {error}") from error
             except Exception as error:  # Pillow's plug-ins raise anything on broken metadata
                 raise HoldfastError(f"cannot read image {name!r} ({error}); repair or remove it") from error
+        # the range of floats: later the whole set shows whether it is [0, 1]
         values = _floats(image)
         if values is None or not values.numel():
             return image, None

@@ -81,27 +81,28 @@ def render(picture: PIL.Image.Image, geometry: Geometry | None) -> Pixels:
     return fit(standard(picture), Conversion(), geometry)
 
 
-def fit(picture: PIL.Image.Image, asked: Conversion, geometry: Geometry | None) -> Pixels:
+def fit(picture: PIL.Image.Image, conversion: Conversion, geometry: Geometry | None) -> Pixels:
     """Return the pixels of a `standard` picture, as the user asked or else as the encoder's geometry says."""
-    channels = asked.channels or (geometry.channels if geometry else None)
+    channels = conversion.channels or (geometry.channels if geometry else None)
     mode = {1: "L", 3: "RGB", None: picture.mode}[channels]
     if picture.mode not in ("F", mode):  # F has no RGB form: its one channel is repeated below
         picture = picture.convert(mode)
-    if asked.size is not None:
-        picture = _resize(picture, asked.size)
+    if conversion.size is not None:
+        picture = _resize(picture, conversion.size)
     elif geometry is not None:
         picture = _place(picture, geometry.size, geometry.resize, _RESAMPLING[geometry.interpolation])
     pixels = _pixels(picture)
     return pixels.expand(3, -1, -1).contiguous() if (channels, pixels.shape[0]) == (3, 1) else pixels
 
 
-def convert(pixels: Pixels, asked: Conversion, geometry: Geometry | None) -> Float[Tensor, "c h w"]:
+def convert(pixels: Pixels, conversion: Conversion, geometry: Geometry | None) -> Float[Tensor, "c h w"]:
     """Return pixels that came as an array, converted only as far as the user asked.
 
     Raises:
         HoldfastError: a size or channels that do not fit the encoder's geometry and were not asked to change.
     """
-    channels = asked.channels
+    channels = conversion.channels
+    # channels: luma of colours, or one grey for all three
     if channels == 1 and pixels.shape[0] == 3:
         pixels = torch.einsum("chw,c->hw", pixels, pixels.new_tensor(_LUMA)).clamp_(0, 1).unsqueeze(0)
     elif channels == 3 and pixels.shape[0] == 1:
@@ -111,9 +112,10 @@ def convert(pixels: Pixels, asked: Conversion, geometry: Geometry | None) -> Flo
             f"expected {geometry.channels} channels ({geometry.source}), got {pixels.shape[0]}; "
             f"add ?channels={geometry.channels} to the data spec to convert them"
         )
-    if asked.size is not None:
+    if conversion.size is not None:
         planes = [PIL.Image.fromarray(plane) for plane in pixels.numpy()]
-        return torch.cat([_pixels(_resize(plane, asked.size)) for plane in planes])
+        return torch.cat([_pixels(_resize(plane, conversion.size)) for plane in planes])
+    # arrays are not resized unasked
     height, width = pixels.shape[1:]
     if geometry is not None and (height, width) != geometry.size:
         high, wide = geometry.size
@@ -151,7 +153,7 @@ def _place(
 
 
 def _offset(have: int, want: int) -> int:
-    """Return where a centre crop starts: rounded half to even, or padded, as torchvision's CenterCrop does."""
+    """Return the start of a centre crop: rounded half to even, or padded, as torchvision's CenterCrop does."""
     return round((have - want) / 2) if have >= want else -((want - have) // 2)
 
 

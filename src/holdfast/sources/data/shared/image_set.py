@@ -98,13 +98,13 @@ class ImageSet:
         """Names of the classes by their numbers; empty where the source does not know them."""
         return self._choice.classes
 
-    def number_classes_as(self, other: "ImageSet") -> None:
+    def number_classes_as(self, reference: "ImageSet") -> None:
         """Give every class the number that a class of the same name has among other images; without names, nothing.
 
         Raises:
             HoldfastError: names that the others do not have.
         """
-        self._choice.renumber(other.classes, str(other))
+        self._choice.renumber(reference.classes, str(reference))
 
     @property
     def labels_fingerprint(self) -> str | None:
@@ -125,25 +125,25 @@ class ImageSet:
         """
         return self._choice.fingerprint
 
-    def leave_out(self, other: "ImageSet") -> int:
+    def leave_out(self, excluded: "ImageSet") -> int:
         """Leave out the images that are among others, by their decoded content; return how many they were.
 
         Reads all images of both once. Fewer than two may remain.
         """
-        return self._choice.leave_out(set(other._choice.digests))
+        return self._choice.leave_out(set(excluded._choice.digests))
 
     @property
     def known(self) -> Known:
         """What reading all images has found; for `recall` in other processes."""
         return self._choice.known
 
-    def recall(self, known: Known) -> None:
+    def recall(self, memory: Known) -> None:
         """Take over what another process found out about the same images.
 
         Raises:
             HoldfastError: a source of another size: files came or went meanwhile.
         """
-        self._choice.recall(known)
+        self._choice.recall(memory)
 
     @property
     def skipped(self) -> list[tuple[str, str]]:
@@ -160,17 +160,17 @@ class ImageSet:
 
     def with_geometry(self, geometry: Geometry | None) -> "ImageSet":
         """Return the same images for another encoder; choice, fingerprint and skips are shared, not repeated."""
-        other = copy.copy(self)
-        other.geometry, other._ahead, other._shape = geometry, {}, None
-        other._ends, other._first, other._last = set(self._ends), 0, 0
-        return other
+        twin = copy.copy(self)
+        twin.geometry, twin._ahead, twin._shape = geometry, {}, None
+        twin._ends, twin._first, twin._last = set(self._ends), 0, 0
+        return twin
 
     def unread(self, size: int) -> "ImageSet":
         """Return the first images without a fingerprint, for which all would be read; nothing they give may be kept."""
-        other = self.with_geometry(self.geometry)
-        other._choice = copy.copy(self._choice)
-        other._choice.recall(Known(self.available, self._choice.rows[:size], "", []))
-        return other
+        twin = self.with_geometry(self.geometry)
+        twin._choice = copy.copy(self._choice)
+        twin._choice.recall(Known(self.available, self._choice.rows[:size], "", []))
+        return twin
 
     def batch(self, start: int, stop: int) -> Images:
         """Return images start to stop (excluded), [B, C, H, W] in [0, 1]; the next batch is read meanwhile.
@@ -232,8 +232,8 @@ class ImageSet:
 
     def _pixels(self, place: int) -> Pixels:
         row = self._choice.rows[place]
-        if (found := self._kept.get(self.geometry, row)) is not None:
-            return found
+        if (pixels := self._kept.get(self.geometry, row)) is not None:
+            return pixels
         with one_large_at_a_time():
             return self._rendered(place, row)
 
@@ -255,7 +255,7 @@ class ImageSet:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -92,7 +92,7 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
 
 
 def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
-    """Return what the options make of a source: its long tail, the balanced twin, or the source as it is."""
+    """Return a source under its options: its long tail, the balanced twin, or the source as it is."""
     kind = take(options, "balance", one_of("long_tail", "uniform"), None)
     if kind is None:
         return lambda source: source
@@ -125,6 +125,7 @@ def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
     def text(option: str) -> str | None:
         return take(options, option, str, None)
 
+    # a constructor with its options; it runs once no option is left over
     make: Callable[[], ImageSource]
     match prefix:
         case "digits":

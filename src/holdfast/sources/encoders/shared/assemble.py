@@ -58,21 +58,24 @@ def assemble(
     """
     chosen = common.layer or layer
     tap = Tap(network, chosen, common.pool, root=root)
-    mean, std, said = preprocessing.mean, preprocessing.std, preprocessing.source
+    # options of the spec win over what the source says
+    mean, std, source = preprocessing.mean, preprocessing.std, preprocessing.source
     if common.mean is not None and common.std is not None:
-        mean, std, said = common.mean, common.std, BY_CALLER
+        mean, std, source = common.mean, common.std, BY_CALLER
     if mean is None or std is None:
         raise HoldfastError(
-            f"encoder {common.name!r}: {said} holds no mean and std; give them, for example "
+            f"encoder {common.name!r}: {source} holds no mean and std; give them, for example "
             "?mean=0.485,0.456,0.406&std=0.229,0.224,0.225, or ?mean=0&std=1 if images are not normalised"
         )
     geometry, shape = preprocessing.geometry, preprocessing.shape
     if isinstance(mean, Sequence) and len(mean) not in (1, shape[0]):
         raise HoldfastError(
-            f"encoder {common.name!r} takes {shape[0]} channels, {said} has {len(mean)} means; give one, or {shape[0]}"
+            f"encoder {common.name!r} takes {shape[0]} channels, {source} has {len(mean)} means; give one, "
+            f"or {shape[0]}"
         )
     if common.size is not None:
         geometry, shape = _resized(geometry, common.size), (shape[0], *common.size)
+    # one image shows that it runs, before any audit begins
     encoder = Encoder(
         tap,
         mean=mean,
@@ -84,7 +87,7 @@ def assemble(
             **origin,
             "layer": chosen or output,
             "pool": common.pool or "none",
-            "normalisation": said,
+            "normalisation": source,
             "geometry": geometry.source if geometry else "none that pictures could be brought to",
         },
     )

@@ -29,17 +29,17 @@ def trainable(encoder: Encoder) -> Encoder:
             f"encoder {encoder.name!r}: expected a torch module to train, got one converted from ONNX or traced, "
             "which keeps weights as constants and knows no training mode; open the original network"
         )
-    made = copied(encoder)
-    floats = [value for value in made.module.parameters() if value.is_floating_point()]
-    if not floats and any(value.is_floating_point() for value in made.module.buffers()):
+    student = copied(encoder)
+    floats = [value for value in student.module.parameters() if value.is_floating_point()]
+    if not floats and any(value.is_floating_point() for value in student.module.buffers()):
         raise HoldfastError(
             f"encoder {encoder.name!r}: expected weights that are parameters to train them, got buffers only; "
             "open the original network"
         )
     for value in floats:
         value.requires_grad_(True)
-    made.module.train()  # the encoder around it stays in eval mode, its network does not
-    return made
+    student.module.train()  # the encoder around it stays in eval mode, its network does not
+    return student
 
 
 def state_of(encoder: Encoder) -> dict[str, Tensor]:
@@ -50,18 +50,18 @@ def state_of(encoder: Encoder) -> dict[str, Tensor]:
 
 def filled(encoder: Encoder, state: Mapping[str, Tensor]) -> Encoder:
     """Return a copy of an encoder, frozen, with the weights and buffers that `state_of` gave."""
-    made = copied(encoder)
+    copy_of = copied(encoder)
     mine = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
-    fill(made.module, mine, f"what was fine-tuned of {encoder.name!r}")
-    return made
+    fill(copy_of.module, mine, f"what was fine-tuned of {encoder.name!r}")
+    return copy_of
 
 
 def copied(encoder: Encoder, network: nn.Module | None = None) -> Encoder:
     """Return the same encoder, frozen, with a network of its own (a copy, or the one that is given), on its device."""
     module: nn.Module = copy.deepcopy(encoder.module) if network is None else network
-    made = Encoder(module, mean=encoder.mean, std=encoder.std, geometry=encoder.geometry, name=encoder.name)
-    made.origin, made.root = dict(encoder.origin), encoder.root
-    return made.to(encoder.get_buffer("_mean").device)
+    twin = Encoder(module, mean=encoder.mean, std=encoder.std, geometry=encoder.geometry, name=encoder.name)
+    twin.origin, twin.root = dict(encoder.origin), encoder.root
+    return twin.to(encoder.get_buffer("_mean").device)
 
 
 def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:
@@ -85,8 +85,8 @@ def with_weights(spec: str, path: str | Path) -> str:
     Raises:
         HoldfastError: a path that a `file:` spec cannot say.
     """
-    source, name, given = parse(spec)
-    kept = {key: value for key, value in given.items() if key not in ("weights", "seed", "label")}
+    source, name, options = parse(spec)
+    kept = {key: value for key, value in options.items() if key not in ("weights", "seed", "label")}
     if source == "file" or (source is None and name.endswith(".safetensors")):
         if "?" in str(path):
             raise HoldfastError(
@@ -95,5 +95,5 @@ def with_weights(spec: str, path: str | Path) -> str:
         kept, head = {key: value for key, value in kept.items() if key not in ("mean", "std")}, f"file:{path}"
     else:
         kept, head = {**kept, "weights": str(path)}, spec.strip().partition("?")[0]
-    options = [f"{key}={quote(value, safe='/:.,~-_')}" for key, value in kept.items()]
-    return "?".join([head, "&".join(options)]) if options else head
+    texts = [f"{key}={quote(value, safe='/:.,~-_')}" for key, value in kept.items()]
+    return "?".join([head, "&".join(texts)]) if texts else head

@@ -31,6 +31,7 @@ def preprocessing(processor: Any, spec: str) -> Preprocessing:
             f"{spec}: expected a processor that gives [channel, height, width], got {list(black.shape)}"
         )
     channels, height, width = black.shape
+    # what the config says, of [0, 1] pixels
     scale = 255 * config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 255.0
     normalise = config.get("do_normalize", True)
     mean = [m / scale for m in (config["image_mean"] if normalise else [0.0] * channels)]
@@ -38,15 +39,16 @@ def preprocessing(processor: Any, spec: str) -> Preprocessing:
     geometry = _geometry(config, channels)
     if geometry is not None and geometry.size != (height, width):
         geometry = None
+    # black and white pictures show whether the processor does just that
     shape = (channels, height, width)
-    said = f"{type(processor).__name__} config"
-    for pixel, seen in ((0.0, black), (1.0, white)):
+    source = f"{type(processor).__name__} config"
+    for pixel, normalised in ((0.0, black), (1.0, white)):
         expected = (pixel - torch.tensor(mean)) / torch.tensor(std)
-        if not torch.allclose(seen, expected.view(-1, 1, 1).expand(shape), atol=1e-4):
+        if not torch.allclose(normalised, expected.view(-1, 1, 1).expand(shape), atol=1e-4):
             return Preprocessing(
-                None, None, f"{said} (which changes pixels by more than mean and std)", shape, geometry
+                None, None, f"{source} (which changes pixels by more than mean and std)", shape, geometry
             )
-    return Preprocessing(mean, std, said, shape, geometry)
+    return Preprocessing(mean, std, source, shape, geometry)
 
 
 def _run(processor: Any, value: int) -> torch.Tensor:
@@ -60,15 +62,15 @@ def _geometry(config: Mapping[str, Any], channels: int) -> Geometry | None:
     crop = crop if config.get("do_center_crop") else {}
     if not config.get("do_resize", True) or config.get("do_pad") or config.get("resample") not in _RESAMPLE:
         return None
-    filter_name, said = interpolation(_RESAMPLE[config["resample"]]), "Hugging Face processor config"
+    filter_name, source = interpolation(_RESAMPLE[config["resample"]]), "Hugging Face processor config"
     edge = size.get("shortest_edge")
     if edge and config.get("crop_pct"):  # ConvNeXt and kin: below 384 enlarge by 1 / crop_pct and crop, else squash
         resize = int(edge / config["crop_pct"]) if edge < 384 else None
-        return Geometry((edge, edge), channels, resize, filter_name, said)
+        return Geometry((edge, edge), channels, resize, filter_name, source)
     if edge and crop and not size.get("longest_edge"):
-        return Geometry((crop["height"], crop["width"]), channels, edge, filter_name, said)
+        return Geometry((crop["height"], crop["width"]), channels, edge, filter_name, source)
     if "height" in size and (not crop or (crop["height"], crop["width"]) == (size["height"], size["width"])):
-        return Geometry((size["height"], size["width"]), channels, None, filter_name, said)
+        return Geometry((size["height"], size["width"]), channels, None, filter_name, source)
     return None
 
 

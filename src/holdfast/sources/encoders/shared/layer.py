@@ -104,8 +104,8 @@ class Tap(nn.Module):
             return self._pooled(self.network(x))
         try:
             self.network(x)
-        except _Found as found:
-            value = found.value
+        except _Found as stop:
+            value = stop.value
         else:
             raise HoldfastError(f"layer {self.layer!r} is never run when the network maps images; choose another layer")
         return self._pooled(value)

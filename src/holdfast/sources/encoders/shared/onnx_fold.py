@@ -34,8 +34,8 @@ def fold_constants(model: Any, onnx: Any) -> None:
 
 def _foldable(node: Any, onnx: Any) -> bool:
     graphs = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-    known = node.domain in ("", "ai.onnx") and _RANDOM not in node.op_type and node.op_type not in _NOT
-    return known and not any(attribute.type in graphs for attribute in node.attribute)
+    standard = node.domain in ("", "ai.onnx") and _RANDOM not in node.op_type and node.op_type not in _NOT
+    return standard and not any(attribute.type in graphs for attribute in node.attribute)
 
 
 def _results(node: Any, weights: dict[str, Any], model: Any, onnx: Any) -> Iterator[Any]:

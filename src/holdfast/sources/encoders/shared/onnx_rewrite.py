@@ -71,12 +71,12 @@ def _spell_out_gelu(graph: Any, onnx: Any) -> None:
         if node.op_type != "Gelu" or any(a.name == "approximate" and a.s != b"none" for a in node.attribute):
             nodes.append(node)
             continue
-        x, root, one, half = node.input[0], "gelu_root", "gelu_one", "gelu_half"
+        x, root, unit, half = node.input[0], "gelu_root", "gelu_one", "gelu_half"
         scaled, erf, sum_, product = (f"gelu_{i}_{step}" for step in ("scaled", "erf", "sum", "product"))
         make = onnx.helper.make_node
         nodes += [
             make("Mul", [x, root], [scaled], name=scaled), make("Erf", [scaled], [erf], name=erf),
-            make("Add", [erf, one], [sum_], name=sum_), make("Mul", [x, sum_], [product], name=product),
+            make("Add", [erf, unit], [sum_], name=sum_), make("Mul", [x, sum_], [product], name=product),
             make("Mul", [product, half], list(node.output), name=node.name),
         ]  # fmt: skip
     if len(nodes) > len(graph.node):
@@ -113,9 +113,9 @@ def _lower(node: Any, constants: dict[str, list[int]], onnx: Any) -> None:
             raise HoldfastError(f"ONNX node {node.name!r} ({node.op_type}) computes its axes; onnx2torch cannot")
         del node.input[1:]
         node.attribute.append(onnx.helper.make_attribute("axes", axes))
-    known = set(schema.attributes)
-    _drop(node, _HARMLESS - known)
-    if len(node.input) > schema.max_input or any(attribute.name not in known for attribute in node.attribute):
+    attributes = set(schema.attributes)
+    _drop(node, _HARMLESS - attributes)
+    if len(node.input) > schema.max_input or any(attribute.name not in attributes for attribute in node.attribute):
         raise HoldfastError(
             f"ONNX node {node.name!r} ({node.op_type}) is newer than opset {_OPSET}: export with that one"
         )

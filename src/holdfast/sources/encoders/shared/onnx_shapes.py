@@ -90,7 +90,9 @@ def _opened(graph: fx.GraphModule, shape: tuple[int, int, int], batch: int) -> f
     try:
         alone = [run(image.expand(batch, -1, -1, -1)) for image in x]
         together = _Sizes(_fixed(graph, (run, run)))(x)
-        same = all(_same(output[i], one[n][0]) for i, one in enumerate(alone) for n, output in enumerate(together))
+        same = all(
+            _same(output[i], outputs[n][0]) for i, outputs in enumerate(alone) for n, output in enumerate(together)
+        )
     except Exception as error:  # whatever operations raise
         raise HoldfastError(f"{_one_size(batch)} ({first_line(error)})") from error
     if not same:
@@ -142,12 +144,12 @@ def _reshape(graph: fx.GraphModule, node: fx.Node, runs: tuple[_Sizes, ...]) -> 
 
 
 def _slice(graph: fx.GraphModule, node: fx.Node, runs: tuple[_Sizes, ...]) -> Callable[[Tensor], Tensor] | None:
-    given = dict(zip(("starts", "ends", "axes", "steps"), node.args[1:], strict=False)) | node.kwargs
-    starts, ends = _read(given["starts"], runs), _read(given["ends"], runs)
+    arguments = dict(zip(("starts", "ends", "axes", "steps"), node.args[1:], strict=False)) | node.kwargs
+    starts, ends = _read(arguments["starts"], runs), _read(arguments["ends"], runs)
     if starts is None or ends is None:
         return None
-    axes = _read(given["axes"], runs) if given.get("axes") is not None else list(range(len(starts)))
-    steps = _read(given["steps"], runs) if given.get("steps") is not None else [1] * len(starts)
+    axes = _read(arguments["axes"], runs) if arguments.get("axes") is not None else list(range(len(starts)))
+    steps = _read(arguments["steps"], runs) if arguments.get("steps") is not None else [1] * len(starts)
     if axes is None or steps is None or min(steps) < 1:
         return None
     index = [slice(None)] * len(runs[0].shapes[node])

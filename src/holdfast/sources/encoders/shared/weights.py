@@ -103,8 +103,8 @@ def fetching(what: str) -> Iterator[None]:
     except HoldfastError:
         raise
     except Exception as error:
-        known = isinstance(error, (OSError, RuntimeError, ValueError, KeyError))
-        if not known and type(error).__module__.split(".")[0] not in {"httpx", "huggingface_hub"}:
+        expected = isinstance(error, (OSError, RuntimeError, ValueError, KeyError))
+        if not expected and type(error).__module__.split(".")[0] not in {"httpx", "huggingface_hub"}:
             raise
         raise HoldfastError(
             f"{what}: the model or its weights could not be fetched ({first_line(error)}); check the name and the "
