@@ -88,6 +88,9 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         impersonations=each("pictures of impersonations", pictures.impersonations),
         trainings=apart("checkpoints", lambda: _series.trainings(record), None),
         checks={key: c["title"] for _, e in encoders for key, c in (e.get("checks") or {}).items()},
+        uncharted=any(
+            m.get("scores") and "charts" not in m for _, e in encoders for m in e.get("measures", {}).values()
+        ),
         **parts,
         undrawn=apart.problems,
     )

@@ -111,6 +111,8 @@ def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | N
                 if line["name"] and line["name"] not in [name for _, name in legend]:
                     legend.append((figure.css(figure.INK if dashed else tint) + dashed, line["name"]))
             columns = [[nan(value) for value in line[end]] for end in ("y", "low", "high")]
+            if line["style"] != "points" and any(other["style"] == "points" for other in p.chart["lines"]):
+                mark = ""  # marks are those of the points
             mark = "" if line["style"] == "dashed" else mark
             hollow = [p.bound] * len(line["x"]) if p.bound and line["style"] != "dashed" else ()
             drawn.append(Curve(line["x"], *columns, colour=tint, marker=mark, style=line["style"], hollow=hollow))

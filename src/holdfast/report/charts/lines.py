@@ -90,7 +90,7 @@ def lines(
                 alpha = 0.16 if len(curves) <= 6 else 0.08
                 axes.fill_between(c.x, c.low, c.high, color=c.colour, alpha=alpha, linewidth=0)
             hollow = [place for place, flaw in enumerate(c.hollow) if flaw]
-            dashes = _DOTTED if len(hollow) == len(x) else _DASHES[c.style]
+            dashes = _DOTTED if c.style == "solid" and len(hollow) == len(x) else _DASHES[c.style]
             sound = [place for place in range(len(x)) if place not in hollow]
             every = sound if c.style == "points" else sound[:: max(1, len(x) // MARKED)]
             small, thin = c.style == "points", c.style == "dashed" or not c.marker

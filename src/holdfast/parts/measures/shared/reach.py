@@ -21,8 +21,8 @@ def certified_within(right: Float[Tensor, "images"], radius: Float[Tensor, "imag
     """
     # count the images that hold at each radius, up to a little beyond the largest one
     certified = np.where(right.cpu().numpy() == 1, radius.double().cpu().numpy(), -1.0)
-    n, most = len(certified), float(certified.max(initial=0.0)) or 1.0
-    radii = np.linspace(0, 1.02 * most, POINTS)
+    n, most = len(certified), float(certified.max(initial=0.0))
+    radii = np.linspace(0, 1.02 * most, POINTS if most else 1)
     hits = (certified[:, None] >= radii).sum(0)
     # quantiles of the beta distribution enclose the share; no hit, or all of them, leave one side without an end
     low = np.where(hits > 0, stats.beta.ppf(0.025, np.maximum(hits, 1), n - hits + 1), 0.0)
