@@ -18,7 +18,7 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.byol import Byol
 from holdfast.parts.methods.self_distillation import SelfDistillation
 from holdfast.parts.methods.shared.batchnorm import prepared
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student
 from holdfast.parts.methods.simclr import Simclr
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
@@ -372,7 +372,7 @@ def joint_by_hand(z: list[np.ndarray], temperature: float) -> float:
 def test_the_joint_loss_is_the_papers(count: int) -> None:
     made, generator = student(Simclr(temperature=0.3, hidden=32, dim=4)), np.random.default_rng(0)
     z = [generator.standard_normal((5, 4)) for _ in range(count)]
-    seen = [Seen(None, torch.from_numpy(part), None) for part in z]
+    seen = [EncodedView(None, torch.from_numpy(part), None) for part in z]
     assert float(made.joint(seen, BATCH)) == pytest.approx(joint_by_hand(z, 0.3), rel=1e-10)
     if count == 2:
         assert float(made.joint(seen, BATCH)) == pytest.approx(float(made.loss(seen, BATCH)), rel=1e-10)

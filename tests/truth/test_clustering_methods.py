@@ -13,7 +13,7 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.deepcluster_v2 import DeepclusterV2
 from holdfast.parts.methods.dino import Dino
 from holdfast.parts.methods.shared.spherical_kmeans import spherical_kmeans
-from holdfast.parts.methods.shared.student import Batch, Facts, Seen, Student
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Student
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.listener import Silent
 from holdfast.runtime.optional import optional
@@ -62,14 +62,14 @@ def pictures(number: int, seed: int = 0, size: int = SIZE, side: int = 6) -> lis
     return list(torch.rand(number, size, 1, side, side, generator=generator, dtype=torch.float64))
 
 
-def seen_by(student: Student, views: int) -> list[Seen]:
+def seen_by(student: Student, views: int) -> list[EncodedView]:
     """Return random outputs, as the heads of a method would give them."""
     dim = 9 if isinstance(student.twin, nn.ModuleList) else 6
     generator = torch.Generator().manual_seed(1)
     outs = F.normalize(torch.randn(views, SIZE, dim, generator=generator, dtype=torch.float64), dim=2)
     targets = torch.randn(views, SIZE, dim, generator=generator, dtype=torch.float64)
     return [
-        Seen(out, out, out if student.twin is None else target if student.is_target(view) else None)
+        EncodedView(out, out, out if student.twin is None else target if student.is_target(view) else None)
         for view, (out, target) in enumerate(zip(outs, targets, strict=True))
     ]
 
@@ -89,7 +89,7 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
     return x - np.log(np.exp(x).sum(1, keepdims=True))
 
 
-def dino(views: list[Seen], student: Student, progress: float) -> float:
+def dino(views: list[EncodedView], student: Student, progress: float) -> float:
     t = 0.04 + (0.07 - 0.04) * min(1.0, progress / 0.5)
     centre = tensors_of(student)["_criterion.center"].numpy().reshape(-1)
     terms = []
@@ -110,7 +110,7 @@ def codes(scores: np.ndarray) -> np.ndarray:
     return q
 
 
-def swav(views: list[Seen], student: Student, progress: float) -> float:
+def swav(views: list[EncodedView], student: Student, progress: float) -> float:
     rows = tensors_of(student)["prototypes.weight"].detach().numpy()
     queue = tensors_of(student)["queue"].numpy()
     scores = [view.out.detach().numpy() @ rows.T for view in views if view.out is not None]
@@ -122,7 +122,7 @@ def swav(views: list[Seen], student: Student, progress: float) -> float:
     return float(np.mean(terms))
 
 
-def deepcluster_v2(views: list[Seen], student: Student, progress: float) -> float:
+def deepcluster_v2(views: list[EncodedView], student: Student, progress: float) -> float:
     held = {name: value.numpy() for name, value in tensors_of(student).items() if name in ("centroids", "assigned")}
     terms = []
     for centroids, assigned in zip(held["centroids"], held["assigned"], strict=True):
@@ -156,7 +156,7 @@ def test_an_attacked_view_is_no_target() -> None:
     assert student.loss(seen, BATCH).item() == pytest.approx(dino(seen, student, 0.25), rel=1e-6)
 
 
-def shares_of(views: list[Seen], student: Student) -> list[Tensor]:
+def shares_of(views: list[EncodedView], student: Student) -> list[Tensor]:
     rows = tensors_of(student)["prototypes.weight"]
     return [torch.tensor(codes((view.out @ rows.T).numpy())) for view in views if view.out is not None]
 

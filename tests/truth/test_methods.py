@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Rng
 from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, momentum_at, spread
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, momentum_at, spread
 from holdfast.parts.threats.linf import Linf
 from holdfast.storage.run_folder import Store
 from holdfast.training import checkpoint, loop
@@ -29,17 +29,17 @@ every_method = pytest.mark.parametrize("name", SMALL)
 # --- (a) losses ---
 
 
-def random_views(student: Student, number: int, dim: int = 6) -> list[Seen]:
+def random_views(student: Student, number: int, dim: int = 6) -> list[EncodedView]:
     """Return what a method might have seen: a part that a view does not play is left out."""
     numbers = torch.randn(number, 3, SIZE, dim, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     views = []
     for view, (rep, out, target) in enumerate(numbers):
         online, aimed = student.predicts(view), student.is_target(view)
-        views.append(Seen(rep if online else None, out if online else None, target if aimed else None))
+        views.append(EncodedView(rep if online else None, out if online else None, target if aimed else None))
     return views
 
 
-def expected(name: str, student: Student, method: Method, views: Sequence[Seen]) -> float:
+def expected(name: str, student: Student, method: Method, views: Sequence[EncodedView]) -> float:
     outs = [None if view.out is None else view.out.numpy() for view in views]
     targets = [None if view.target is None else view.target.numpy() for view in views]
     asked = {
@@ -89,7 +89,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     held = [None if view.target is None else view.target.detach() for view in student.see(views, roles)]
 
     def value() -> float:  # targets stand still: no gradient passes through them
-        seen = [Seen(v.rep, v.out, target) for v, target in zip(student.see(views, roles), held, strict=True)]
+        seen = [EncodedView(v.rep, v.out, target) for v, target in zip(student.see(views, roles), held, strict=True)]
         return student.loss(seen, BATCH).item()
 
     weights = [weight for weight in student.parameters() if weight.requires_grad]
@@ -145,7 +145,7 @@ def test_the_queue_holds_the_last_keys(size: int) -> None:
     student = student_of("moco_v2", queue=size)
     start = tensors_of(student)["queue"].clone()
     torch.testing.assert_close(start.norm(dim=1), torch.ones(size, dtype=torch.float64), rtol=1e-6, atol=0)
-    batches = [[Seen(None, None, 5 * torch.randn(4, 6, dtype=torch.float64))] for _ in range(3)]
+    batches = [[EncodedView(None, None, 5 * torch.randn(4, 6, dtype=torch.float64))] for _ in range(3)]
     for batch in batches:
         student.remember(batch, BATCH)
     newest = [F.normalize(view.target, dim=1) for (view,) in reversed(batches) if view.target is not None]
@@ -259,11 +259,11 @@ def test_no_view_is_encoded_in_vain(name: str) -> None:
 # --- (d) adversarial training ---
 
 
-def looked_at(student: Student, x: Tensor, role: int) -> Seen:
+def looked_at(student: Student, x: Tensor, role: int) -> EncodedView:
     """Return what a method sees of one view, encoded alone."""
     rep = student.encoder(x) if student.predicts(role) else None
     twin = student.twin[0](x).detach() if student.twin is not None and student.is_target(role) else None
-    return Seen(rep, *student.heads(rep, twin))
+    return EncodedView(rep, *student.heads(rep, twin))
 
 
 @every_method

@@ -11,7 +11,7 @@ from sklearn.covariance import ledoit_wolf
 
 from holdfast.core import HoldfastError
 from holdfast.numerics.gaussian_classes.nearest_shift import dual_norm, length
-from holdfast.numerics.gaussian_classes.robust_bayes import Mixture, RobustBayes, fit
+from holdfast.numerics.gaussian_classes.robust_bayes import GaussianClasses, RobustBayes, fit
 
 DRAWS = 200_000
 EPSILONS = torch.tensor([0.0, 0.2, 0.5, 0.8], dtype=torch.float64)
@@ -21,13 +21,13 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def mixture(kind: str, share: float = 0.5, dim: int = 5) -> Mixture:
+def mixture(kind: str, share: float = 0.5, dim: int = 5) -> GaussianClasses:
     """An isotropic mixture, a general one, or one whose noise lies in fewer directions than there are."""
     k = dim - 2 if kind == "flat" else dim
     half, values = 0.6 * random(k, seed=1), torch.logspace(-1, 0.5, k).double()
     if kind == "isotropic":
-        return Mixture(random(dim), None, torch.full((dim,), 0.5), half, share)
-    return Mixture(random(dim), torch.linalg.qr(random(dim, k, seed=2)).Q, values, half, share)
+        return GaussianClasses(random(dim), None, torch.full((dim,), 0.5), half, share)
+    return GaussianClasses(random(dim), torch.linalg.qr(random(dim, k, seed=2)).Q, values, half, share)
 
 
 def budgets(kind: str) -> torch.Tensor:
@@ -35,7 +35,7 @@ def budgets(kind: str) -> torch.Tensor:
     return 0.5 * EPSILONS if kind == "flat" else EPSILONS
 
 
-def draw(model: Mixture, count: int = DRAWS, seed: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+def draw(model: GaussianClasses, count: int = DRAWS, seed: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     signs = 2.0 * (torch.rand(count, generator=generator, dtype=torch.float64) < model.share) - 1
     noise = torch.randn(count, len(model.half), generator=generator, dtype=torch.float64)
@@ -95,9 +95,9 @@ def test_balanced_bound_is_a_function_of_the_accuracy_alone() -> None:
     a = rules.accuracy().numpy()
     expected = 1 + stats.norm.pdf(stats.norm.ppf(a)) / (a * stats.norm.ppf(a))
     torch.testing.assert_close(rules.bound(), torch.from_numpy(expected))
-    one = Mixture(torch.zeros(1), None, torch.ones(1), torch.tensor([0.1])).classifiers(torch.zeros(1))
+    one = GaussianClasses(torch.zeros(1), None, torch.ones(1), torch.tensor([0.1])).classifiers(torch.zeros(1))
     assert one.bound().item() == pytest.approx(8.3533, abs=5e-5)
-    one = Mixture(torch.zeros(1), None, torch.ones(1), torch.tensor([1.0])).classifiers(torch.zeros(1))
+    one = GaussianClasses(torch.zeros(1), None, torch.ones(1), torch.tensor([1.0])).classifiers(torch.zeros(1))
     assert one.bound().item() == pytest.approx(1.28760, abs=5e-6)
 
 
@@ -144,7 +144,7 @@ def test_the_paper_s_ball_in_eigen_coordinates_is_not_optimal() -> None:
 def test_axes_may_be_written_out(norm: float) -> None:
     axes = torch.eye(5, dtype=torch.float64)[:, [3, 0, 1, 4, 2]] * torch.tensor([1, -1, 1, 1, -1])
     written = replace(mixture("general"), vectors=axes)
-    plain = Mixture(written.centre, None, axes.abs() @ written.values, axes @ written.half)
+    plain = GaussianClasses(written.centre, None, axes.abs() @ written.values, axes @ written.half)
     x, signs = draw(plain, 50)
     first, second = (m.classifiers(EPSILONS, norm=norm) for m in (written, plain))
     torch.testing.assert_close(first.scaled(x, signs), second.scaled(x, signs))
@@ -203,7 +203,7 @@ def test_shrinkage_is_that_of_scikit_learn(n: int, dim: int) -> None:
     torch.testing.assert_close(model.vectors @ model.half, half, atol=1e-9, rtol=0)
     # nothing is lost by writing out fewer directions than there are
     values, vectors = torch.linalg.eigh(full)
-    whole = Mixture(model.centre, vectors, values, vectors.T @ half)
+    whole = GaussianClasses(model.centre, vectors, values, vectors.T @ half)
     first, second = (m.classifiers(EPSILONS) for m in (model, whole))
     torch.testing.assert_close(first.scaled(x, signs), second.scaled(x, signs), atol=1e-7, rtol=1e-6)
     torch.testing.assert_close(first.robust_accuracy(), second.robust_accuracy())

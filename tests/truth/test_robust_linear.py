@@ -14,7 +14,7 @@ from scipy.special import expit
 from torch import Tensor, nn
 
 from holdfast.core import Attack, Ball, Encoder, Head, HoldfastError, LinearProbe, Objective, Passes, Rng, Shard, Threat
-from holdfast.numerics.gaussian_classes.robust_bayes import Mixture
+from holdfast.numerics.gaussian_classes.robust_bayes import GaussianClasses
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.class_margin import ClassMargin
@@ -136,7 +136,7 @@ def test_gaussian_classes_have_the_robust_bayes_classifier_as_their_head(radius:
     assert seen["bound"][-1] <= least + 1e-4
     assert float(seen["loss"].min()) == pytest.approx(least, rel=1e-3)
     matrix = encoder.module.matrix.double()  # type: ignore[union-attr]
-    model = Mixture(matrix @ torch.full((6,), 0.5).double(), matrix, DEVIATION.double().square(), HALF.double())
+    model = GaussianClasses(matrix @ torch.full((6,), 0.5).double(), matrix, DEVIATION.double().square(), HALF.double())
     (weights,) = model.classifiers(torch.tensor([radius]).double(), relative=False).weights
     head = standard(encoder, x, labels)
     for one, near in ((found, True), ((head.weights[1] - head.weights[0]).double(), False)):

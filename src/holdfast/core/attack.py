@@ -17,6 +17,7 @@ from holdfast.core.rng import Rng
 from holdfast.core.threat import Ball
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.rounding import PIXELS
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
     @wraps(search)
     def call(self: "Attack", goal: Goal, x: Tensor, *how: Any, **named: Any) -> "Trajectory":
         low, high = (float(end) for end in x.aminmax()) if x.numel() else (0.0, 1.0)
-        if not -ROUNDING <= low <= high <= 1 + ROUNDING:  # NaN is neither
+        if not -PIXELS <= low <= high <= 1 + PIXELS:  # NaN is neither
             raise HoldfastError(
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
@@ -76,10 +77,6 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
         return search(self, goal, x, *how, **named)
 
     return call
-
-
-ROUNDING = 1e-6
-"""How far outside [0, 1] pixels may lie that were computed."""
 
 
 class Attack(metaclass=Checked):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.parts.methods.shared.batchnorm import prepared, released
 from holdfast.parts.methods.shared.gather import processes, rank
-from holdfast.parts.methods.shared.student import Batch, Facts, Outcome, Student, View
+from holdfast.parts.methods.shared.student import Batch, Facts, StepResult, Student, View
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
@@ -259,7 +259,7 @@ class _Training:
                 with apart:
                     outcome = self._learn(part, epoch)
                     self.accelerator.backward(outcome.loss / len(parts))
-                outcomes.append(Outcome(*(value.detach() for value in outcome)))
+                outcomes.append(StepResult(*(value.detach() for value in outcome)))
         facts = {name: float(torch.stack(values).mean()) for name, values in _columns(outcomes)}
         norm = float(self.accelerator.clip_grad_norm_(self.student.parameters(), recipe.clip or float("inf")))
         self._judge(facts | {"gradient": norm})
@@ -275,7 +275,7 @@ class _Training:
         self._look((number + 1, replay + 1) == (self.per_epoch, self.replays), epoch + 1)
         self._whole = True
 
-    def _learn(self, part: Tensor, epoch: int) -> Outcome:
+    def _learn(self, part: Tensor, epoch: int) -> StepResult:
         """Return the loss of a part of a batch, of which this process holds its share."""
         recipe, student = self.recipe, self.student
         mine = part.chunk(processes())[rank()]
@@ -292,7 +292,7 @@ class _Training:
             self._attacked[key] = attacked
         return self._outcome(self.model, views, attacked, batch)
 
-    def _outcome(self, model: nn.Module, views: list[View], attacked: list[Images], batch: Batch) -> Outcome:
+    def _outcome(self, model: nn.Module, views: list[View], attacked: list[Images], batch: Batch) -> StepResult:
         adversary = self.recipe.adversary
         if adversary is None:
             return model(views, [], batch)
@@ -395,5 +395,5 @@ def _number(seed: int, *names: object) -> int:
     return Rng(seed, ("training", *map(str, names))).generator().initial_seed()
 
 
-def _columns(outcomes: list[Outcome]) -> list[tuple[str, tuple[Tensor, ...]]]:
-    return list(zip(Outcome._fields, zip(*outcomes, strict=True), strict=True))
+def _columns(outcomes: list[StepResult]) -> list[tuple[str, tuple[Tensor, ...]]]:
+    return list(zip(StepResult._fields, zip(*outcomes, strict=True), strict=True))

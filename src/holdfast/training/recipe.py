@@ -73,6 +73,7 @@ class Recipe(metaclass=Checked):
                 raise HoldfastError(f"recipe: {name}: expected at least 1, got {value}")
         if self.snapshots < 0:
             raise HoldfastError(f"recipe: snapshots: expected 0 or more epochs, got {self.snapshots}")
+        # the batch must part evenly, into parts that have a loss
         if self.batch_size % self.accumulate:
             raise HoldfastError(
                 f"recipe: expected a batch_size that accumulate divides, got {self.batch_size} and {self.accumulate}"
@@ -86,6 +87,7 @@ class Recipe(metaclass=Checked):
             raise HoldfastError(f"recipe: ema: expected a decay between 0 and 1, got {self.ema}")
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise HoldfastError(f"recipe: clip: expected a norm above 0, got {self.clip}")
+        # choices, and what needs an adversary
         for name, choices in (("precision", PRECISIONS), ("batchnorm", BATCHNORMS), ("corrupt", ("before", "after"))):
             if (value := getattr(self, name)) not in choices:
                 raise unknown(f"{name} of a recipe", value, choices)

@@ -90,7 +90,7 @@ class Conv(Affine):
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Affine):
+class Matrix(Affine):
     """A matrix acting on the last axis."""
 
     weight: Tensor

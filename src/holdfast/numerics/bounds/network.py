@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.numerics.bounds.activations import Curved, MaxPool
-from holdfast.numerics.bounds.affine import Affine, Conv, Linear, Reshape, Scale
+from holdfast.numerics.bounds.affine import Affine, Conv, Matrix, Reshape, Scale
 
 Operation = Affine | Curved | MaxPool
 
@@ -63,8 +63,8 @@ class Network:
         """Nodes whose range over a box is found exactly by interval arithmetic: at most one matrix from the image."""
         matrices: dict[int, int] = {0: 0}
         for i, node in enumerate(self.nodes):
-            if isinstance(node.operation, (Conv, Linear, Reshape, Scale)) and node.inputs[0] in matrices:
-                matrices[i] = matrices[node.inputs[0]] + isinstance(node.operation, (Conv, Linear))
+            if isinstance(node.operation, (Conv, Matrix, Reshape, Scale)) and node.inputs[0] in matrices:
+                matrices[i] = matrices[node.inputs[0]] + isinstance(node.operation, (Conv, Matrix))
         return frozenset(i for i, count in matrices.items() if count <= 1)
 
     @property

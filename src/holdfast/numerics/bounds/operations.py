@@ -19,7 +19,7 @@ from holdfast.numerics.bounds.activations import (
     Relu,
     Smooth,
 )
-from holdfast.numerics.bounds.affine import Add, Concat, Conv, Linear, Reshape, Scale, ZeroPad
+from holdfast.numerics.bounds.affine import Add, Concat, Conv, Matrix, Reshape, Scale, ZeroPad
 from holdfast.numerics.bounds.network import SMALLEST_NORM
 from holdfast.numerics.bounds.reader import Reader
 
@@ -46,12 +46,12 @@ class Operations(Reader):
     def _op_linear(self, x, weight, bias=None) -> int:
         if not isinstance(weight, Tensor):
             raise self.refuse("a product of two values that depend on the image")
-        return self.append(Linear(weight, None if bias is None else bias.expand(self.shape()).contiguous()), (x,))
+        return self.append(Matrix(weight, None if bias is None else bias.expand(self.shape()).contiguous()), (x,))
 
     def _op_matmul(self, x, weight) -> int:
         if not self.depends(x)[0] or not isinstance(weight, Tensor) or weight.ndim != 2:
             raise self.refuse("a product of two values that depend on the image, or with a batch of matrices")
-        return self.append(Linear(weight.T, None), (x,))
+        return self.append(Matrix(weight.T, None), (x,))
 
     _op_mm = _op_matmul
 

@@ -132,6 +132,7 @@ def _units(
     places = (torch.ones(shape, device=like.device) if matters is None else matters).nonzero()
     if not len(places):
         return
+    # all channels of a position together: one window serves their rows
     if len(shape) == 3 and 2 * len(places) > torch.Size(shape).numel():
         channels, _, width = shape
         eye = torch.eye(channels, **kind)
@@ -143,6 +144,7 @@ def _units(
             index = (channel, *at.repeat_interleave(channels, 0).unbind(1))
             yield Patches(unit, at, (1, 1), 0, 0, (shape[0], shape[1], shape[2])), index
     elif len(shape) == 3:
+        # single values, each a window of its own
         for piece in places.split(at_once * WINDOW):
             channel = torch.eye(shape[0], **kind)[piece[:, 0]]
             unit = torch.stack([channel, -channel], 1).view(1, len(piece), 2, shape[0], 1, 1)

@@ -9,7 +9,7 @@ from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
 from holdfast.numerics.bounds.activations import Curved, MaxPool
-from holdfast.numerics.bounds.affine import Affine, Conv, Linear, Route, Scale
+from holdfast.numerics.bounds.affine import Affine, Conv, Matrix, Route, Scale
 from holdfast.numerics.bounds.network import Network, Node
 from holdfast.runtime.errors import NotCertified
 
@@ -171,6 +171,6 @@ def _folded(before: Any, scale: Scale) -> Affine | None:
         factor = scale.factor[:, 0, 0]
         if torch.equal(factor[:, None, None].expand_as(scale.factor), scale.factor):
             return replace(before, weight=before.weight * factor[:, None, None, None], constant=constant)
-    if isinstance(before, Linear) and scale.factor.ndim == 1:
+    if isinstance(before, Matrix) and scale.factor.ndim == 1:
         return replace(before, weight=before.weight * scale.factor[:, None], constant=constant)
     return None

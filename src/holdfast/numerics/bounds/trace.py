@@ -33,7 +33,7 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
     Example:
         >>> network = trace(Encoder(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU()), mean=0, std=1), (1, 2, 2))
         >>> [type(node.operation).__name__ for node in network.nodes[1:]]
-        ['Reshape', 'Linear', 'Relu']
+        ['Reshape', 'Matrix', 'Relu']
     """
     state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
     traced, layers = _known.setdefault(encoder, {}), repr(encoder.module)

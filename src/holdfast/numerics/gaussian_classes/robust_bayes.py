@@ -1,7 +1,7 @@
 """The classifiers that an adversary with a known budget hurts least, of two Gaussian classes with one covariance.
 
-A `Mixture` is known, or fitted to representations; its `classifiers` are exact for every budget and need no solver.
-Everything is in float64.
+`GaussianClasses` are given, or fitted to representations; their `classifiers` are exact for every budget and need no
+solver. Everything is in float64.
 """
 
 import math
@@ -25,7 +25,7 @@ _INVISIBLE = 8 * 2.0**-23
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class GaussianClasses:
     """Two Gaussian classes, x | y ~ N(centre + y F μ̃, F Λ Fᵀ) with y = ±1 and P(y = 1) = p, in D dimensions.
 
     Attributes:
@@ -39,7 +39,8 @@ class Mixture:
         HoldfastError: p outside (0, 1), variances that are not positive, or numbers that are not finite.
 
     Example:
-        >>> mixture = Mixture(torch.zeros(2), None, values=torch.tensor([1.0, 0.25]), half=torch.tensor([1.0, 0.5]))
+        >>> values, half = torch.tensor([1.0, 0.25]), torch.tensor([1.0, 0.5])
+        >>> mixture = GaussianClasses(torch.zeros(2), None, values, half)
         >>> mixture.classifiers(torch.tensor([0.0, 0.5])).robust_accuracy()
         tensor([0.9214, 0.7378], dtype=torch.float64)
     """
@@ -124,12 +125,12 @@ class RobustBayes:
         norm: p of the adversary's ball.
 
     Example:
-        >>> mixture = Mixture(torch.zeros(2), None, values=torch.ones(2), half=torch.tensor([1.0, 0.0]))
+        >>> mixture = GaussianClasses(torch.zeros(2), None, values=torch.ones(2), half=torch.tensor([1.0, 0.0]))
         >>> mixture.classifiers(torch.tensor([0.5]), relative=False).decision_margins(torch.tensor([[2.0, 5.0]]))
         tensor([[2.]], dtype=torch.float64)
     """
 
-    mixture: Mixture
+    mixture: GaussianClasses
     radii: Float[Tensor, "radii"]
     weights: Float[Tensor, "radii k"]
     norm: float = 2.0
@@ -274,7 +275,9 @@ def directions(
     return vectors, (1 - part) * values, rest
 
 
-def fit(reps: Reps, signs: Signs, *, shrinkage: str = "none", cutoff: float = 1e-6, share: float = 0.5) -> Mixture:
+def fit(
+    reps: Reps, signs: Signs, *, shrinkage: str = "none", cutoff: float = 1e-6, share: float = 0.5
+) -> GaussianClasses:
     """Return the mixture that representations of two classes suggest: their means and their pooled covariance / (N-2).
 
     What the means differ by outside the directions in which the classes vary is one more column of F. With shrinkage it
@@ -331,7 +334,7 @@ def lumped(
     centre: Float[Tensor, "dim"],
     share: float = 0.5,
     outside: float = 0.0,
-) -> Mixture:
+) -> GaussianClasses:
     """Return the mixture of a covariance V diag(v) Vᵀ + r I, with one more column for what is outside V.
 
     That column is the part of the difference of the means outside V. For p = 2 nothing is lost: the weights of every
@@ -359,7 +362,7 @@ def lumped(
         vectors = torch.cat([vectors, (outer / size)[:, None]], 1)
         values = torch.cat([values, values.new_tensor([max(rest, outside)])])
         inside = torch.cat([inside, size[None]])
-    return Mixture(centre, vectors, values, inside, share)
+    return GaussianClasses(centre, vectors, values, inside, share)
 
 
 def _check_signs(signs: Signs) -> None:

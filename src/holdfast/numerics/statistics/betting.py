@@ -29,7 +29,7 @@ LEVELS = _levels()
 """Values at which draws are tallied, [levels]; 0, ½ and 1 are among them, and 1 - LEVELS is LEVELS reversed."""
 
 HALVINGS = 34
-ROUNDING = 1e-10
+LOG_ROUNDING = 1e-10
 """Of a logarithm per draw, generously; demanded in excess before a mean is ruled out."""
 
 
@@ -131,7 +131,7 @@ def exceeds(counts: Counts, mean: PerVariable, alpha: float, budget: int) -> Boo
         >>> [bool(exceeds(won, torch.tensor(mean), alpha=0.05, budget=20)) for mean in (0.5, 0.99)]
         [True, False]
     """
-    demanded = math.log(1 / alpha) + ROUNDING * counts.sum(-1)
+    demanded = math.log(1 / alpha) + LOG_ROUNDING * counts.sum(-1)
     return (mean <= 0) | (log_capital(counts, mean.clamp_min(1e-12), alpha, budget) >= demanded)
 
 

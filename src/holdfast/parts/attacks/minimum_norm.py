@@ -11,12 +11,10 @@ from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Passes, Per
 from holdfast.parts.attacks.shared.gradient import evaluate
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
+from holdfast.runtime.rounding import PIXELS
 
 NUDGE = 0.1
 """Share of the way to a random point of the ball at which the search begins: some goals have no gradient at x."""
-
-ROUNDING = 1e-6
-"""Pixels by which rounding may carry an image out of its ball."""
 
 
 @dataclass(frozen=True)
@@ -83,5 +81,5 @@ def _positive(values: Tensor) -> Bool[Tensor, "batch"]:
 def within(ball: Ball, x: Images, at: Images) -> Bool[Tensor, "batch"]:
     """Whether each image lies in the ball around x and in [0, 1], but for rounding."""
     pixels = at.flatten(1)
-    inside = (pixels.amin(1) >= -ROUNDING) & (pixels.amax(1) <= 1 + ROUNDING)
-    return inside & (ball.size(at - x) <= ball.radius + ROUNDING)
+    inside = (pixels.amin(1) >= -PIXELS) & (pixels.amax(1) <= 1 + PIXELS)
+    return inside & (ball.size(at - x) <= ball.radius + PIXELS)

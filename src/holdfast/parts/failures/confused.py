@@ -9,8 +9,9 @@ from torch import Tensor
 from holdfast.core import Event, Failure, HoldfastError, Shard
 from holdfast.numerics.geometry.margins import DIVERGENCES, between
 from holdfast.numerics.geometry.negatives import draw_negatives
-from holdfast.parts.failures.shared.alike import LEAST, ROUNDING
+from holdfast.parts.failures.shared.alike import LEAST
 from holdfast.runtime.errors import unknown
+from holdfast.runtime.rounding import REPRESENTATIONS
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Confused(Failure):
         margin = between(clean[shard.positions], clean[negatives], self.divergence)
         lengths = clean[shard.positions].norm(dim=1)[:, None] + clean[negatives].norm(dim=2)
         most = 2 * (torch.ones_like(lengths) if self.divergence == "cosine" else lengths)
-        level = margin.weights.norm(dim=2) <= ROUNDING * most  # the same picture twice: not told apart, no failure
+        level = margin.weights.norm(dim=2) <= REPRESENTATIONS * most  # the same picture twice: no failure
         least = margin(clean[shard.positions]).masked_fill(level, torch.inf).amin(1)
         scale = torch.where((least > 0) & least.isfinite(), least, 1.0)
 

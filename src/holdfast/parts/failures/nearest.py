@@ -10,8 +10,9 @@ from holdfast.core import Event, Failure, HoldfastError, Shard
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.margins import DIVERGENCES
-from holdfast.parts.failures.shared.alike import LEAST, ROUNDING
+from holdfast.parts.failures.shared.alike import LEAST
 from holdfast.runtime.errors import unknown
+from holdfast.runtime.rounding import REPRESENTATIONS
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Nearest(Failure):
             weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
         # in units of the distance from the nearest boundary; twins are no boundary
         apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
-        level = apart <= ROUNDING * (reach[own, None] + reach)  # the image itself, too
+        level = apart <= REPRESENTATIONS * (reach[own, None] + reach)  # the image itself, too
         room = apart.masked_fill(level, torch.inf).amin(1)
         units = ((length * room)[:, None] * apart).masked_fill(level, 1.0)
 

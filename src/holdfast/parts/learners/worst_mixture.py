@@ -186,6 +186,7 @@ class WorstMixture(Learner):
             hidden=self.hidden,
             embedding=self.embedding,
         )
+        # first weights by the seed, whatever else has drawn; outputs standardised on these images
         with seeded(seed):
             generator = Generator(design, groups).to(x)
         generator.standardise(clean)

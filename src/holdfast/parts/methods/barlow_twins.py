@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student
 from holdfast.runtime.checked import Count
 from holdfast.runtime.optional import optional
 
@@ -56,5 +56,5 @@ class _Student(Student):
         super().__init__(encoder, heads.BarlowTwinsProjectionHead(facts.dim, method.hidden, method.dim))
         self._criterion = losses.BarlowTwinsLoss(lambda_param=method.redundancy)
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([self._criterion(a.out, b.out) for a, b in combinations(views, 2)]).mean()

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, momentum_at, pairs
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, momentum_at, pairs
 from holdfast.runtime.optional import optional
 
 
@@ -56,7 +56,7 @@ class _Student(Student):
         super().__init__(encoder, projector, predictor, twin=True)
         self._criterion, self._method = losses.NegativeCosineSimilarity(), method
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([2 + 2 * self._criterion(out, target) for out, target in pairs(views)]).mean()
 
     def after_step(self, progress: float) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError, Reps, Rng
 from holdfast.parts.methods.shared.spherical_kmeans import spherical_kmeans
-from holdfast.parts.methods.shared.student import Batch, Facts, Look, Method, Seen, Student
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Look, Method, Student
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.optional import optional
 
@@ -85,13 +85,13 @@ class _Student(Student):
         z = F.normalize(self.projector(rep), dim=1)
         return z, z
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         scores = [view.out @ centroids.T for centroids in self.centroids for view in views if view.out is not None]
         labels = [own[batch.positions] for own in self.assigned for _ in views]
         return F.cross_entropy(torch.cat(scores) / self._method.temperature, torch.cat(labels))
 
     @torch.no_grad()
-    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+    def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
         for memory, view in zip(self.memory, views, strict=False):
             assert view.out is not None
             memory[batch.positions] = view.out.to(memory.dtype)

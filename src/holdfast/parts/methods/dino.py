@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, momentum_at
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, momentum_at
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.optional import optional
 
@@ -84,7 +84,7 @@ class _Student(Student):
     def is_target(self, view: int) -> bool:
         return view < 2
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         self._trained = batch.epoch >= self._method.frozen  # when this loss is taken back
         ordered = sorted(views, key=lambda view: view.target is None)  # pairs of a view with itself on the diagonal
         targets = [view.target for view in ordered if view.target is not None]
@@ -92,7 +92,7 @@ class _Student(Student):
         return self._criterion(targets, outs, self._method.teacher_temperature_at(batch.progress))
 
     @torch.no_grad()
-    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+    def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
         mean = torch.stack([view.target for view in views if view.target is not None]).mean((0, 1))
         self._criterion.center.lerp_(mean.view_as(self._criterion.center), 1 - self._method.centre_momentum)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Images, Rng
 from holdfast.parts.methods.shared.gather import gather, share
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, View, pairs
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, View, pairs
 from holdfast.runtime.optional import optional
 
 LOOKED_AT = 32
@@ -93,19 +93,21 @@ class _Student(Student):
         targets: bool = True,
         batch: Batch | None = None,
         attacked: int = 0,
-    ) -> list[Seen]:
+    ) -> list[EncodedView]:
         assert batch is not None
         visible, hidden = self._parted(batch)
         return [
-            self._painted(x, visible, hidden) if self.predicts(role) else Seen(None, None, self._target(x, hidden))
+            self._painted(x, visible, hidden)
+            if self.predicts(role)
+            else EncodedView(None, None, self._target(x, hidden))
             for x, role in zip(views, roles, strict=True)
         ]
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([F.mse_loss(out, target) for out, target in pairs(views)]).mean()
 
     @torch.no_grad()
-    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Float[Tensor, "some dim"]:
+    def shown(self, views: Sequence[View], seen: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
         # whole images: visible patches are of different places, and differ even where pixels no longer matter
         return gather(self.encoder(views[0][:LOOKED_AT]))
 
@@ -116,7 +118,7 @@ class _Student(Student):
         order = order.to(batch.positions.device)
         return order[:, : self._visible], order[:, self._visible :]
 
-    def _painted(self, x: Images, visible: Int[Tensor, "b visible"], hidden: Int[Tensor, "b hidden"]) -> Seen:
+    def _painted(self, x: Images, visible: Int[Tensor, "b visible"], hidden: Int[Tensor, "b hidden"]) -> EncodedView:
         """Pixels that the decoder paints where patches are hidden, [B, hidden, pixels]."""
         first = torch.arange(self._prefix, device=x.device).expand(len(x), -1)
         kept, left = torch.cat([first, visible + self._prefix], 1), hidden + self._prefix
@@ -126,7 +128,7 @@ class _Student(Student):
         canvas = narrow.new_zeros(len(x), self.decoder.sequence_length, narrow.shape[2])
         decoded = self.decoder(self._utils.set_at_index(canvas, kept, narrow), idx_mask=left)
         out = self.paint(self._utils.get_at_index(decoded, left))
-        return Seen(gather(tokens.mean(1)), gather(out), None)
+        return EncodedView(gather(tokens.mean(1)), gather(out), None)
 
     def _target(self, x: Images, hidden: Int[Tensor, "b hidden"]) -> Tensor:
         """Return the hidden patches themselves, [B, hidden, pixels]."""

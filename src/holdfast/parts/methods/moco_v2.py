@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, pairs
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, pairs
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.optional import optional
 
@@ -74,7 +74,7 @@ class _Student(Student):
     def is_target(self, view: int) -> bool:
         return view == 1
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         losses = []
         for out, target in pairs(views):
             q, k = F.normalize(out, dim=1), F.normalize(target, dim=1)
@@ -82,7 +82,7 @@ class _Student(Student):
             losses.append(F.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long, device=q.device)))
         return torch.stack(losses).mean()
 
-    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+    def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
         keys = [F.normalize(view.target, dim=1) for view in views if view.target is not None]
         # a new tensor: the old one is still read by the backward pass of this batch
         self.queue = torch.cat([*keys, self.queue])[: len(self.queue)]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, momentum_at, pairs
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, momentum_at, pairs
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.optional import optional
 
@@ -62,7 +62,7 @@ class _Student(Student):
         super().__init__(encoder, projector, predictor, twin=True)
         self._method = method
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([self._contrast(out, target) for out, target in pairs(views)]).sum()
 
     def _contrast(self, out: Tensor, target: Tensor) -> Float[Tensor, ""]:

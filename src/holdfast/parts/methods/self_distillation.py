@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, Images, Reps
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, pairs
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, pairs
 from holdfast.runtime.errors import unknown
 
 DIVERGENCES = ("l2", "cosine")
@@ -73,7 +73,7 @@ class _Student(Student):
         assert self.twin is not None
         return self.twin[0](x)
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([self._apart(out, target) for out, target in pairs(views)]).mean()
 
     def _apart(self, out: Tensor, target: Tensor) -> Float[Tensor, ""]:

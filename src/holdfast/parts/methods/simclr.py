@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student
 from holdfast.runtime.optional import optional
 
 
@@ -62,12 +62,12 @@ class _Student(Student):
         super().__init__(encoder, make(facts.dim, method.hidden, method.dim, batch_norm=method.batchnorm))
         self._criterion, self._temperature = losses.NTXentLoss(temperature=method.temperature), method.temperature
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         outs = [view.out for view in views]
         every = [self._criterion(a, b) for i, a in enumerate(outs) for b in outs[i + 1 :]]
         return torch.stack(every).mean()
 
-    def joint(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def joint(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         z = [F.normalize(view.out, dim=1) for view in views if view.out is not None]
         own = torch.cat(z[:2])  # what every view is told from: the first two views of all images
         images, every = len(z[0]), []

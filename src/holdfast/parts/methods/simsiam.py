@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, Reps
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student, pairs
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, pairs
 from holdfast.runtime.checked import Count
 from holdfast.runtime.optional import optional
 
@@ -56,5 +56,5 @@ class _Student(Student):
         z = self.projector(rep)
         return self.predictor(z), z.detach()
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([self._criterion(out, target) for out, target in pairs(views)]).mean()

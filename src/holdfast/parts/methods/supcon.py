@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.optional import optional
 
@@ -59,7 +59,7 @@ class _Student(Student):
         super().__init__(encoder, heads.SimCLRProjectionHead(facts.dim, method.hidden, method.dim, batch_norm=False))
         self._temperature = method.temperature
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         assert batch.labels is not None
         z = F.normalize(torch.cat([view.out for view in views if view.out is not None]), dim=1)
         labels = batch.labels.repeat(len(views))

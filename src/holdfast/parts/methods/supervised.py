@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Reps
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student
 from holdfast.runtime.checked import Signed
 
 
@@ -61,7 +61,7 @@ class _Student(Student):
         super().__init__(encoder, nn.Sequential(*layers, nn.Linear(dim, classes)))
         self._uniformity = method.uniformity
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         first = views[0]
         assert first.rep is not None
         assert first.out is not None

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Reps
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Seen, Student
+from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.optional import optional
 
@@ -82,7 +82,7 @@ class _Student(Student):
         z = F.normalize(self.projector(rep), dim=1)
         return z, z
 
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         rows = self.prototypes.weight
         if batch.epoch < self._method.frozen:
             rows = rows.detach() + 0 * rows  # a gradient of 0: processes that train together wait for one
@@ -93,7 +93,7 @@ class _Student(Student):
         return self._criterion(scores[:2], scores[2:], earlier)[0]
 
     @torch.no_grad()
-    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+    def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
         new = torch.stack([view.out for view in views[:2] if view.out is not None]).to(self.queue.dtype)
         self.queue.copy_(torch.cat([new, self.queue], 1)[:, : self._method.queue])
         self.queued.add_(new.shape[1])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Rng
 from holdfast.numerics.gaussian_classes.covariance import Covariance, isotropic
-from holdfast.numerics.gaussian_classes.robust_bayes import Mixture, lumped
+from holdfast.numerics.gaussian_classes.robust_bayes import GaussianClasses, lumped
 
 __all__ = ["ConditionalGaussian", "Covariance", "Gaussian", "isotropic", "ones", "random_direction"]
 
@@ -88,7 +88,7 @@ class ConditionalGaussian:
         x += 0.5 if self.centre is None else self.centre
         return (x.clamp_(0, 1) if self.clamp else x).view(-1, *self.shape)
 
-    def mixture(self, *, pixels: bool = False, whole: bool = False) -> Mixture:
+    def mixture(self, *, pixels: bool = False, whole: bool = False) -> GaussianClasses:
         """Return the mixture of the images that are not clamped: the optimum for every budget follows from it.
 
         Args:
@@ -102,7 +102,7 @@ class ConditionalGaussian:
         values = unit**2 * self.covariance.values.double()
         vectors = self.covariance.vectors.double()
         if len(values) == 0:
-            return Mixture(centre, None, torch.full_like(half, rest), half, self.share)
+            return GaussianClasses(centre, None, torch.full_like(half, rest), half, self.share)
         if whole and rest > 0:
             vectors = torch.linalg.qr(torch.cat([vectors, torch.eye(len(half), dtype=torch.float64)], 1)).Q
             values = torch.cat([values, values.new_zeros(len(half) - len(values))])

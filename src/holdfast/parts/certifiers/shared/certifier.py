@@ -14,7 +14,7 @@ from holdfast.numerics.bounds.network import SMALLEST_NORM, Network
 from holdfast.numerics.bounds.trace import trace
 from holdfast.runtime.errors import NotCertified
 
-ROUNDING = 2.0**-34
+SLACK = 2.0**-34
 """Share of the sum of magnitudes that is set aside for rounding in float64 (whose unit is 2⁻⁵³)."""
 
 
@@ -106,7 +106,7 @@ def finished(network: Network, margin: Margin, region: Region, lower: Tensor) ->
 def _longest(network: Network, region: Region) -> Tensor:
     """Return an upper bound of the norm by which the encoder divides its representation, [B, 1]."""
     low, high = boxes(network, region)[len(network.nodes) - 1]
-    return torch.maximum(low.abs(), high.abs()).norm(dim=1, keepdim=True).clamp_min(SMALLEST_NORM) * (1 + ROUNDING)
+    return torch.maximum(low.abs(), high.abs()).norm(dim=1, keepdim=True).clamp_min(SMALLEST_NORM) * (1 + SLACK)
 
 
 @torch.no_grad()
@@ -120,7 +120,7 @@ def on_all_images(network: Network, margin: Margin, region: Region) -> tuple[Ten
     trivial = backward(network, *start(network, margin), everywhere, ranges, {}, stop=True) + margin.bias
     low, high = ranges[len(network.nodes) - 1]
     magnitude = (margin.weights.abs() @ torch.maximum(low.abs(), high.abs())[..., None]).squeeze(-1)
-    return trivial, ROUNDING * (magnitude + margin.bias.abs())
+    return trivial, SLACK * (magnitude + margin.bias.abs())
 
 
 def start(network: Network, margin: Margin) -> tuple[int, Dense]:

@@ -20,8 +20,8 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.drifts import Drifts
-from holdfast.parts.observations.shared.some import ROUNDING
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.rounding import REPRESENTATIONS
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class CertifiedDrift(Bracket):
         bank = subject.read(Clean())["reps"].double()
         seen, table = subject.read(self.proved), {}
         clean = bank[: len(seen["apart"])]
-        rounding = 4 * ROUNDING * clean.norm(dim=1).max()
+        rounding = 4 * REPRESENTATIONS * clean.norm(dim=1).max()
         for name, bound in drift_bounds(seen, clean).items():
             drift = torch.zeros_like(bound)
             for points in subject.reached(self.ball):
                 count = min(len(points), len(clean))
                 for reps in points[:count].unbind(1):
                     drift[:count] = drift[:count].maximum(divergence(name)(reps, clean[:count]))
-            in_order(subject.ids, drift, bound, float(4 * ROUNDING if name == "cosine" else rounding))
+            in_order(subject.ids, drift, bound, float(4 * REPRESENTATIONS if name == "cosine" else rounding))
             bound = bound.maximum(drift)
             prefix, both = "" if name == DRIFTS[-1] else f"{name} ", torch.stack([drift, bound])
             placed = zip(("attack", "certificate"), both, *universal.place(bank, both, name)[:2], strict=True)

@@ -17,8 +17,8 @@ from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked, pair_of, partners
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.drifts import Drifts
-from holdfast.parts.observations.shared.some import ROUNDING
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.rounding import REPRESENTATIONS
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class CertifiedOverlapRisk(Bracket):
             for reps in points[:count].unbind(1):
                 own[:count] = own[:count].maximum(l2(reps, clean[:count]))
                 theirs[:count] = theirs[:count].minimum(l2(reps[other[:count]], clean[:count]))
-        rounding = 4 * ROUNDING * float(clean.norm(dim=1).max())
+        rounding = 4 * REPRESENTATIONS * float(clean.norm(dim=1).max())
         in_order(subject.ids, own, reach, rounding)
         in_order(subject.ids, apart, theirs, rounding)
         attack = theirs < own

@@ -18,8 +18,8 @@ from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
-from holdfast.parts.observations.shared.some import ROUNDING
 from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.rounding import REPRESENTATIONS
 
 TIE = 1e-9
 """Share of two distances by which they must differ to count as different."""
@@ -77,7 +77,7 @@ class AgainstPopulation(Bracket):
             for reps in points[own].unbind(1):
                 margin, ties = margins_against(reps, clean, own, self.divergence)
                 norms = torch.maximum(reps.norm(dim=1), clean.norm(dim=1).max())[:, None]
-                rounding = 4 * ROUNDING * norms * apart[own]
+                rounding = 4 * REPRESENTATIONS * norms * apart[own]
                 in_order(subject.ids, lower[own].nan_to_num(-torch.inf), margin, rounding + ties)
                 broken[own] |= (margin < -ties) & ~lower[own].isnan()
         vacuous = (seen["vacuous"] & ~lower.isnan()).double().sum(1) / (len(clean) - 1)

@@ -58,7 +58,7 @@ Look = Callable[[Int[Tensor, "batch"]], list[View]]
 """Positions of images among those learned from -> their augmented views, each [b, C, H, W]."""
 
 
-class Seen(NamedTuple):
+class EncodedView(NamedTuple):
     """What became of one view of a batch; of all processes together.
 
     Attributes:
@@ -72,7 +72,7 @@ class Seen(NamedTuple):
     target: Tensor | None
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """What a training step is told: the loss, its clean and attacked parts, and the spread of representations."""
 
     loss: Float[Tensor, ""]
@@ -149,10 +149,10 @@ class Student(nn.Module, ABC):
         return self.encoder(x)
 
     @abstractmethod
-    def loss(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         """Return the loss of some views of a batch; changes nothing."""
 
-    def joint(self, views: Sequence[Seen], batch: Batch) -> Float[Tensor, ""]:
+    def joint(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         """Return the loss of the method's own views together with more of the same images; changes nothing.
 
         Raises:
@@ -161,11 +161,11 @@ class Student(nn.Module, ABC):
         name = type(self).__module__.rpartition(".")[2]
         raise HoldfastError(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
 
-    def shown(self, views: Sequence[View], seen: Sequence[Seen]) -> Float[Tensor, "some dim"]:
+    def shown(self, views: Sequence[View], seen: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
         """Return representations of some images, whose spread tells whether they have collapsed."""
         return next(one.rep for one in seen if one.rep is not None)
 
-    def remember(self, views: Sequence[Seen], batch: Batch) -> None:
+    def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
         """Take note of a batch that was learned from (a queue, a centre); never called by attacks."""
 
     def after_step(self, progress: float) -> None:
@@ -192,7 +192,7 @@ class Student(nn.Module, ABC):
         targets: bool = True,
         batch: Batch | None = None,
         attacked: int = 0,
-    ) -> list[Seen]:
+    ) -> list[EncodedView]:
         """Encode views in one pass of each network.
 
         Args:
@@ -211,7 +211,7 @@ class Student(nn.Module, ABC):
             with torch.no_grad():
                 twins = self._encode(self.twin[0], aimed, clean)
         seen = [(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
-        return [Seen(*map(_whole, one)) for one in seen]
+        return [EncodedView(*map(_whole, one)) for one in seen]
 
     def forward(
         self,
@@ -221,7 +221,7 @@ class Student(nn.Module, ABC):
         clean: float = 1.0,
         weight: float = 1.0,
         further: Sequence[Images] | None = None,
-    ) -> Outcome:
+    ) -> StepResult:
         """Return the loss of a batch: clean · L(x_0, x_1, ...) + weight · mean_a L(x_a, x_1, ...).
 
         Args:
@@ -248,10 +248,10 @@ class Student(nn.Module, ABC):
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *others], batch)
         apart = spread(self.shown(views, seen).detach())
-        return Outcome(clean * plain + weight * worst, plain.detach(), worst.detach(), apart)
+        return StepResult(clean * plain + weight * worst, plain.detach(), worst.detach(), apart)
 
     def worst(
-        self, one: Seen, others: Sequence[Seen], further: Sequence[Seen] | None, batch: Batch
+        self, one: EncodedView, others: Sequence[EncodedView], further: Sequence[EncodedView] | None, batch: Batch
     ) -> Float[Tensor, ""]:
         """Return the loss of an attacked view.
 
@@ -288,7 +288,7 @@ class Student(nn.Module, ABC):
                 old.lerp_(new, 1 - momentum)
 
 
-def pairs(views: Sequence[Seen]) -> Iterator[tuple[Tensor, Tensor]]:
+def pairs(views: Sequence[EncodedView]) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (out of one view, target of another) for all ordered pairs of views that have them."""
     for i, one in enumerate(views):
         for j, other in enumerate(views):

@@ -28,9 +28,7 @@ from holdfast.numerics.geometry.margins import DIVERGENCES, between
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import no_labels, unknown
-
-ROUNDING = 1e-6
-"""Share of the magnitudes of a sum that float32 representations are taken to be uncertain by."""
+from holdfast.runtime.rounding import REPRESENTATIONS
 
 VALUES = 2**24
 """Coefficients that the rows of one call of a certifier take in its widest layer, about (128 MiB in float64)."""
@@ -190,7 +188,7 @@ def confusion(encoder: Encoder, margin: Margin, like: Images) -> Goal:
 
 def rounding(margin: Margin, reps: Reps) -> Rows:
     """Return what float32 may change a margin by: 1e-6 of the sum of the magnitudes of its terms."""
-    return ROUNDING * Margin(margin.weights.abs(), margin.bias.abs())(reps.abs())
+    return REPRESENTATIONS * Margin(margin.weights.abs(), margin.bias.abs())(reps.abs())
 
 
 def pieces(x: Images, rows: int) -> Iterator[slice]:
