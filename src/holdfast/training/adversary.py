@@ -152,14 +152,14 @@ def _loss_goal(student: Student, views: Sequence[View], further: Sequence[Images
     first, more = (1, ()) if further is None else (0, further)
     with torch.no_grad():
         roles = [*range(first, len(views)), *[0] * len(more)]
-        seen = student.see([*views[first:], *more], roles, batch=batch)
-    others, rest = seen[: len(views) - first], None if further is None else seen[len(views) :]
+        encoded = student.see([*views[first:], *more], roles, batch=batch)
+    unattacked, rest = encoded[: len(views) - first], None if further is None else encoded[len(views) :]
 
     def goal(x: Images) -> tuple[PerImage, Tensor]:
-        (one,) = student.see([x], [0], targets=False, batch=batch)
-        assert one.rep is not None
-        loss = student.worst(one, others, rest, batch)
-        return (loss / len(x)).expand(len(x)), share(one.rep)
+        (view,) = student.see([x], [0], targets=False, batch=batch)
+        assert view.rep is not None
+        loss = student.worst(view, unattacked, rest, batch)
+        return (loss / len(x)).expand(len(x)), share(view.rep)
 
     return goal
 

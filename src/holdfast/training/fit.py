@@ -53,9 +53,9 @@ def width(encoder: Encoder, images: TrainingImages) -> int:
     reps = _represented(encoder, images.batch(torch.arange(2)).cpu())
     encoder.module.train()
     if not reps.requires_grad or reps.dtype != torch.float32:
-        found = reps.dtype if reps.requires_grad else "no gradient to any weight"
+        got = reps.dtype if reps.requires_grad else "no gradient to any weight"
         raise HoldfastError(
-            f"encoder {encoder.name!r}: expected float32 representations with gradients to train it, got {found}; open "
+            f"encoder {encoder.name!r}: expected float32 representations with gradients to train it, got {got}; open "
             "the original network, in float32"
         )
     return reps.shape[1]
@@ -106,8 +106,8 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
         store.delete(name)
     with torch.no_grad():
         here = _represented(start, x)
-        for other in (student, again):
-            if not torch.equal(here.cpu(), _represented(other, x).cpu()):
+        for candidate in (student, again):
+            if not torch.equal(here.cpu(), _represented(candidate, x).cpu()):
                 raise HoldfastError(
                     f"encoder {start.name!r}: expected the same representations once its weights are written and read "
                     "again, got others, so that training it would be in vain; keep all that it draws or learns in "

@@ -52,10 +52,10 @@ class TrainingImages:
             self._kept = self._whole()
         if leave_out is not None:
             self._without(leave_out, spec)
-        known = self.images.labels
-        self.classes = sorted(set(known)) if known is not None else None
+        labels = self.images.labels
+        self.classes = sorted(set(labels)) if labels is not None else None
         numbers = {label: number for number, label in enumerate(self.classes or ())}
-        self.labels = None if known is None else torch.tensor([numbers[label] for label in known])
+        self.labels = None if labels is None else torch.tensor([numbers[label] for label in labels])
 
     def _without(self, held: ImageSet, spec: str | ImageSource) -> None:
         count = self.images.leave_out(held)

@@ -51,7 +51,7 @@ class MinimumNorm(Attack):
     @property
     def passes(self) -> Passes:
         """Those of the search and the look at the edge."""
-        return passes(self.steps, known=False) + Passes(forward=1)
+        return passes(self.steps, from_broken=False) + Passes(forward=1)
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""

@@ -68,8 +68,8 @@ class Pgd(Attack):
 
     def __call__(self, goal: Goal, x: Images, ball: Ball, rng: Rng, readouts: Sequence[int] = ()) -> Trajectory:
         """Attack a batch, see `Attack`."""
-        wanted = check_readouts(readouts, self.steps)
-        readout = Readout(wanted, keep_best=self.keep == "best")
+        read_at = check_readouts(readouts, self.steps)
+        readout = Readout(read_at, keep_best=self.keep == "best")
         for restart in range(self.restarts):
             at, evaluate_at = self._begin(x, ball, rng.child("pgd", restart))
             readout.restart()
@@ -97,7 +97,7 @@ class Pgd(Attack):
         return ball.around(x, at + self._size(ball) * ball.ascend(gradient))
 
     def _begin(self, x: Images, ball: Ball, rng: Rng) -> tuple[Images, Images]:
-        """Return where the first step starts and where its gradient is taken."""
+        """The start of the first step, and the image at which its gradient is taken."""
         start = ball.sample(x, rng)
         if self.start == "random":
             return start, start

@@ -64,7 +64,7 @@ class Splitting(metaclass=Checked):
     def estimate(
         self, value: Value, numbers: int, rng: Rng, device: torch.device | str = "cpu", confidence: float = 0.95
     ) -> dict[str, Tensor]:
-        """Return what was found of each image that `rng` names, [B] each.
+        """Estimates for each image that `rng` names, [B] each.
 
         - probability: the mean over populations; 0 where none of them reached a failure.
         - low, high: its interval. Where levels were climbed, that of a log-normal mean from the spread between

@@ -107,7 +107,7 @@ class _Student(Student):
         return torch.stack([F.mse_loss(out, target) for out, target in pairs(views)]).mean()
 
     @torch.no_grad()
-    def shown(self, views: Sequence[View], seen: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
+    def shown(self, views: Sequence[View], encoded: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
         # whole images: visible patches are of different places, and differ even where pixels no longer matter
         return gather(self.encoder(views[0][:LOOKED_AT]))
 

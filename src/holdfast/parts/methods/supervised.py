@@ -74,5 +74,5 @@ def uniformity(reps: Reps) -> Float[Tensor, ""]:
     """Return -log mean_{i≠j} exp(-2 ‖z_i - z_j‖²) of unit vectors z."""
     z = F.normalize(reps, dim=1)
     squared = 2 - 2 * (z @ z.T)
-    others = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
-    return math.log(len(z) * (len(z) - 1)) - torch.logsumexp(-2 * squared[others], 0)
+    different = ~torch.eye(len(z), dtype=torch.bool, device=z.device)
+    return math.log(len(z) * (len(z) - 1)) - torch.logsumexp(-2 * squared[different], 0)

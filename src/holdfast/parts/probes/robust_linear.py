@@ -196,8 +196,8 @@ class RobustLinear(LinearProbe):
             beyond = x - inside
 
             def goal(moved: Images) -> tuple[PerImage, Reps]:
-                seen = encoder(moved + beyond)  # noqa: B023 called before the loop goes on
-                return self.objective(ours.scores(seen), logits, own), seen  # noqa: B023
+                moved_reps = encoder(moved + beyond)  # noqa: B023 called before the loop goes on
+                return self.objective(ours.scores(moved_reps), logits, own), moved_reps  # noqa: B023
 
             own_rng = rng.at([rng.ids[place] for place in places.tolist()])
             trajectory = self.attack(goal, inside, ball, own_rng).reevaluated(goal, encoder)

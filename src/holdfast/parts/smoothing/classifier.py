@@ -127,11 +127,11 @@ def _linear(head: Head) -> Callable[[Reps], Int[Tensor, "draws"]]:
 def _instances(anchor: Anchor) -> Callable[[Reps], Int[Tensor, "draws"]]:
     """Return the class of representations among images: the nearest one."""
     own = anchor.clean[anchor.position]
-    others = anchor.clean - own  # seen from x itself, a twin's advantage is exactly zero
-    lengths = others.square().sum(1)
+    offsets = anchor.clean - own  # seen from x itself, a twin's advantage is exactly zero
+    lengths = offsets.square().sum(1)
 
     def classify(reps: Reps) -> Int[Tensor, "draws"]:
-        advantage = torch.addmm(lengths, reps - own, others.T, beta=-1, alpha=2)  # ||z - x||² - ||z - x_j||²
+        advantage = torch.addmm(lengths, reps - own, offsets.T, beta=-1, alpha=2)  # ||z - x||² - ||z - x_j||²
         best = advantage.max(1)
         return torch.where(best.values > 0, best.indices, anchor.position)
 

@@ -112,6 +112,6 @@ class _Best:
             low, high = torch.where(broken, low, middle), torch.where(broken, middle, high)
 
 
-def passes(steps: int, known: bool) -> Passes:
+def passes(steps: int, from_broken: bool) -> Passes:
     """Encoder passes that `minimal_radius` costs for one image, with or without an image that is known to break."""
-    return Passes(forward=steps + 1 + HALVINGS + (1 + HALVINGS) * known, backward=steps)
+    return Passes(forward=steps + 1 + HALVINGS + (1 + HALVINGS) * from_broken, backward=steps)

@@ -24,8 +24,8 @@ def check_readouts(readouts: Sequence[int], steps: int) -> tuple[int, ...]:
 class Readout:
     """Collects iterates; keeps the best (or the current) one of each image, over steps and restarts."""
 
-    def __init__(self, wanted: Sequence[int], keep_best: bool = True):
-        self._wanted, self._keep_best = set(wanted), keep_best
+    def __init__(self, read_at: Sequence[int], keep_best: bool = True):
+        self._read_at, self._keep_best = set(read_at), keep_best
         self._images: dict[int, Tensor] = {}
         self._reps: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
@@ -43,7 +43,7 @@ class Readout:
         self._now = now
         before = self._values.get(step)
         self._values[step] = now[0] if before is None else torch.maximum(before, now[0])
-        if step in self._wanted:
+        if step in self._read_at:
             if before is not None:
                 now = _best((before, self._images[step], self._reps[step]), now)
             self._images[step], self._reps[step] = now[1], now[2]

@@ -205,6 +205,6 @@ def _root(points: list[tuple[float, float]]) -> float:
         return _root(points[:-1])
     root = 0.0
     for i, (radius, value) in enumerate(points):
-        others = values[:i] + values[i + 1 :]
-        root += radius * math.prod(other / (other - value) for other in others)
+        differing = values[:i] + values[i + 1 :]
+        root += radius * math.prod(apart / (apart - value) for apart in differing)
     return root if low < root < high or len(points) == 2 else _root(points[:-1])

@@ -15,13 +15,13 @@ def classes(labels: Int[Tensor, "batch"] | None) -> Int[Tensor, "groups"]:
     """
     if labels is None:
         raise HoldfastError("groups='labels' needs labels; use a data source that has them, or groups='clusters'")
-    found = labels.unique()
-    if len(found) < 2:
+    distinct = labels.unique()
+    if len(distinct) < 2:
         raise HoldfastError(
             f"expected training images of at least 2 classes, got {len(labels)} of one: nothing to condition on; use "
             "structure 'independent' or 'input', or images of more classes"
         )
-    return found
+    return distinct
 
 
 def centres(reps: Reps, count: int, seed: int) -> Float[Tensor, "groups dim"]:
@@ -38,5 +38,5 @@ def centres(reps: Reps, count: int, seed: int) -> Float[Tensor, "groups dim"]:
             f"expected at least as many different representations as clusters ({count}), got {different}; use fewer "
             "clusters, more images, or structure 'independent' or 'input'"
         )
-    found = KMeans(count, random_state=seed % 2**32).fit(reps.double().cpu().numpy())
-    return torch.as_tensor(found.cluster_centers_).to(reps)
+    clusters = KMeans(count, random_state=seed % 2**32).fit(reps.double().cpu().numpy())
+    return torch.as_tensor(clusters.cluster_centers_).to(reps)

@@ -161,9 +161,9 @@ class Student(nn.Module, ABC):
         name = type(self).__module__.rpartition(".")[2]
         raise HoldfastError(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
 
-    def shown(self, views: Sequence[View], seen: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
+    def shown(self, views: Sequence[View], encoded: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
         """Return representations of some images, whose spread tells whether they have collapsed."""
-        return next(one.rep for one in seen if one.rep is not None)
+        return next(view.rep for view in encoded if view.rep is not None)
 
     def remember(self, views: Sequence[EncodedView], batch: Batch) -> None:
         """Take note of a batch that was learned from (a queue, a centre); never called by attacks."""
@@ -210,8 +210,8 @@ class Student(nn.Module, ABC):
         if self.twin is not None and targets:
             with torch.no_grad():
                 twins = self._encode(self.twin[0], aimed, clean)
-        seen = [(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
-        return [EncodedView(*map(_whole, one)) for one in seen]
+        heads = [(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
+        return [EncodedView(*map(_whole, view)) for view in heads]
 
     def forward(
         self,
@@ -236,32 +236,38 @@ class Student(nn.Module, ABC):
         first = 0 if clean or not attacked or further is not None else 1
         more = further or ()
         roles = [*range(first, len(views)), *[0] * (len(more) + len(attacked))]
-        seen = self.see([*views[first:], *more, *attacked], roles, batch=batch, attacked=len(attacked))
-        ends = len(views) - first, len(seen) - len(attacked)
-        kept, rest, disturbed = seen[: ends[0]], seen[ends[0] : ends[1]], seen[ends[1] :]
+        encoded = self.see([*views[first:], *more, *attacked], roles, batch=batch, attacked=len(attacked))
+        ends = len(views) - first, len(encoded) - len(attacked)
+        kept, rest, disturbed = encoded[: ends[0]], encoded[ends[0] : ends[1]], encoded[ends[1] :]
         zero = torch.zeros((), device=views[0].device)
-        others, rest = (kept[1 - first :], None) if further is None else (kept, rest)
+        unattacked, rest = (kept[1 - first :], None) if further is None else (kept, rest)
         with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences
             plain = self.loss(kept, batch) if first == 0 else zero
-            every = [self.worst(one, others, rest, batch) for one in disturbed]
+            every = [self.worst(attacked_view, unattacked, rest, batch) for attacked_view in disturbed]
         worst = torch.stack(every).mean() if every else zero
         if self.training:
-            self.remember(kept if first == 0 else [disturbed[0], *others], batch)
-        apart = spread(self.shown(views, seen).detach())
+            self.remember(kept if first == 0 else [disturbed[0], *unattacked], batch)
+        apart = spread(self.shown(views, encoded).detach())
         return StepResult(clean * plain + weight * worst, plain.detach(), worst.detach(), apart)
 
     def worst(
-        self, one: EncodedView, others: Sequence[EncodedView], further: Sequence[EncodedView] | None, batch: Batch
+        self,
+        attacked: EncodedView,
+        unattacked: Sequence[EncodedView],
+        further: Sequence[EncodedView] | None,
+        batch: Batch,
     ) -> Float[Tensor, ""]:
         """Return the loss of an attacked view.
 
         Args:
-            one: the attacked view.
-            others: the views from the second one on, whose first it stands for; of a joint loss all of them.
+            attacked: the attacked view.
+            unattacked: the views from the second one on, whose first it stands for; of a joint loss all of them.
             further: more views of a joint loss; None: there is none.
             batch: what is known of the images.
         """
-        return self.loss([one, *others], batch) if further is None else self.joint([*others, one, *further], batch)
+        if further is None:
+            return self.loss([attacked, *unattacked], batch)
+        return self.joint([*unattacked, attacked, *further], batch)
 
     def _encode(self, network: nn.Module, views: Mapping[int, View], clean: int) -> dict[int, Reps]:
         """Encode views of one size together; return the representations of all processes, view by view.
@@ -290,10 +296,10 @@ class Student(nn.Module, ABC):
 
 def pairs(views: Sequence[EncodedView]) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (out of one view, target of another) for all ordered pairs of views that have them."""
-    for i, one in enumerate(views):
-        for j, other in enumerate(views):
-            if i != j and one.out is not None and other.target is not None:
-                yield one.out, other.target
+    for i, first in enumerate(views):
+        for j, second in enumerate(views):
+            if i != j and first.out is not None and second.target is not None:
+                yield first.out, second.target
 
 
 def _whole(value: Tensor | None) -> Tensor | None:

@@ -28,9 +28,9 @@ def blocks(bank: Bank, targets: Int[Tensor, "bank"], rows: int) -> Iterator[Labe
             yield part, targets[done : done + rows].to(part.device)
             done += rows
         rest = parts[-1].clone()  # a view would keep its chunk in memory
-    found = done + (0 if rest is None else len(rest))
-    if found != len(targets):
-        raise HoldfastError(f"expected a representation for each of {len(targets)} labels, got {found}")
+    total = done + (0 if rest is None else len(rest))
+    if total != len(targets):
+        raise HoldfastError(f"expected a representation for each of {len(targets)} labels, got {total}")
     if rest is not None and len(rest):
         yield rest, targets[done:].to(rest.device)
 
@@ -61,14 +61,14 @@ def _permuted(reps: Reps, targets: Int[Tensor, "batch"], random: torch.Generator
 def some(bank: Bank, places: Int[Tensor, "some"]) -> Float[Tensor, "some dim"]:
     """Return the representations at some places of a bank, in the order of the places; its chunks are read once."""
     ordered, back = places.sort()
-    found, start = [], 0
+    picked, start = [], 0
     for chunk in bank.chunks():
         here = ordered[(ordered >= start) & (ordered < start + len(chunk))] - start
-        found.append(chunk[here.to(chunk.device)])
+        picked.append(chunk[here.to(chunk.device)])
         start += len(chunk)
     if int(ordered[-1]) >= start:
         raise HoldfastError(f"expected a representation for every label, got {start} of them")
-    return torch.cat(found)[back.argsort().to(found[0].device)]
+    return torch.cat(picked)[back.argsort().to(picked[0].device)]
 
 
 def moments(stream: Iterator[Labelled]) -> tuple[Float[Tensor, "dim"], Float[Tensor, "dim"]]:

@@ -59,7 +59,7 @@ def best_against(
             slope += ((trial.softmax(1) - target) * weight[:, None]).T @ version
         return value, slope.flatten().numpy()
 
-    found = minimize(
+    solution = minimize(
         fall, start.flatten().numpy(), jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "gtol": PRECISION}
     )
-    return torch.from_numpy(found.x).view_as(start), float(found.fun)
+    return torch.from_numpy(solution.x).view_as(start), float(solution.fun)

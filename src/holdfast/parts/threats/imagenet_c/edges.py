@@ -86,12 +86,15 @@ def distance(to: Mask) -> Float[Tensor, "batch 1 height width"]:
     diagonal, knight = round(DIAGONAL * 2**16) / 2**16, round(KNIGHT * 2**16) / 2**16
     for _ in range(2):
         for row in range(2, height + 2):
-            one, two = out[:, row - 1], out[:, row - 2]
+            above, second_above = out[:, row - 1], out[:, row - 2]
             steps = [
                 out[:, row, 2:-2],
-                one[:, 2:-2] + 1,
-                torch.minimum(one[:, 1:-3], one[:, 3:-1]) + diagonal,
-                torch.minimum(torch.minimum(one[:, :-4], one[:, 4:]), torch.minimum(two[:, 1:-3], two[:, 3:-1]))
+                above[:, 2:-2] + 1,
+                torch.minimum(above[:, 1:-3], above[:, 3:-1]) + diagonal,
+                torch.minimum(
+                    torch.minimum(above[:, :-4], above[:, 4:]),
+                    torch.minimum(second_above[:, 1:-3], second_above[:, 3:-1]),
+                )
                 + knight,
             ]
             nearest = torch.stack(steps).amin(0)

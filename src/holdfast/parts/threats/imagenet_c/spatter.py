@@ -62,9 +62,9 @@ def _equalised(levels: Grey) -> Grey:
     places = levels.flatten(1).long()
     counts = places.new_zeros(len(levels), 21).scatter_add_(1, places, torch.ones_like(places))
     lowest = counts.gather(1, places.amin(1, keepdim=True))
-    others = places.shape[1] - lowest
-    table = (counts.cumsum(1) - lowest).clamp_min(0) * (255 / others.clamp_min(1))
-    table = torch.where(others > 0, table.round(), torch.arange(21, device=levels.device))  # one level stays what it is
+    spread_over = places.shape[1] - lowest
+    table = (counts.cumsum(1) - lowest).clamp_min(0) * (255 / spread_over.clamp_min(1))
+    table = torch.where(spread_over > 0, table.round(), torch.arange(21, device=levels.device))
     return table.gather(1, places).view_as(levels)
 
 

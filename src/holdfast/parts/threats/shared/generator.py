@@ -150,8 +150,8 @@ class Gaussians(NamedTuple):
         self, weights: Float[Tensor, "batch draws components"], noise: Float[Tensor, "batch draws latent"]
     ) -> Float[Tensor, "batch draws latent"]:
         """Return Σ_k w_k (μ_k + L_k ζ): a draw of component k where w is one-hot, and its relaxation elsewhere."""
-        one = len(self.means) == 1  # all images meet the same mixture: one product for all of them
-        w, zeta = (weights.flatten(0, 1)[None], noise.flatten(0, 1)[None]) if one else (weights, noise)
+        shared = len(self.means) == 1  # all images meet the same mixture: one product for all of them
+        w, zeta = (weights.flatten(0, 1)[None], noise.flatten(0, 1)[None]) if shared else (weights, noise)
         latent = w @ self.means + (w @ self.scales) * zeta
         if self.below is not None:
             spread = (self.below.flatten(1, 2) @ zeta.mT).unflatten(1, self.below.shape[1:3])  # [B, K, latent, S]

@@ -25,8 +25,8 @@ def layout(x: Images, grid: int, cell: int) -> tuple[int, int]:
     common = math.gcd(height, width)
     count, what = (cell, "cells whose side divides") if cell else (grid, "a grid that divides")
     if common % count:
-        known = [n for n in range(1, common + 1) if common % n == 0]
-        near = [max(n for n in known if n < count), *[n for n in known if n > count][:1]]
+        divisors = [n for n in range(1, common + 1) if common % n == 0]
+        near = [max(n for n in divisors if n < count), *[n for n in divisors if n > count][:1]]
         raise HoldfastError(
             f"shuffle: expected {what} both sides of {height} x {width} images, got {count}; the nearest: "
             f"{' and '.join(map(str, near))}"
