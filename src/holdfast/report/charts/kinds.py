@@ -59,6 +59,7 @@ class Contribution:
 def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
     """Draw scores against a number: a line for each encoder that has two with a value."""
     curves, rings, notes, legend, words = [], [], [], [], []
+    # a curve for each encoder through the scores that may be drawn, the others named
     for p in parts:
         ordered = sorted(zip(p.chart["at"], map(p.score, p.chart["scores"]), strict=False), key=lambda point: point[0])
         at, scores = [x for x, _ in ordered], [s for _, s in ordered]
@@ -68,6 +69,7 @@ def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFil
             continue
         tint = figure.colour(p.series)
         curves.append(Curve(at, y, low, high, tint, figure.marker(p.series), hollow=bounds))
+        # the ends in words, and the best value in a ring
         known = [(x, s) for x, s, value in zip(at, scores, y, strict=True) if finite(value)]
         ends = ", ".join(f"{score(s, p.measure['unit'])} at {x:g}" for x, s in (known[0], known[-1]))
         words.append(f"{p.name} {ends}")
@@ -75,6 +77,7 @@ def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFil
         if p.chart["choice"] and chosen:
             legend.append((p.series, f"{p.name} {p.chart['choice']} {choice(chosen)}"))
             rings += [(x, value, tint) for x, value in zip(at, y, strict=True) if x == chosen.get("value")]
+    # all curves on one axis, with a tick where scores are
     if not curves:
         return []
     chart, ticks = parts[0].chart, sorted({x for c in curves for x in c.x})
@@ -98,6 +101,7 @@ def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | N
     chart = parts[0].chart
     shaded: dict[str, list[tuple[str, str]]] = {"solid": [], "dashed": [], "points": []}
     drawn, legend = [], []
+    # each line with its colour, mark and place in the legend
     for p in parts:
         for line in p.chart["lines"]:
             tint, mark = figure.colour(p.series), figure.marker(p.series)
@@ -116,6 +120,7 @@ def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | N
             mark = "" if line["style"] == "dashed" else mark
             hollow = [p.bound] * len(line["x"]) if p.bound and line["style"] != "dashed" else ()
             drawn.append(Curve(line["x"], *columns, colour=tint, marker=mark, style=line["style"], hollow=hollow))
+    # all lines on one axis, and what they say in words
     most = max((p.chart["most"] for p in parts if p.chart["most"] is not None), default=None)
     whole = all(float(x).is_integer() for c in drawn for x in c.x)
     picture = lines(
@@ -190,12 +195,14 @@ def clouds(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles
 
 def rows(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
     """Draw headlines of several measures below each other; nothing where fewer than two measures have a value."""
+    # the rows, from the top, with names that tell them apart
     by_measure: dict[str, list[Contribution]] = {}
     for p in sorted(parts, key=lambda p: p.chart["place"]):  # stable: else as the record has them
         by_measure.setdefault(str(p.measure["part"]), []).append(p)
     firsts = [same[0] for same in by_measure.values()]
     setting = {name for p in firsts for name, _ in p.chart["setting"]} | {"name"}
     hows = [{k: v for k, v in p.measure["part"].items() if k not in setting} for p in firsts]
+    # a mark with its interval for each encoder; what has no value is named
     drawn, notes, words = [], [], {}
     for name, same in zip(told_apart([p.chart["name"] for p in firsts], hows), by_measure.values(), strict=True):
         points = []

@@ -89,6 +89,7 @@ def lines(
             if len(c.low):
                 alpha = 0.16 if len(curves) <= 6 else 0.08
                 axes.fill_between(c.x, c.low, c.high, color=c.colour, alpha=alpha, linewidth=0)
+            # sound values have filled marks, bounds hollow ones; a line of bounds alone is dotted
             hollow = [place for place, flaw in enumerate(c.hollow) if flaw]
             dashes = _DOTTED if c.style == "solid" and len(hollow) == len(x) else _DASHES[c.style]
             sound = [place for place in range(len(x)) if place not in hollow]
