@@ -23,7 +23,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import Change
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, registry
-from holdfast.parts.engines.shared.pool import Engine
+from holdfast.core.engine import Engine
 from holdfast.results import Comparison, Record, compared
 from holdfast.runtime.checked import checked, plain, shown
 from holdfast.runtime.console import Screen

@@ -20,7 +20,7 @@ from holdfast.core import (
     registry,
 )
 from holdfast.core.encoder_source import EncoderSource
-from holdfast.parts.engines.shared.pool import Engine
+from holdfast.core.engine import Engine
 from holdfast.parts.learners.shared.learner import Learner
 from holdfast.parts.methods.shared.student import Method
 from holdfast.parts.objectives.loss import Loss

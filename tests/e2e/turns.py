@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from holdfast.auditing.work import WorkItem
-from holdfast.parts.engines.shared.pool import Engine, Outcome, Pool, Work, packed, portable, unpacked
+from holdfast.core.engine import Engine, Outcome, Pool, Work
+from holdfast.parts.engines.shared.pool import packed, portable, unpacked
 
 
 @dataclass(frozen=True)

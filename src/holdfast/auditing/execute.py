@@ -10,7 +10,7 @@ from holdfast.auditing.schedule import Part, Schedule
 from holdfast.auditing.shards import ShardFile
 from holdfast.auditing.work import Step, Worker, WorkItem
 from holdfast.core import registry
-from holdfast.parts.engines.shared.pool import Engine
+from holdfast.core.engine import Engine
 from holdfast.runtime.listener import Listener
 from holdfast.storage.run_folder import Store
 

@@ -13,7 +13,7 @@ from holdfast.auditing.run import run_prepared
 from holdfast.auditing.series import Series
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError, registry
-from holdfast.parts.engines.shared.pool import Engine
+from holdfast.core.engine import Engine
 from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed

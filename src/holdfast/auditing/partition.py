@@ -7,7 +7,7 @@ from holdfast.auditing.execute import INLINE, execute
 from holdfast.auditing.prepare import CACHE, PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
 from holdfast.core import HoldfastError
-from holdfast.parts.engines.shared.pool import Engine
+from holdfast.core.engine import Engine
 from holdfast.storage.run_folder import SHARD
 
 MARK = ".failed"

@@ -16,7 +16,7 @@ from holdfast.auditing.prepare import PLAN, PreparedAudit, prepare, recorded_in
 from holdfast.auditing.relations import relations
 from holdfast.auditing.series import series_entries
 from holdfast.core import Encoder, ImageSource, Score, Table
-from holdfast.parts.engines.shared.pool import Engine
+from holdfast.core.engine import Engine
 from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener

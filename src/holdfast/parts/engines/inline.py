@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from holdfast.parts.engines.shared.pool import Engine, Outcome, Pool, Work
+from holdfast.core.engine import Engine, Outcome, Pool, Work
 
 
 @dataclass(frozen=True)

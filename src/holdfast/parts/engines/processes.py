@@ -13,7 +13,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, NoReturn
 
-from holdfast.parts.engines.shared.pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unpacked, unready
+from holdfast.core.engine import Engine, Outcome, Pool, Work
+from holdfast.parts.engines.shared.pool import STARTS, packed, portable, unpacked, unready
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import Ended, foreign

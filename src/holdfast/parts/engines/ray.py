@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.core.engine import Engine, Outcome, Pool, Work
 from holdfast.parts.engines.processes import cores
-from holdfast.parts.engines.shared.pool import STARTS, Engine, Outcome, Pool, Work, packed, portable, unpacked, unready
+from holdfast.parts.engines.shared.pool import STARTS, packed, portable, unpacked, unready
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.optional import optional

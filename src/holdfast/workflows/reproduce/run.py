@@ -16,7 +16,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.auditing.series import PREFIX as SERIES
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
-from holdfast.parts.engines.shared.pool import Engine
+from holdfast.core.engine import Engine
 from holdfast.runtime.errors import pick
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.run_folder import Store
