@@ -51,6 +51,7 @@ class Trajectory:
         """
         if encoder.precision == "float32":
             return self
+        # one pass for each read-out
         values, reps = self.values.clone(), {}
         for step, images in self.images.items():
             with torch.no_grad():

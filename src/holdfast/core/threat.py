@@ -159,6 +159,7 @@ def towards(x: Images, delta: Images) -> Images:
 
     Source: the exact error of a sum is that of Knuth's TwoSum (The art of computer programming, volume 2, 4.2.2).
     """
+    # TwoSum's error of x + delta; where it is towards delta, one float back
     at = x + delta
     apart = at - x
     error = (x - (at - apart)) + (delta - apart)

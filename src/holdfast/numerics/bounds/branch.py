@@ -117,6 +117,7 @@ class Tree:
     def _problem(self, leaves: list[Leaf]) -> Problem:
         """Return the bound of every leaf's row as one batch: the ranges end at zero where a sign is given."""
         many, kind = len(leaves), self.region.x.dtype
+        # a split sign cuts the range of its ReLU at zero
         signs = {k: torch.stack([leaf.signs[k] for leaf in leaves])[:, None].to(kind) for k in self.scales}
         ranges = {k: (a.expand(many, *a.shape[1:]), b.expand(many, *b.shape[1:])) for k, (a, b) in self.ranges.items()}
         for index, sign in signs.items():
@@ -125,6 +126,7 @@ class Tree:
             low = torch.where(sign[:, 0] > 0, low.clamp_min(0), low)
             high = torch.where(sign[:, 0] < 0, high.clamp_max(0), high)
             ranges[source] = (torch.minimum(low, high), torch.maximum(low, high))
+        # one row per leaf, all around the same image; β multiplies sign · scale
         form = Dense(self.margin.weights[0, [leaf.row for leaf in leaves]][:, None])
         region = self.region.part([0] * many)
         relaxations = standard_relaxations(self.network, ranges)

@@ -158,6 +158,7 @@ def between(reps: Reps, labels: Labels) -> Contributions:
         raise HoldfastError(
             "distances between classes: expected two classes or more, got one; use images of more classes"
         )
+    # mean and mean square of the other classes' images, from class moments alone
     mean = (means.sum(0) - means) / rivals
     square = (squares.sum() - squares) / rivals
     own = reps.square().sum(1) - 2 * (reps * mean[number]).sum(1) + square[number]

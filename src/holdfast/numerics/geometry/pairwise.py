@@ -129,6 +129,7 @@ def closer(
     by_query = torch.zeros(len(queries), dtype=torch.long)
     by_member = torch.zeros(len(bank), dtype=torch.long)
     for i, j, block in _blocks(queries, bank, name):
+        # nearer than the own image; too close to call is decided by the definition
         rows = slice(i, i + block.shape[0])
         limit = reference[rows, None]
         nearer = block < limit
@@ -136,6 +137,7 @@ def closer(
         doubtful = _doubtful(close, block, name)
         for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], doubtful, name):
             nearer[row, column] = distance < limit[row, 0]
+        # the own image is no other; tally by query and by bank member
         _leave_out(nearer, own[rows], j)
         by_query[rows] += nearer.sum(1)
         by_member[j : j + block.shape[1]] += nearer.sum(0)
@@ -189,6 +191,7 @@ def _shares_below(bank: Bank, different: Float[Tensor, "values"], name: str) -> 
     edges = torch.cat([different.new_full((1,), -torch.inf), different, different.new_full((1,), torch.inf)])
     counts = torch.zeros(len(different) + 1, dtype=torch.long)
     for i, j, block in _upper_blocks(bank, name) if symmetric else _blocks(bank, bank, name):
+        # the interval between two values in which each distance lies, again by the definition where it is close to one
         index = torch.searchsorted(different, block)
         gap = torch.minimum(block - edges[index], edges[index + 1] - block)
         doubtful = _doubtful(gap <= 2 * _SLACK * block + _FLOOR.get(name, 0), block, name)
@@ -277,11 +280,13 @@ def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tenso
     for i, j, block in _blocks(queries, bank, name):
         rows = slice(i, i + block.shape[0])
         positions = torch.arange(j, j + block.shape[1]).expand(block.shape[0], -1)
+        # candidates: not beyond the k-th best so far; their distances from the definition
         limit = torch.cat([best[rows], block], 1).topk(k, largest=False).values[:, -1:]
         candidates = (block <= limit * (1 + 4 * _SLACK) + 2 * _FLOOR.get(name, 0)).nonzero()
         distances = torch.full_like(block, torch.inf)
         for row, column, distance in _again(queries[rows], bank[j : j + block.shape[1]], candidates, name):
             distances[row, column] = distance
+        # merge with the best so far; a stable sort keeps the lower position first
         values = torch.cat([best[rows], distances], 1)
         indices = torch.cat([where[rows], positions], 1)
         order = torch.sort(values, dim=1, stable=True).indices[:, :k]

@@ -96,9 +96,11 @@ def _decomposed(reps: Reps, centred: bool) -> tuple[Float[Tensor, "values"], Flo
     matrix = matrix - matrix.mean(0) if centred else matrix
     size = float(matrix.abs().max())
     matrix, size = (matrix / size, size) if size > rounding else (torch.zeros_like(matrix), 0.0)
+    # eigenvalues of the smaller Gram matrix, of a matrix scaled to entries of at most 1
     gram = matrix.T @ matrix if dim <= n else matrix @ matrix.T
     eigenvalues, vectors = torch.linalg.eigh(gram)
     eigenvalues, vectors = eigenvalues.flip(0), vectors.flip(1)
+    # what rounding may have made is no direction
     real = eigenvalues > max(n, dim) * 2.0**-52 * eigenvalues[0]
     squares = vectors.square()
     if dim <= n:

@@ -91,10 +91,12 @@ def _blocks(bank: Iterable[Tensor], dim: int) -> Iterator[Tensor]:
 
 def _merged(best: Keys, cosines: Float[Tensor, "queries block"], start: int, k: int) -> Keys:
     """Return the keys of the k best members so far, in any order, after a block that begins at `start`."""
+    # drop what cannot be among the k best
     full = best.shape[1] == k  # then an equal cosine is no gain: it stands further back
     above = cosines > _cosines(best.amin(1, keepdim=True)) if full else cosines >= _reached(cosines, k)
     place = torch.from_numpy(np.flatnonzero(above.numpy()))  # several times as fast as nonzero
     row, column = place // cosines.shape[1], place % cosines.shape[1]
+    # pack the rest, a ragged number for each query, into rows of keys
     counts = row.bincount(minlength=len(best))
     order = torch.arange(len(row)) - (counts.cumsum(0) - counts)[row]
     added = torch.full((len(best), max(counts.tolist(), default=cosines.shape[1])), _NONE)

@@ -59,6 +59,7 @@ def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
             f"draws of a mean: expected numbers in [0, 1], got {float(values.min())} to {float(values.max())}; "
             "NaN comes from an encoder that fails on noisy images"
         )
+    # each value is shared between the two levels beside it, so that its mean is kept
     above = torch.bucketize(values, LEVELS).clamp_min(1)
     share = (values - LEVELS[above - 1]) / (LEVELS[above] - LEVELS[above - 1])
     counts = torch.zeros(values[0].numel(), len(LEVELS), dtype=torch.float64)
@@ -173,6 +174,7 @@ def lower(counts: Counts, alpha: float, budget: int) -> PerVariable:
         0.992
     """
     low, high = torch.zeros(counts.shape[:-1], dtype=torch.float64), empirical_mean(counts).double()
+    # K falls as m grows: bisect for the largest m that is ruled out
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         out = exceeds(counts, middle, alpha, budget)

@@ -45,6 +45,7 @@ def adjusted(p: Sequence[float], correction: str) -> list[float]:
         stepped = np.maximum.accumulate((m - ranks + 1) * values[order])
     else:  # Benjamini-Hochberg: steps up from the largest
         stepped = np.minimum.accumulate((m / ranks * values[order])[::-1])[::-1]
+    # back in the order of the comparisons
     result = np.empty(m)
     result[order] = np.minimum(stepped, 1)
     return result.tolist()

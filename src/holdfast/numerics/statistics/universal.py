@@ -44,6 +44,7 @@ def place(
         >>> quantiles  # of the pairs' distances 1, 2 and 3
         tensor([[0.0000, 0.3333,    nan]], dtype=torch.float64)
     """
+    # F at every drift; then, at the median drift, the share of each image's own pairs
     shares = pairwise.share_below(bank, drifts, name)
     columns = torch.stack([row[_middle(q)] for row, q in zip(drifts, shares, strict=True)])
     limits = torch.cat([columns, drifts[:, _middle(shares.mean(0))]], 1)

@@ -43,6 +43,7 @@ class Fgsm(Attack):
         """Attack a batch, see `Attack`; read-out 0 is the nudged image."""
         readout = Readout(check_readouts(readouts, 1), keep_best=False)
         nudged = self._nudged(x, ball, rng)
+        # one steepest step from x, its gradient taken at a nudged image
         values, reps, gradient = value_and_grad(goal, nudged)
         readout.see(0, nudged, values, reps)
         attacked = ball.around(x, x + ball.radius * ball.ascend(gradient))

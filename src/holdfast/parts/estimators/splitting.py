@@ -89,6 +89,7 @@ class Splitting(metaclass=Checked):
         summaries: list[dict[str, float]] = []
         for start in range(0, len(rng.ids), size):
             ids = rng.ids[start : start + size]
+            # R independent populations for each image, all climbing at once
             owner = torch.arange(len(ids), device=device).repeat_interleave(self.runs)
             climbed = climb(
                 lambda z, images, start=start: value(z, images + start),

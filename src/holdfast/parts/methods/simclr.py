@@ -72,9 +72,11 @@ class _Student(Student):
         own = torch.cat(z[:2])  # what every view is told from: the first two views of all images
         images, every = len(z[0]), []
         for i, anchor in enumerate(z):
+            # similarities to the first two views of all images, its own left out
             likeness = anchor @ own.T / self._temperature
             if i < 2:
                 likeness.diagonal(i * images).fill_(-torch.inf)  # but not from itself
+            # -log softmax at every other view of the same image
             among = likeness.logsumexp(1)
             every += [(among - (anchor * z[j]).sum(1) / self._temperature).mean() for j in range(len(z)) if j != i]
         return torch.stack(every).mean()

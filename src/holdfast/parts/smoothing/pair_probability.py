@@ -97,6 +97,7 @@ class PairProbability(Certificate):
         # One difference of unit vectors, so that the margin of a twin is exactly zero.
         apart = unit(anchor.clean[own.to(anchor.clean.device)]) - unit(anchor.clean[chosen.to(anchor.clean.device)])
         twin = (apart == 0).all(1).cpu()
+        # tally sigmoid((z⁺ - z⁻) · f(x + σz) / T) of every negative, block by block
         counts = torch.zeros(self.negatives, len(betting.LEVELS), dtype=torch.float64)
         drawn = 0
         while drawn < self.draws and not (drawn and self._settled(counts, twin)):
@@ -113,6 +114,7 @@ class PairProbability(Certificate):
     def _settled(self, counts: Float[Tensor, "negatives levels"], twin: Bool[Tensor, "negatives"]) -> bool:
         if self.convention == "paper":
             return False
+        # a pair is settled where more draws would hardly raise its bound, or cannot lift it above ½
         near = betting.near_mean(counts, self.precision, self.level, self.draws)
         certified = betting.exceeds(counts, near, self.level, self.draws)
         hopeless = twin | betting.stays_below(counts, torch.full_like(near, 0.5), self.level, self.draws)

@@ -92,6 +92,7 @@ class _Search:
             for row in rows:
                 if row in settled:
                     continue
+                # the next probe: beyond the bracket, at the interpolated root, or, every fourth time, in the middle
                 low, high, root = self._bracket(row)
                 if high is None and low < self._end:
                     probes.append(min(4 * low, self._end))
@@ -110,6 +111,7 @@ class _Search:
         for count in range(ROUNDS):
             probes = {}
             for row, (root, _) in roots.items():
+                # just below the root; after some rounds by bisection, which always ends
                 proved, failed = float(self._proved[row]), min(float(self._failed[row]), self._end * 2)
                 if min(root, failed) - proved > tolerance and proved < self._end:
                     aim = root - tolerance / 2 if count < PATIENCE else (proved + failed) / 2

@@ -96,10 +96,12 @@ def descend(
                     "expected finite representations of disturbed images to learn from, got NaN or infinity; check the "
                     "encoder's weights and normalisation"
                 )
+            # the gradient of this part stops at the outputs of the network
             cost.backward()
             held += int((values <= 0).sum())
         for slope, leaf in zip(slopes, leaves, strict=True):
             slope.append(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)  # no entries, no gradient
+    # one backward pass of the network for all parts
     joined = [torch.cat(s) if len(o) > 1 else torch.stack(s).sum(0) for o, s in zip(outputs, slopes, strict=True)]
     torch.autograd.backward(outputs, joined)
     return held / total

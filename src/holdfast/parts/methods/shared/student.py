@@ -205,6 +205,7 @@ class Student(nn.Module, ABC):
         clean = len(views) - attacked
         online = {place: views[place] for place, role in enumerate(roles) if self.predicts(role)}
         aimed = {place: views[place] for place, role in enumerate(roles) if self.is_target(role)}
+        # one pass of the student over views that predict, one of its twin over targets
         reps = self._encode(self.encoder, online, clean)
         twins: dict[int, Tensor] = {}
         if self.twin is not None and targets:
@@ -239,6 +240,7 @@ class Student(nn.Module, ABC):
         encoded = self.see([*views[first:], *more, *attacked], roles, batch=batch, attacked=len(attacked))
         ends = len(views) - first, len(encoded) - len(attacked)
         kept, rest, disturbed = encoded[: ends[0]], encoded[ends[0] : ends[1]], encoded[ends[1] :]
+        # the loss of the views as they are, and with the first replaced by its attacked versions
         zero = torch.zeros((), device=views[0].device)
         unattacked, rest = (kept[1 - first :], None) if further is None else (kept, rest)
         with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences

@@ -51,10 +51,12 @@ def best_against(
     def fall(flat: np.ndarray) -> tuple[float, np.ndarray]:
         head = torch.from_numpy(flat).view_as(start)
         logits = [version @ head.T for version in versions]
+        # the smooth maximum over versions of each image's loss
         each = torch.stack([-(trial.log_softmax(1) * target).sum(1) for trial in logits]) / SHARPNESS
         value = SHARPNESS * float((each.logsumexp(0) - math.log(len(versions))).mean()) + price(head, decay)
         slope = decay * head
         slope[:, -1] = 0
+        # its gradient: that of each version, weighted by the softmax
         for version, trial, weight in zip(versions, logits, each.softmax(0) / len(target), strict=True):
             slope += ((trial.softmax(1) - target) * weight[:, None]).T @ version
         return value, slope.flatten().numpy()

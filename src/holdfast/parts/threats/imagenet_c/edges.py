@@ -85,6 +85,7 @@ def distance(to: Mask) -> Float[Tensor, "batch 1 height width"]:
     ramp = torch.arange(width, dtype=out.dtype, device=out.device)
     diagonal, knight = round(DIAGONAL * 2**16) / 2**16, round(KNIGHT * 2**16) / 2**16
     for _ in range(2):
+        # row by row: steps of a knight, a diagonal or a side from the rows above, then along the row
         for row in range(2, height + 2):
             above, second_above = out[:, row - 1], out[:, row - 2]
             steps = [
