@@ -110,34 +110,29 @@ def audit(
     for key in run:
         if key not in RUN:
             raise unknown("parameter of audit", key, (*inspect.signature(audit).parameters, *RUN))
+    # encoders and images, opened or as specs
     opened = _encoders(model, mean, std)
-    networks = [one for one in opened.values() if isinstance(one, Encoder)]
-    tested, told = _source("images", images, labels)
-    training, taught = _source("train", train, train_labels)
+    networks = [network for network in opened.values() if isinstance(network, Encoder)]
+    tested, spec = _source("images", images, labels)
+    training, train_spec = _source("train", train, train_labels)
     usual = networks[0].get_buffer("_mean").device if networks else "cpu"
     where = usual if device is None else device
-    asked: dict[str, Any] = {"profile_name": profile, "eps": eps, "norm": norm, "images": size, "attacked": attacked}
-    asked |= {"train": taught, "device": str(where), "seed": seed, **run}
-    names = [one if isinstance(one, str) else name for name, one in opened.items()]
-    plan = _plan(names, told, asked, measures, _settings(settings))
+    options: dict[str, Any] = {"profile_name": profile, "eps": eps, "norm": norm, "images": size, "attacked": attacked}
+    options |= {"train": train_spec, "device": str(where), "seed": seed, **run}
+    names = [network if isinstance(network, str) else name for name, network in opened.items()]
+    plan = _plan(names, spec, options, measures, _settings(settings))
     engine = INLINE if workers in (None, 1) else _processes(workers, plan.device)
-    folder = tempfile.mkdtemp(prefix="holdfast-") if out is None else os.fspath(out)
-    try:
-        with undisturbed(), _listener(quiet) as heard:
-            run_audit(
-                plan,
-                folder,
-                encoders={name: one for name, one in opened.items() if isinstance(one, Encoder)},
-                source=tested,
-                training=training,
-                engine=engine,
-                listener=heard,
-                overwrite=overwrite,
-            )
-    except BaseException:
-        if out is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+    with _run_folder(out) as folder, undisturbed(), _listener(quiet) as bars:
+        run_audit(
+            plan,
+            folder,
+            encoders={name: network for name, network in opened.items() if isinstance(network, Encoder)},
+            source=tested,
+            training=training,
+            engine=engine,
+            listener=bars,
+            overwrite=overwrite,
+        )
     record = Record(open_run(folder), temporary=out is None)
     if all(encoder["error"] for encoder in record.data["encoders"]):
         raise NothingAudited("; ".join(record.failures))
@@ -163,16 +158,16 @@ def compare(
         HoldfastError: audits that cannot be compared, with what differs, or fewer than two encoders.
     """
     runs: dict[str, Run] = {}
-    for record in records:
-        named = record.items() if isinstance(record, Mapping) else [(None, record)]
-        for name, one in named:
-            if not isinstance(one, (Record, str, os.PathLike)):
-                raise HoldfastError(f"compare: expected records or their folders, got {shown(one)}")
-            found = one.run if isinstance(one, Record) else open_run(os.fspath(one))
-            place = found.place if name is None else str(name)
+    for argument in records:
+        named = argument.items() if isinstance(argument, Mapping) else [(None, argument)]
+        for name, record in named:
+            if not isinstance(record, (Record, str, os.PathLike)):
+                raise HoldfastError(f"compare: expected records or their folders, got {shown(record)}")
+            run = record.run if isinstance(record, Record) else open_run(os.fspath(record))
+            place = run.place if name is None else str(name)
             if place in runs:
                 raise HoldfastError(f"expected different records, got {place!r} twice; give each once")
-            runs[place] = replace(found, place=place, record=allowing(found.record, allow))
+            runs[place] = replace(run, place=place, record=allowing(run.record, allow))
     refuse_unknown(allow, [run.record for run in runs.values()])
     return compared(list(runs.values()), measures, correction)
 
@@ -190,23 +185,34 @@ def open(folder: str | os.PathLike[str]) -> Record:
 def _encoders(model: Any, mean: Any, std: Any) -> dict[str, Encoder | str]:
     """Return encoders by name, specs as they are; networks are copied."""
     if isinstance(model, Mapping):
-        given = {str(name): one for name, one in model.items()}
-        made = {name: _named(one, name) if isinstance(one, str) else one for name, one in given.items()}
+        encoders = {
+            str(name): _named(network, str(name)) if isinstance(network, str) else network
+            for name, network in model.items()
+        }
     else:
         several = list(model) if isinstance(model, Sequence) and not isinstance(model, (str, nn.Module)) else [model]
-        made: dict[str, Any] = {}
-        for one in several:
-            name = one if isinstance(one, str) else one.name if isinstance(one, Encoder) else type(one).__name__
-            if isinstance(one, str) and name in made:
+        encoders: dict[str, Any] = {}
+        for network in several:
+            name = _name_of(network)
+            if isinstance(network, str) and name in encoders:
                 raise HoldfastError(f"expected different encoders, got {name!r} twice; give each once")
-            number = sum(key == name or key.startswith(f"{name} ") for key in made)
-            made[f"{name} {number + 1}" if number else name] = one
-    if (mean is not None or std is not None) and not any(_bare(one) for one in made.values()):
+            number = sum(key == name or key.startswith(f"{name} ") for key in encoders)
+            encoders[f"{name} {number + 1}" if number else name] = network
+    if (mean is not None or std is not None) and not any(_bare(network) for network in encoders.values()):
         raise HoldfastError(
             "mean and std: expected none, since an Encoder and a spec have their own (?mean=0.5&std=0.25), got "
             f"mean={mean}, std={std}; leave them out"
         )
-    return {name: one if isinstance(one, str) else _opened(one, name, mean, std) for name, one in made.items()}
+    return {
+        name: network if isinstance(network, str) else _opened(network, name, mean, std)
+        for name, network in encoders.items()
+    }
+
+
+def _name_of(network: Any) -> str:
+    if isinstance(network, str):
+        return network
+    return network.name if isinstance(network, Encoder) else type(network).__name__
 
 
 def _bare(model: Any) -> bool:
@@ -230,9 +236,9 @@ def _opened(model: Any, name: str, mean: Any, std: Any) -> Encoder:
             f"and divides by; got mean={mean}, std={std}; say mean=0, std=1 where nothing is done, for most networks "
             "of ImageNet mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]"
         )
-    made = frozen_copy(model) if isinstance(model, Encoder) else frozen_copy(model, _plain(mean), _plain(std))
-    made.name = name
-    return made
+    copied = frozen_copy(model) if isinstance(model, Encoder) else frozen_copy(model, _plain(mean), _plain(std))
+    copied.name = name
+    return copied
 
 
 def _plain(values: Any) -> Any:
@@ -244,12 +250,12 @@ def _source(what: str, images: Any, labels: Any) -> tuple[ImageSource | None, st
     """Return images that are open already, and how the record calls them; a spec is opened by the audit itself."""
     if isinstance(images, (Tensor, np.ndarray)):
         kind = "a tensor" if isinstance(images, Tensor) else "an array"
-        told = f"{kind} {list(images.shape)}"
+        title = f"{kind} {list(images.shape)}"
         if isinstance(images, Tensor):
             images = images.float() if images.dtype == torch.bfloat16 else images
             layout = "NCHW" if images.ndim == 4 else None
-            return Arrays(images, labels, layout=layout, name=told), told
-        return Arrays(images, labels, name=told), told
+            return Arrays(images, labels, layout=layout, name=title), title
+        return Arrays(images, labels, name=title), title
     if labels is not None:
         raise HoldfastError(
             f"labels: expected a tensor or an array of {what} beside them, got {type(images).__name__}; folders of "
@@ -266,21 +272,21 @@ def _source(what: str, images: Any, labels: Any) -> tuple[ImageSource | None, st
 def _plan(
     names: Sequence[str],
     data: str | None,
-    asked: Mapping[str, Any],
+    options: Mapping[str, Any],
     measures: Change | Sequence[Change],
     settings: Sequence[str],
 ) -> Plan:
     """Return the plan; measures are asked as the profile asks them, but for the fields that they are given with."""
     if isinstance(measures, (str, Mapping, Measure)):
         measures = [measures]
-    if asked["eps"] is not None or asked["norm"] is not None:
-        for one in measures:
-            if isinstance(one, Measure):
+    if options["eps"] is not None or options["norm"] is not None:
+        for measure in measures:
+            if isinstance(measure, Measure):
                 raise HoldfastError(
-                    f"eps and norm: expected none beside the measure {registry.part_name(one)}, which has its own "
+                    f"eps and norm: expected none beside the measure {registry.part_name(measure)}, which has its own "
                     "ball; name it instead, or leave them out"
                 )
-    return make_plan(names, data, measures=measures, settings=settings, **asked)
+    return make_plan(names, data, measures=measures, settings=settings, **options)
 
 
 def _settings(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:
@@ -301,6 +307,18 @@ def _processes(workers: int, device: str) -> Engine:
     return registry.part(
         "engines", "processes", workers=workers, gpus=torch.cuda.device_count() if on_gpus and ":" not in device else 0
     )
+
+
+@contextmanager
+def _run_folder(out: str | os.PathLike[str] | None) -> Iterator[str]:
+    """Give the folder of a run: `out`, or a temporary one, which is deleted where the run fails."""
+    folder = tempfile.mkdtemp(prefix="holdfast-") if out is None else os.fspath(out)
+    try:
+        yield folder
+    except BaseException:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 @contextmanager

@@ -3,10 +3,8 @@
 import io
 import os
 import shutil
-import tempfile
 import weakref
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from holdfast.api import Images, Model, Numbers, _encoders, _listener, _source
+from holdfast.api import Images, Model, Numbers, _encoders, _listener, _run_folder, _source
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.hardening import print_hardening
@@ -98,40 +96,39 @@ def harden(
     """
     own = {"encoder", "data", "pace", "steps", "budget", "test", "train", "device"}
     if wrong := sorted(set(how) - (Hardening.__dataclass_fields__.keys() - own)):
-        known = ", ".join(sorted(Hardening.__dataclass_fields__.keys() - own))
-        raise HoldfastError(f"harden: expected {known}, got {', '.join(wrong)}")
+        fields = ", ".join(sorted(Hardening.__dataclass_fields__.keys() - own))
+        raise HoldfastError(f"harden: expected {fields}, got {', '.join(wrong)}")
+    # the network and the images, opened or as specs
     opened = _encoders(model, mean, std)
     if len(opened) != 1:
         raise HoldfastError(f"harden: expected one network, got {len(opened)}; give them one after the other")
     ((name, encoder),) = opened.items()
-    given = encoder if isinstance(encoder, Encoder) else None
-    data, told = _source("images", images, labels)
-    tested, named = _source("test", test, test_labels)
-    learned, taught = _source("train", train, train_labels)
-    if told is None:
+    network = encoder if isinstance(encoder, Encoder) else None
+    data, spec = _source("images", images, labels)
+    tested, test_spec = _source("test", test, test_labels)
+    learned, train_spec = _source("train", train, train_labels)
+    if spec is None:
         raise HoldfastError("harden: expected images to learn from, got None")
-    asked = Hardening(
-        name if given is not None else str(encoder),
-        told,
+    plan = Hardening(
+        name if network is not None else str(encoder),
+        spec,
         steps=steps,
         budget=seconds(budget) if isinstance(budget, str) else float(budget),
-        test=named,
-        train=taught,
-        device=str(device or (given.get_buffer("_mean").device if given is not None else "cpu")),
+        test=test_spec,
+        train=train_spec,
+        device=str(device or (network.get_buffer("_mean").device if network is not None else "cpu")),
         **how,
     )
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-")) if out is None else local_folder(os.fspath(out))
-    try:
-        with undisturbed(), _listener(quiet) as heard:
-            found = run(asked, folder, opened=Opened(given, data, tested, learned), listener=heard)
-        module = found.encoder.module.get_submodule(found.encoder.root)
-        for theirs, mine in zip(_bare(model).parameters() if given else (), module.parameters(), strict=bool(given)):
+    # train and audit; then the copy's weights may be trained where yours may
+    with _run_folder(out) as place:
+        folder = local_folder(place)
+        with undisturbed(), _listener(quiet) as bars:
+            hardened = run(plan, folder, opened=Opened(network, data, tested, learned), listener=bars)
+        module = hardened.encoder.module.get_submodule(hardened.encoder.root)
+        originals = _bare(model).parameters() if network else ()
+        for theirs, mine in zip(originals, module.parameters(), strict=bool(network)):
             mine.requires_grad_(theirs.requires_grad)
-        result = HardenedModel(module, found.encoder, found.record, Record(open_run(str(folder / "audit"))))
-    except BaseException:
-        if out is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+        result = HardenedModel(module, hardened.encoder, hardened.record, Record(open_run(str(folder / "audit"))))
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
