@@ -19,7 +19,6 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
 
     statistic = "share"
     given = "given this population of images"
-    title = "Certified nearest-neighbour accuracy"
     better = "higher"
     unit = "share"
     question = "How often must an attacked image's nearest clean neighbour still be its own original?"
@@ -28,6 +27,11 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
         "certificate's share stays recognisable under any attack."
     )
     reference = f"{PAPER}, Eq. 4, certified through the linear pair margin of RVCL"
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return "Certified nearest-neighbour accuracy"
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every image finds itself, on both sides."""

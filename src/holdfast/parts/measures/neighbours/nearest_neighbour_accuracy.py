@@ -36,7 +36,6 @@ class NearestNeighbourAccuracy(AttackMeasure):
 
     pursue: Literal["event", "drift"] = "event"
 
-    title = "Nearest-neighbour accuracy"
     per_image = "found"
     statistic = "share"
     given = "given this population of images"
@@ -48,6 +47,11 @@ class NearestNeighbourAccuracy(AttackMeasure):
         "steps: by an attack that moves the representation as far as it can; worst found: whatever was tried."
     )
     reference = f"{PAPER}, Eq. 4"
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return "Nearest-neighbour accuracy"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -49,7 +49,6 @@ class Synbench(Measure):
     start: float = 0.7
     over: str = synbench.OVER[0]
 
-    title = "SynBench"
     better = "higher"
     unit = "ratio"
     question = "How much of what two Gaussian classes of noise images allow is left in the representation?"
@@ -63,6 +62,11 @@ class Synbench(Measure):
         "The score is that of classifiers fitted to so many images; with more it rises."
     )
     reference = 'Ko et al. (2022), "SynBench: task-agnostic benchmarking of pretrained representations", Eq. 3'
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return "SynBench"
 
     def __post_init__(self) -> None:
         if not isinstance(self.mixtures, Mixtures):
