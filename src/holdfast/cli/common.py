@@ -132,10 +132,13 @@ def run_plan(
     strict: bool = False,
 ) -> None:
     """Run an audit as `audited` does."""
+    from holdfast.auditing.execute import INLINE
     from holdfast.auditing.run import run_audit
 
     def run(bars: Any) -> Any:
-        return run_audit(plan, folder, engine=engine, listener=bars, command=command_line(), overwrite=overwrite)
+        return run_audit(
+            plan, folder, engine=engine or INLINE, listener=bars, command=command_line(), overwrite=overwrite
+        )
 
     audited(run, folder, json_output, quiet, strict)
 
