@@ -323,7 +323,7 @@ def shots(measure: Any, world: World) -> list[Table]:
     of_draws = 0.3 * world.normal(measure.draws)
     level = (1.8 if world.strong else 0.2) + world.hardness[..., None] + of_draws[:, None]
     hits = (level + world.normal(world.images, measure.draws) > 0).double()
-    (title,) = measure.corruptions
+    (title,) = measure.titles
     columns = {f"draw {draw + 1}@{title}": hits[..., draw] for draw in range(measure.draws)}
     return _each(columns | {f"right@{title}": hits.mean(-1)})
 

@@ -46,7 +46,7 @@ def test_shipped_encoders_know_digits(name):
     assert (encoder.mean, encoder.std) == ([0.0], [1.0])
     assert "shipped" in str(encoder.origin["weights"])
     assert open_encoder(f"zoo:{name}?weights=random").fingerprint != encoder.fingerprint
-    size = (ROOT / f"src/holdfast/encoders/weights/{name}.safetensors").stat().st_size
+    size = (ROOT / f"src/holdfast/sources/encoders/weights/{name}.safetensors").stat().st_size
     assert size < 300_000
 
 

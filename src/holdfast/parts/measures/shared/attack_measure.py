@@ -130,7 +130,8 @@ class AttackMeasure(Measure):
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the score along the attack, and how `column` spreads over the images."""
-        return *along_attack(self.attack, self.steps), *super().charts(table, scores)
+        scored = tuple(step for step in self.steps if self.attack.label(step) in scores)  # a subclass may name others
+        return *along_attack(self.attack, scored), *super().charts(table, scores)
 
     def _reduced(self, table: Table, column: str) -> Score:
         match self.statistic:
