@@ -12,6 +12,7 @@ from holdfast.core import (
     Corruption,
     Encoder,
     Goal,
+    HoldfastError,
     Images,
     Measure,
     Observation,
@@ -37,7 +38,9 @@ class Averages(EncoderSource):
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `averages:SIDE`."""
-        common = read_options(options)
+        common = read_options(options, takes=())
+        if not name.isdecimal() or int(name) < 1:
+            raise HoldfastError(f"spec {options.spec!r}: expected averages:SIDE, such as averages:4, got {name!r}")
         return Encoder(nn.Sequential(nn.AdaptiveAvgPool2d(int(name)), nn.Flatten()), mean=0, std=1, name=common.name)
 
 

@@ -65,6 +65,13 @@ def test_report_and_check_need_no_code(audit: Path) -> None:
 
 def test_compare_pairs_images_with_their_code(audit: Path) -> None:
     assert "norm_loss" in holdfast("compare", "run", "--json", at=audit)
+    assert "holdfast --parts own_parts.py compare" in holdfast("compare", "run", at=audit, own=False, status=2)
+
+
+def test_options_that_a_source_does_not_obey_are_refused(tmp_path: Path) -> None:
+    said = holdfast("audit", "averages:4?layer=0", "--data", "digits", at=tmp_path, status=3)
+    assert "this source takes label, got layer" in said
+    assert "expected averages:SIDE" in holdfast("audit", "averages:x", "--data", "digits", at=tmp_path, status=3)
 
 
 def test_bad_files_are_one_line(tmp_path: Path) -> None:

@@ -165,6 +165,8 @@ def audited(
     else:
         with _drawing("the table", folder):
             print_record(record, out, brief(report) if report else None)
+    if record["failures"] and Path(folder, "failures.log").is_file():
+        warned("tracebacks:", str(Path(folder, "failures.log")))
     # the status: first what could not be measured, then the checks
     measures = [entry for row in record["encoders"] for entry in row.get("measures", {}).values()]
     partly(record["failures"], any(entry["scores"] or entry["not_certified"] for entry in measures))

@@ -53,7 +53,9 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
             built[key] = registry.build(entry["part"])
         except Exception as error:
             name, where = entry["part"].get("name"), encoder.run.place
-            left_out.append(f"{name} is left out: its spec in {where!r} cannot be built ({first_line(error)})")
+            files = encoder.run.record["holdfast"].get("parts") or {}
+            own = f"; its audit ran holdfast --parts {' --parts '.join(files)} compare" if files else ""
+            left_out.append(f"{name} is left out: its spec in {where!r} cannot be built ({first_line(error)}{own})")
     # their names, told apart by what differs
     labels = {json.dumps(registry.spec(part)): name for name, part in named(dict.fromkeys(built.values())).items()}
     questions: dict[str, Question] = {}

@@ -33,16 +33,22 @@ class Common:
     size: tuple[int, int] | None = None
 
 
-def read(options: Options, pools: tuple[str, ...] = tuple(POOLS)) -> Common:
+def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[str, ...] | None = None) -> Common:
     """Take the common options; the source has taken its own before.
 
     Args:
         options: what stood behind the `?`.
         pools: words that `pool=` accepts.
+        takes: those of "weights", "seed", "layer", "pool", "mean", "std" and "size" that the source obeys; None: all,
+            as `assemble` does.
 
     Raises:
-        HoldfastError: an option that nobody knows ("did you mean"), a value that cannot be read, mean without std.
+        HoldfastError: an option that nobody knows ("did you mean") or that the source does not obey, a value that
+            cannot be read, mean without std.
     """
+    if takes is not None and (ignored := [name for name in options if name not in ("label", *takes)]):
+        may = ", ".join(("label", *takes))
+        raise HoldfastError(f"spec {options.spec!r}: this source takes {may}, got {', '.join(ignored)}; leave it out")
     common = Common(
         name=take(options, "label", _label, None) or options.spec,
         weights=take(options, "weights", str, "default"),
