@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core import HoldfastError, registry
+
 OWN = Path(__file__).parents[1] / "own_parts.py"
 PLAN = """
 encoders = ["averages:4", "averages:2"]
@@ -72,6 +74,14 @@ def test_options_that_a_source_does_not_obey_are_refused(tmp_path: Path) -> None
     said = holdfast("audit", "averages:4?layer=0", "--data", "digits", at=tmp_path, status=3)
     assert "this source takes label, got layer" in said
     assert "expected averages:SIDE" in holdfast("audit", "averages:x", "--data", "digits", at=tmp_path, status=3)
+
+
+def test_a_file_that_failed_is_refused_again(tmp_path: Path, own_parts_forgotten: None) -> None:
+    (tmp_path / "bad.py").write_text("raise ValueError('no')")
+    for _ in range(2):
+        with pytest.raises(HoldfastError, match="ValueError: no"):
+            registry.load(tmp_path / "bad.py")
+    assert "bad.py" not in registry.files()
 
 
 def test_bad_files_are_one_line(tmp_path: Path) -> None:

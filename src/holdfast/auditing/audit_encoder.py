@@ -141,7 +141,7 @@ class Scoring:
         # Draw
         readers = dict(self._readers())
         for seen, observation in zip(entry["observations"], readers, strict=True):
-            if observation.key() not in self._reasons and not observation.scope.training:
+            if observation.key() not in self._reasons:
                 self._draw("charts", lambda s=seen, o=observation: s.update(charts=_charts_of(self.session, o)))
         self._draw("pictures", lambda: entry.update(extremes=self._extremes()))
         for observation, number in shown(self.session):

@@ -14,11 +14,14 @@ from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
 
-DEFAULT_BALL: Ball = registry.build({"kind": "threats", "name": "linf", "radius": 0.05})
+DEFAULT_BALL: Ball = registry.part("threats", "linf", radius=0.05)
 """The ball of the paper's risks."""
 
 FOLDER = Path(__file__).with_name("profiles")
 """Holdfast's own profiles."""
+
+FIRST = ("quick", "standard")
+"""Profiles that people begin with."""
 
 KEYS: dict[str, Any] = {
     "like": str, "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
@@ -51,8 +54,8 @@ class Profile(metaclass=Checked):
 
 
 def profile_names() -> list[str]:
-    """Return the names of Holdfast's own profiles."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    """Return the names of Holdfast's own profiles, those that people begin with first."""
+    return sorted((path.stem for path in FOLDER.glob("*.toml")), key=lambda name: (name not in FIRST, name))
 
 
 def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:

@@ -2,7 +2,7 @@
 
 from holdfast.core import Observation, Threat, registry
 
-CLEAN: Observation = registry.build({"kind": "observations", "name": "clean"})
+CLEAN: Observation = registry.part("observations", "clean")
 """Representations of all images as they are: what other observations know as `Shard.clean`."""
 
 

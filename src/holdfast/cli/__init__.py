@@ -29,7 +29,6 @@ from holdfast.cli.train import train
 from holdfast.runtime.errors import HoldfastError, Status, first_line, os_reason
 
 app = typer.Typer(
-    help="Audit how well an image encoder's representations hold when the image is disturbed, without labels.",
     epilog=STATUSES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -37,10 +36,12 @@ app = typer.Typer(
 
 
 @app.callback()
-def own(
+def holdfast(
     parts: Annotated[
         list[Path] | None,
-        typer.Option("--parts", help="A Python file that registers parts of your own; it is run here and by workers."),
+        typer.Option(
+            "--parts", help="Python file that registers parts of your own; may be repeated. Run here and by workers."
+        ),
     ] = None,
 ) -> None:
     """Audit how well an image encoder's representations hold when the image is disturbed, without labels."""

@@ -151,6 +151,7 @@ def audited(
     Strictly, a failed check ends it with status 1, unless the audit allows it. The record is written before anything is
     drawn: what cannot be drawn is a warning.
     """
+    from holdfast.auditing.run import LOG
     from holdfast.report.html import publish
     from holdfast.report.terminal import print_record
 
@@ -165,8 +166,8 @@ def audited(
     else:
         with _drawing("the table", folder):
             print_record(record, out, brief(report) if report else None)
-    if record["failures"] and Path(folder, "failures.log").is_file():
-        warned("tracebacks:", str(Path(folder, "failures.log")))
+    if record["failures"] and (log := Path(folder, LOG)).is_file():
+        warned("tracebacks:", str(log))
     # the status: first what could not be measured, then the checks
     measures = [entry for row in record["encoders"] for entry in row.get("measures", {}).values()]
     partly(record["failures"], any(entry["scores"] or entry["not_certified"] for entry in measures))

@@ -54,7 +54,8 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
         except Exception as error:
             name, where = entry["part"].get("name"), encoder.run.place
             files = encoder.run.record["holdfast"].get("parts") or {}
-            own = f"; its audit ran holdfast --parts {' --parts '.join(files)} compare" if files else ""
+            command = f"holdfast --parts {' --parts '.join(files)} compare"
+            own = f"; parts of its own are in {', '.join(files)}: {command} ..." if files else ""
             left_out.append(f"{name} is left out: its spec in {where!r} cannot be built ({first_line(error)}{own})")
     # their names, told apart by what differs
     labels = {json.dumps(registry.spec(part)): name for name, part in named(dict.fromkeys(built.values())).items()}

@@ -58,7 +58,7 @@ def register(kind: str) -> Callable[[Part], Part]:
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
 
-    def known(cls: Part) -> Part:
+    def registered(cls: Part) -> Part:
         name = called(cls)
         if "__dataclass_fields__" not in vars(cls):  # an own one, not that of a class above
             raise HoldfastError(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
@@ -68,7 +68,7 @@ def register(kind: str) -> Callable[[Part], Part]:
         forget()
         return cls
 
-    return known
+    return registered
 
 
 def load(path: str | Path) -> None:
@@ -78,24 +78,35 @@ def load(path: str | Path) -> None:
         path: the file. It runs with your rights, so it should be yours, or its author one you trust.
 
     Raises:
-        HoldfastError: no such file, one that fails, one that registers nothing.
+        HoldfastError: no such file, one that fails, one that registers nothing, two of one name.
     """
     file = Path(path).expanduser().resolve()
     if file in _files:
         return
     if file.suffix != ".py" or not file.is_file():
         raise HoldfastError(f"parts: expected a Python file, got {str(path)!r}; a package's parts are its entry points")
+    if file.name in files():
+        raise HoldfastError(f"parts: expected files of different names, got two called {file.name!r}; rename one")
     _files[file] = hashlib.sha256(file.read_bytes()).hexdigest()  # first, for what it registers looks here again
+    try:
+        _run(file, str(path))
+    except BaseException:
+        del _files[file]  # so that it is refused again, not taken for run
+        raise
+
+
+def _run(file: Path, path: str) -> None:
+    """Run a file of parts as a module."""
     module_spec = importlib.util.spec_from_file_location(f"holdfast_parts_{file.stem}", file)
     assert module_spec is not None
     assert module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module.__name__] = module
     before = sum(map(len, _here.values()))
-    with foreign(f"{str(path)!r}", "run", wrap=True):
+    with foreign(repr(path), "run", wrap=True):
         module_spec.loader.exec_module(module)
     if sum(map(len, _here.values())) == before:
-        raise HoldfastError(f"{str(path)!r} registers no part: put @register from holdfast.extend above its class")
+        raise HoldfastError(f"{path!r} registers no part: put @register from holdfast.extend above its class")
 
 
 def paths() -> list[str]:
@@ -192,7 +203,7 @@ def _kind(part: object) -> str | None:
     return _name_of(type(part))[0] if dataclasses.is_dataclass(part) else None
 
 
-def _told(value: Any, usual: object) -> Any:
+def _with_kind(value: Any, usual: object) -> Any:
     """Return the spec of a part with the kind that its place implies, and "inf" as a number where a number stood."""
     if isinstance(value, str) and value in ("inf", "-inf") and isinstance(usual, float):
         return float(value)
@@ -242,4 +253,4 @@ def part(kind: str, name: str, **fields: Any) -> Any:
 def configure(cls: type, values: Mapping[str, Any]) -> Any:
     """Return `cls(**values)`, made of specs of its parts; its arguments are checked there, see `Checked`."""
     usual = {f.name: f.default for f in dataclasses.fields(cls)}
-    return cls(**{key: build(_told(value, usual.get(key))) for key, value in values.items()})
+    return cls(**{key: build(_with_kind(value, usual.get(key))) for key, value in values.items()})
