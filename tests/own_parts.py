@@ -106,7 +106,7 @@ class Norms(Observation):
         """Return itself."""
         return self
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Return itself."""
         return self
 

@@ -88,7 +88,7 @@ def test_the_fingerprint_sees_content_ids_and_membership_but_not_order_or_geomet
 
     base = of(Named(names(6)))
     assert re.fullmatch("[0-9a-f]{64}", base)
-    assert base == of(Named(names(6)), seed=9) == of(Named(names(6)), asked=Conversion(size=4))
+    assert base == of(Named(names(6)), seed=9) == of(Named(names(6)), conversion=Conversion(size=4))
     assert base != of(Named(names(6)), size=5)
     assert base != of(Named([*names(5), "image-9"]))
     assert base != of(Named(names(6), make=lambda name: torch.full((3, 8, 8), float(name == "image-3"))))

@@ -118,7 +118,7 @@ def test_groups_are_those_of_the_noise(run):
         assert named == [f"label {label}" for label in labels]
     joint = entries(run)[0]
     noise = Mixture(str(run[0] / joint["file"])).noise
-    assert set(joint["groups"]) <= {f"cluster {i}" for i in range(len(noise.generator.known))}
+    assert set(joint["groups"]) <= {f"cluster {i}" for i in range(len(noise.generator.groups))}
 
 
 def test_differences_are_amplified_by_what_is_said(run):

@@ -265,7 +265,7 @@ def test_labels_and_clusters_choose_the_weights(x: Tensor, reps: Tensor) -> None
     torch.testing.assert_close(weights[0], weights[2])
     assert not torch.allclose(weights[0], weights[1])
     by_cluster = made(structure="joint")
-    centres = by_cluster.generator.known
+    centres = by_cluster.generator.groups
     assert centres is not None
     assert by_cluster.generator.group(centres + 0.01, None).tolist() == [0, 1, 2]
     torch.testing.assert_close(  # labels are not read
@@ -277,7 +277,7 @@ def test_labels_and_clusters_choose_the_weights(x: Tensor, reps: Tensor) -> None
 def test_clusters_do_not_depend_on_other_images() -> None:
     """With a large common offset too, where |a|² + |b|² - 2ab has no digits left in single precision."""
     noise = made(structure="joint")
-    centres = noise.generator.known
+    centres = noise.generator.groups
     assert centres is not None
     expected = torch.arange(64) % GROUPS
     centres += 1e4

@@ -83,7 +83,7 @@ def test_effective_size_without_exception_is_the_number_of_units() -> None:
 
 
 def test_share_leaves_out_what_is_undefined() -> None:
-    score = statistics.share(numbers(1, 0, NAN, 1, 1), given="given this")
+    score = statistics.share(numbers(1, 0, NAN, 1, 1), condition="given this")
     exact = stats.binomtest(3, 4).proportion_ci(0.95, method="exact")
     assert (score.value, score.n) == (0.75, 4)
     assert (score.low, score.high) == pytest.approx((exact.low, exact.high))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.auditing.plan import Plan
 from holdfast.core import HoldfastError, ImageSource
-from holdfast.sources.data import ImageSet, Known, open_images
+from holdfast.sources.data import ImageSet, Selection, open_images
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class AuditImages:
     left_out: int = 0
 
     @property
-    def known(self) -> tuple[Known, Known | None]:
+    def known(self) -> tuple[Selection, Selection | None]:
         """What reading all of them has found; for `open_known` in other processes."""
-        return self.tested.known, None if self.train is None else self.train.known
+        return self.tested.selection, None if self.train is None else self.train.selection
 
 
 def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
@@ -57,7 +57,7 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
 def open_known(
     plan: Plan,
     source: ImageSource | None,
-    known: tuple[Known, Known | None],
+    known: tuple[Selection, Selection | None],
     training: ImageSource | None = None,
 ) -> AuditImages:
     """Open the images of a plan of which another process has read all, without doing so again.

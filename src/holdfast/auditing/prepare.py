@@ -21,7 +21,7 @@ from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import UnreadableRecord, first_line, no_labels
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed, places, public
-from holdfast.sources.data import Known
+from holdfast.sources.data import Selection
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import read_record, sealed, unbroken
 from holdfast.storage.run_folder import SHARD, Store
@@ -86,7 +86,7 @@ class PreparedAudit:
 
 
 def _opened_elsewhere(
-    sent: Mapping[str, Any], known: tuple[Known, Known | None], place: str, home: str
+    sent: Mapping[str, Any], known: tuple[Selection, Selection | None], place: str, home: str
 ) -> PreparedAudit:
     """Return an audit in another process than that which prepared it.
 

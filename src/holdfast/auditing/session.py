@@ -103,7 +103,7 @@ class Session:
             encoder.refresh_fingerprint(),
             _described(encoder),
             images.fingerprint,
-            str(images.asked),
+            str(images.conversion),
             seed,
             batch_size,
             attacked,
@@ -208,7 +208,7 @@ class Session:
 
     def _labels_read(self, observation: Observation) -> list[str | None]:
         """Return the fingerprints of what else an observation depends on: training images, labels of both."""
-        train: list[str | None] = [] if self.train is None else [self.train.fingerprint, str(self.train.asked)]
+        train: list[str | None] = [] if self.train is None else [self.train.fingerprint, str(self.train.conversion)]
         if not observation.needs_labels:
             return train if observation.scope.training else []
         theirs = [] if self.train is None else [self.train.labels_fingerprint]

@@ -44,7 +44,11 @@ class Examination:
     @property
     def reads_images(self) -> bool:
         """Whether any measure reads the audit's images, and not synthetic ones alone."""
-        return any(one.scope is not Scope.SYNTHETIC for measure in self.measures for one in measure.prerequisites())
+        return any(
+            observation.scope is not Scope.SYNTHETIC
+            for measure in self.measures
+            for observation in measure.prerequisites()
+        )
 
 
 class Check(Reader):

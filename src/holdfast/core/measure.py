@@ -115,7 +115,7 @@ class Measure(Reader):
     @property
     def searches(self) -> tuple[Search, ...]:
         """The searches that its scores rely on: those of all that is observed, unless the measure knows better."""
-        return tuple(dict.fromkeys(search for seen in self.observations() for search in seen.searches))
+        return tuple(dict.fromkeys(search for observation in self.observations() for search in observation.searches))
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the searches that one of its scores relies on.

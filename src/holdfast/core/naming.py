@@ -18,8 +18,8 @@ def named(parts: Iterable[Any]) -> dict[str, Any]:
     for name in {registry.part_name(part) for part in parts}:
         twins = [i for i, part in enumerate(parts) if registry.part_name(part) == name]
         flats = {i: flatten(registry.spec(parts[i])) for i in twins}
-        said = _differences(flats)
-        labels |= {i: f"{name}[{','.join(said[i])}]" if said[i] else name for i in twins}
+        differences = _differences(flats)
+        labels |= {i: f"{name}[{','.join(differences[i])}]" if differences[i] else name for i in twins}
     return {labels[i]: part for i, part in enumerate(parts)}
 
 
@@ -27,7 +27,7 @@ def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]
     """Return for each twin the parameters that set it apart, going through them in order."""
     keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
     ends = [key.rpartition(".")[2] for key in keys]
-    said: dict[int, list[str]] = {i: [] for i in flats}
+    differences: dict[int, list[str]] = {i: [] for i in flats}
     groups = [list(flats)]  # twins that cannot be told apart yet
     for key, end in zip(keys, ends, strict=True):
         split: list[list[int]] = []
@@ -40,9 +40,9 @@ def _differences(flats: Mapping[int, Mapping[str, Any]]) -> dict[int, list[str]]
             if len(by_value) > 1:
                 for i in group:
                     if key in flats[i]:
-                        said[i].append(f"{end if ends.count(end) == 1 else key}={words[flats[i][key]]}")
+                        differences[i].append(f"{end if ends.count(end) == 1 else key}={words[flats[i][key]]}")
         groups = split
-    return said
+    return differences
 
 
 def _words(values: Iterable[Any]) -> dict[Any, str]:
@@ -53,7 +53,7 @@ def _words(values: Iterable[Any]) -> dict[Any, str]:
         if isinstance(value, tuple):
             names = [item.partition("-")[0] for item in value]
             text = "+".join(names[:2]) + (f"+{len(names) - 2} more" if len(names) > 2 else "")
-        same = sum(other.partition(" no. ")[0] == text for other in words.values())
+        same = sum(word.partition(" no. ")[0] == text for word in words.values())
         words[value] = f"{text} no. {same + 1}" if same else text
     return words
 

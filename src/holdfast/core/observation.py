@@ -158,8 +158,8 @@ class Observation(metaclass=Checked):
         """Return itself without what does not change the encoder passes; equal keys share one run."""
 
     @abstractmethod
-    def join(self, other: "Observation") -> "Observation":
-        """Return one observation that serves both; `other` has the same key."""
+    def join(self, twin: "Observation") -> "Observation":
+        """Return one observation that serves both; `twin` has the same key."""
 
     @abstractmethod
     def images(self, population: int, attacked: int) -> int:
@@ -272,9 +272,10 @@ class Reader(metaclass=Checked):
         Such a probe learns from training images as they are observed here: disturbed where they are read disturbed.
         """
         own = self.observations()
-        threats = dict.fromkeys(one.disturbed_by for one in own if one.scope is Scope.TRAINING) or {None: None}
+        threats = dict.fromkeys(reader.disturbed_by for reader in own if reader.scope is Scope.TRAINING) or {None: None}
         learning = [learning_of(probe, threat) for probe in _probes(self) if probe.through for threat in threats]
-        return tuple(dict.fromkeys((*(one for head in learning for one in (*head.reads, head)), *own)))
+        before = (observation for head in learning for observation in (*head.reads, head))
+        return tuple(dict.fromkeys((*before, *own)))
 
 
 def learning_of(probe: Probe, threat: Threat | None = None) -> Observation:
@@ -289,5 +290,5 @@ def _probes(part: object) -> Iterator[Probe]:
     inner = part if isinstance(part, tuple) else ()
     if is_dataclass(part):
         inner = [getattr(part, field.name) for field in fields(part)]
-    for one in inner:
-        yield from _probes(one)
+    for member in inner:
+        yield from _probes(member)

@@ -92,10 +92,10 @@ class _Searched(torch.autograd.Function):
         if precision == "fp16" and not bool(reps.isfinite().all()):
             raise _overflow("representation")
         ctx.held, ctx.precision, ctx.name = (inner, reps), precision, name
-        seen = reps.detach().to(x.dtype)
+        rounded_reps = reps.detach().to(x.dtype)
         if not reps.requires_grad:
-            ctx.mark_non_differentiable(seen)
-        return seen
+            ctx.mark_non_differentiable(rounded_reps)
+        return rounded_reps
 
     @staticmethod
     @once_differentiable  # which hides the names of arguments
@@ -111,12 +111,12 @@ class _Searched(torch.autograd.Function):
         scale = _scale(gradient) if ctx.precision == "fp16" else None
         scaled = gradient if scale is None else gradient * scale.view(-1, *[1] * (gradient.ndim - 1))
         with rounded(ctx.precision, inner.device), compiling(ctx.name):  # what is compiled backward, is so here
-            (found,) = torch.autograd.grad(reps, inner, scaled.to(reps.dtype))
+            (grad,) = torch.autograd.grad(reps, inner, scaled.to(reps.dtype))
         if scale is not None:
-            if not bool(found.isfinite().all()):
+            if not bool(grad.isfinite().all()):
                 raise _overflow("gradient")
-            found = found / scale.view(-1, *[1] * (found.ndim - 1))
-        return found, None, None, None
+            grad = grad / scale.view(-1, *[1] * (grad.ndim - 1))
+        return grad, None, None, None
 
 
 def _scale(gradient: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch"]:

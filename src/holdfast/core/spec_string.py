@@ -22,13 +22,13 @@ class Options(dict[str, str]):
 
     Attributes:
         spec: the whole spec string, for errors.
-        known: names asked for so far.
+        taken: the names that `take` has looked for so far.
     """
 
     def __init__(self, values: dict[str, str] | None = None, spec: str = ""):
         super().__init__(values or {})
         self.spec = spec
-        self.known: list[str] = []
+        self.taken: list[str] = []
 
 
 def parse(text: str) -> tuple[str | None, str, Options]:
@@ -65,7 +65,7 @@ def take(options: Options, name: str, convert: Callable[[str], T], default: D) -
     Raises:
         HoldfastError: a value that `convert` rejects with a ValueError.
     """
-    options.known.append(name)
+    options.taken.append(name)
     if name not in options:
         return default
     value = options.pop(name)
@@ -78,9 +78,9 @@ def take(options: Options, name: str, convert: Callable[[str], T], default: D) -
 def finish(options: Options) -> None:
     """Raise "unknown option, did you mean ..." if an option was never taken."""
     for name in options:
-        if not options.known:
+        if not options.taken:
             raise HoldfastError(f"spec {options.spec!r} takes no options, got {name!r}; leave it out")
-        raise unknown(f"option of {options.spec!r}", name, options.known)
+        raise unknown(f"option of {options.spec!r}", name, options.taken)
 
 
 def boolean(value: str) -> bool:

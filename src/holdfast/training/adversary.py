@@ -131,8 +131,8 @@ class Adversary(metaclass=Checked):
             target = None
             if self.objective.needs_target:
                 alone = len(views) < 2 or student.same_view
-                other = clean if alone else self._points(student, views[1], student.reference)
-                target = share(gather(other).roll(1, 0))
+                points = clean if alone else self._points(student, views[1], student.reference)
+                target = share(gather(points).roll(1, 0))
         return self.objective.pursue(lambda x: self._points(student, x, student.encoder), clean, target)
 
     def _points(self, student: Student, x: Images, encode: Callable[[Images], Reps]) -> Reps:

@@ -65,7 +65,7 @@ def contributions(
 def mean(
     means: Float[Tensor, "images"],
     parts: Float[Tensor, "population"],
-    given: str = "",
+    condition: str = "",
     confidence: float = 0.95,
     most: float | None = None,
 ) -> Score:
@@ -74,7 +74,7 @@ def mean(
     Args:
         means: of each image over its negatives, NaN where it has none, [M] or [N].
         parts: `contributions`, [N].
-        given: what the interval is conditional on.
+        condition: what the interval is conditional on.
         confidence: level of the interval.
         most: the largest value possible, where one is known.
 
@@ -85,10 +85,10 @@ def mean(
         0.67 from 3 images
     """
     defined = means[~means.isnan()]
-    alone = statistics.mean(defined, None, given, confidence, most)
+    alone = statistics.mean(defined, None, condition, confidence, most)
     if constant(defined):
         return alone
-    both = statistics.mean(parts, None, given, confidence)
+    both = statistics.mean(parts, None, condition, confidence)
     low, high = both.low, both.high
     if low is None or high is None:
         return alone

@@ -13,7 +13,7 @@ from holdfast.numerics.statistics.rows import by_unit, constant, defined
 def mean(
     values: Float[Tensor, "rows"],
     units: Int[Tensor, "rows"] | None = None,
-    given: str = "",
+    condition: str = "",
     confidence: float = 0.95,
     most: float | None = None,
 ) -> Score:
@@ -36,7 +36,7 @@ def mean(
     Args:
         values: one number per row, in any unit; NaN where undefined.
         units: which rows belong together; None when rows are independent.
-        given: what the interval is conditional on.
+        condition: what the interval is conditional on.
         confidence: level of the interval.
         most: the largest value possible, if there is one; the interval's limit, and used where all values are equal.
 
@@ -48,7 +48,7 @@ def mean(
         0.117 in [0.000, 0.798]: only 3 of 6 values differ from the commonest: the interval may be too short
     """
     values, units, note = defined(values.double(), units)
-    kind = "outer ends of Student's t and Hall's skewness-corrected interval" + (f", {given}" if given else "")
+    kind = "outer ends of Student's t and Hall's skewness-corrected interval" + (f", {condition}" if condition else "")
     if not len(values):
         return Score(None, None, None, 0, kind, confidence, note)
     value = float(values.mean())

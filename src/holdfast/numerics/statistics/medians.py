@@ -12,7 +12,10 @@ from holdfast.numerics.statistics.rows import defined
 
 
 def median(
-    values: Float[Tensor, "rows"], units: Int[Tensor, "rows"] | None = None, given: str = "", confidence: float = 0.95
+    values: Float[Tensor, "rows"],
+    units: Int[Tensor, "rows"] | None = None,
+    condition: str = "",
+    confidence: float = 0.95,
 ) -> Score:
     """Median with an order-statistic interval.
 
@@ -23,7 +26,7 @@ def median(
     Args:
         values: one number per row; NaN where undefined.
         units: which rows belong together; None when rows are independent.
-        given: what the interval is conditional on.
+        condition: what the interval is conditional on.
         confidence: level of the interval.
 
     Example:
@@ -33,7 +36,7 @@ def median(
     """
     values, units, note = defined(values, units)
     kind = "order statistics" if units is None else "order statistics with effective size (Woodruff)"
-    kind += f", {given}" if given else ""
+    kind += f", {condition}" if condition else ""
     n = len(values)
     if not n:
         return Score(None, None, None, 0, kind, confidence, note)

@@ -76,14 +76,14 @@ def effective_trials(p: float, variance: float, freedom: float, most: float, con
 
 
 def share(
-    hits: Float[Tensor, "rows"], units: Int[Tensor, "rows"] | None = None, given: str = "", confidence: float = 0.95
+    hits: Float[Tensor, "rows"], units: Int[Tensor, "rows"] | None = None, condition: str = "", confidence: float = 0.95
 ) -> Score:
     """Share of rows that are 1, with an exact (or, with units, design-effect corrected) interval.
 
     Args:
         hits: 1 or 0 for every row; NaN where undefined.
         units: which rows belong together (both directions of a pair); None when rows are independent.
-        given: what the interval is conditional on.
+        condition: what the interval is conditional on.
         confidence: level of the interval.
 
     Example:
@@ -93,7 +93,7 @@ def share(
     """
     hits, units, note = defined(hits, units)
     kind = "exact binomial (Clopper-Pearson)" if units is None else "binomial with effective size (Korn-Graubard)"
-    kind += f", {given}" if given else ""
+    kind += f", {condition}" if condition else ""
     if not len(hits):
         return Score(None, None, None, 0, kind, confidence, note or "undefined: there is nothing to count")
     n = float(len(hits)) if units is None else effective_size(hits, units, confidence)
@@ -103,7 +103,7 @@ def share(
     return Score(value, low, high, count, kind, confidence, note)
 
 
-def share_of_draws(shares: Float[Tensor, "images"], draws: int, given: str = "", confidence: float = 0.95) -> Score:
+def share_of_draws(shares: Float[Tensor, "images"], draws: int, condition: str = "", confidence: float = 0.95) -> Score:
     """Mean of shares, each from so many draws of one image, with an interval over images and draws.
 
     The draws of one image are a cluster: the mean's variance v, taken between images, holds both sources of error. It
@@ -115,7 +115,7 @@ def share_of_draws(shares: Float[Tensor, "images"], draws: int, given: str = "",
     Args:
         shares: successes / draws of every image; NaN where undefined.
         draws: behind each of them.
-        given: what the interval is conditional on.
+        condition: what the interval is conditional on.
         confidence: level of the interval.
 
     Source: Korn & Graubard (1998), see `effective_size`.
@@ -127,7 +127,7 @@ def share_of_draws(shares: Float[Tensor, "images"], draws: int, given: str = "",
     """
     shares, _, note = defined(shares.double())
     kind = "binomial with effective size over images and draws (Korn-Graubard), with room for images not met"
-    kind += f", {given}" if given else ""
+    kind += f", {condition}" if condition else ""
     m = len(shares)
     if not m:
         return Score(None, None, None, 0, kind, confidence, note)

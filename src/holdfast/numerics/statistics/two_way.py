@@ -13,7 +13,7 @@ from holdfast.numerics.statistics.rows import constant
 
 def crossed_mean(
     values: Float[Tensor, "images repetitions"],
-    given: str = "",
+    condition: str = "",
     confidence: float = 0.95,
     most: float | None = None,
 ) -> Score:
@@ -30,7 +30,7 @@ def crossed_mean(
 
     Args:
         values: non-negative numbers, in any unit; an image with a NaN is left out and counted in the note.
-        given: what the interval is conditional on.
+        condition: what the interval is conditional on.
         confidence: level of the interval.
         most: the largest value possible, where one is known; the interval's limit.
 
@@ -45,7 +45,7 @@ def crossed_mean(
     """
     # the interval over images, of each image's mean
     kind = "over images and repetitions, recovered from the intervals of both means (MOVER)"
-    kind += f", {given}" if given else ""
+    kind += f", {condition}" if condition else ""
     repetitions = values.shape[1]
     images = statistics.mean(values.double().mean(1), most=most, confidence=confidence)
 

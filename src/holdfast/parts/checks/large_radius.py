@@ -56,16 +56,16 @@ class LargeRadius(Check):
         """Count the images whose nearest clean neighbour is still themselves."""
         reps = subject.read(self._attacked)[f"reps@{self.attack.steps}"]
         nearer, _ = pairwise.closer(reps, subject.read(Clean())["reps"], torch.arange(len(reps)))
-        found = float((nearer == 0).double().mean())
+        intact = float((nearer == 0).double().mean())
         finding = (
-            f"at ε = {self.ball.radius:g}, {100 * found:.0f} % of {len(reps)} images are still nearest to themselves"
+            f"at ε = {self.ball.radius:g}, {100 * intact:.0f} % of {len(reps)} images are still nearest to themselves"
         )
-        if found > self.fail:
+        if intact > self.fail:
             meaning = (
                 "Nothing can be that robust: the attack does not work on this encoder, or the encoder is constant."
             )
-            return Verdict("fail", finding, meaning, {"found": found})
-        if found > self.warn:
+            return Verdict("fail", finding, meaning, {"found": intact})
+        if intact > self.warn:
             meaning = "The attack may be too weak for this encoder; look at the other checks."
-            return Verdict("warn", finding, meaning, {"found": found})
-        return Verdict("pass", finding, "A large perturbation breaks the encoder, as it must.", {"found": found})
+            return Verdict("warn", finding, meaning, {"found": intact})
+        return Verdict("pass", finding, "A large perturbation breaks the encoder, as it must.", {"found": intact})

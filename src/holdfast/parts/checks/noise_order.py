@@ -97,19 +97,19 @@ class NoiseOrder(Check):
         values = [score.value for score in scores]
         if any(value is None for value in values):
             return Verdict("skip", "no image holds without a disturbance", "There is nothing to compare.")
-        found = ", ".join(f"{name} {100 * (value or 0.0):.4g} %" for name, value in zip(names, values, strict=True))
+        finding = ", ".join(f"{name} {100 * (value or 0.0):.4g} %" for name, value in zip(names, values, strict=True))
         broken = [(a, b) for a, b in pairs if exceeds(tables[a], tables[b], scores[a], scores[b])]
         turned = [(a, b) for a, b in pairs if (a, b) not in broken and (values[a] or 0.0) > (values[b] or 0.0)]
         missed = _missed(ordered, tables)
         details = {name: value or 0.0 for name, value in zip(names, values, strict=True)} | {"missed": float(missed)}
-        for which, words in ((broken, "above"), (turned, "not below, though not beyond its interval,")):
-            found += "".join(f"; {names[a]} {words} {names[b]}" for a, b in which)
+        for order, words in ((broken, "above"), (turned, "not below, though not beyond its interval,")):
+            finding += "".join(f"; {names[a]} {words} {names[b]}" for a, b in order)
         if missed:
-            found += f"; {missed} images fail for a draw though the attack left them standing"
+            finding += f"; {missed} images fail for a draw though the attack left them standing"
         if broken:
             return Verdict(
                 "warn",
-                found,
+                finding,
                 "The order of the true values is broken beyond chance: the attack is too weak, or a noise is not "
                 "learned to the end; use a stronger attack, or raise the learner's epochs and images.",
                 details,
@@ -118,9 +118,9 @@ class NoiseOrder(Check):
             meaning = (
                 "The attack is too weak: what draws found is counted, what nobody found is not. Use a stronger one."
             )
-            return Verdict("warn", found, meaning, details)
-        rest = " A noise that is not below one that knows less may not be learned to the end." if turned else ""
-        return Verdict("pass", found, f"No order of the true values is broken beyond its interval.{rest}", details)
+            return Verdict("warn", finding, meaning, details)
+        hint = " A noise that is not below one that knows less may not be learned to the end." if turned else ""
+        return Verdict("pass", finding, f"No order of the true values is broken beyond its interval.{hint}", details)
 
 
 def ball_of(measure: ChanceMeasure) -> Ball | None:
@@ -198,10 +198,10 @@ def must_not_exceed(lower: ChanceMeasure, upper: ChanceMeasure) -> bool:
     return False
 
 
-def exceeds(first: Table, second: Table, score: Score, other: Score) -> bool:
-    """Return whether the first is above the second by a paired interval that excludes 0, on the same images."""
-    rho = statistics.correlation(*(statistics.influence_of_mean(table["held"]) for table in (first, second)))
-    low = statistics.difference(score, other, rho).low
+def exceeds(table_a: Table, table_b: Table, a: Score, b: Score) -> bool:
+    """Return whether a is above b by a paired interval that excludes 0, on the same images."""
+    rho = statistics.correlation(*(statistics.influence_of_mean(table["held"]) for table in (table_a, table_b)))
+    low = statistics.difference(a, b, rho).low
     return low is not None and low > 0
 
 

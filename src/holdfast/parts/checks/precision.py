@@ -97,8 +97,8 @@ class Precision(Check):
         )
         if self.attack is None:
             return Verdict("pass", finding, "Nothing was searched; every number here is float32.", details)
-        found = subject.read(self._attacked(self.attack))
-        mine, (float32, rounded) = found["values"][:, self.attack.steps].double(), self._float32(subject, x, clean)
+        attacked = subject.read(self._attacked(self.attack))
+        mine, (float32, rounded) = attacked["values"][:, self.attack.steps].double(), self._float32(subject, x, clean)
         error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())
         gain = float((float32 / mine.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
         details |= {"objective error median": error, "gain of float32": gain}
@@ -121,9 +121,11 @@ class Precision(Check):
         observed = self._attacked(self.attack)
         goal = observed.objective.pursue(subject.encoder, clean[: len(x)].to(x))
         with subject.encoder.exactly():
-            found = self.attack(goal, x, self.ball, Rng(subject.seed, ids=tuple(subject.ids[: len(x)])))
-        rounded = observed.objective(_reduced(subject.encoder, found.images[self.attack.steps]), clean[: len(x)].to(x))
-        return found.values[-1].cpu().double(), rounded.cpu().double()
+            trajectory = self.attack(goal, x, self.ball, Rng(subject.seed, ids=tuple(subject.ids[: len(x)])))
+        rounded = observed.objective(
+            _reduced(subject.encoder, trajectory.images[self.attack.steps]), clean[: len(x)].to(x)
+        )
+        return trajectory.values[-1].cpu().double(), rounded.cpu().double()
 
 
 def _reduced(encoder: Encoder, x: Images) -> Tensor:

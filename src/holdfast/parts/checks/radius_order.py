@@ -39,15 +39,15 @@ class RadiusOrder(Check):
         pairs, classes = self.pairs.observe(subject)["certificate"], self.classes.observe(subject)["certificate"]
         images = min(int((~pairs.isnan()).sum()), len(classes))
         ours, theirs = float(pairs[:images].mean()), float(classes[:images].mean())
-        found = f"{ours:.3g} between images, {theirs:.3g} for classes, in pixels, on {images} images"
+        finding = f"{ours:.3g} between images, {theirs:.3g} for classes, in pixels, on {images} images"
         details = {"between images": ours, "for classes": theirs}
         if ours >= theirs:
             return Verdict(
-                "pass", found, "Images are harder to confuse with each other than classes, as they must be.", details
+                "pass", finding, "Images are harder to confuse with each other than classes, as they must be.", details
             )
         return Verdict(
             "warn",
-            found,
+            finding,
             "A class is proved to hold farther than the image itself: the negatives are unusually similar to their "
             "images, or one of the two bounds is much looser.",
             details,

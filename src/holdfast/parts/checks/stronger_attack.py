@@ -33,8 +33,10 @@ class StrongerAttack(SearchCheck):
     @classmethod
     def checks_of(cls, search: Search, audit: Examination) -> tuple[Check, ...]:
         """Every search; those for one thing in one ball are compared with the same costlier one, which is run once."""
-        alike = [one for one in audit.searches if (one.ball, one.objective) == (search.ball, search.objective)]
-        steps = max(member.passes.backward for one in alike for member in one.attack.members)
+        attacks = [
+            alike.attack for alike in audit.searches if (alike.ball, alike.objective) == (search.ball, search.objective)
+        ]
+        steps = max(member.passes.backward for attack in attacks for member in attack.members)
         stronger = Apgd(2 * max(FEWEST, steps), restarts=2)
         return (cls(search.attack, search.ball, search.objective, audit.images, stronger),)
 

@@ -22,10 +22,7 @@ class UnexaminedSearch(Check):
     def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
         """Measures that follow gradients on images of the population and do not say how they search."""
         silent = dict.fromkeys(
-            part_name(measure)
-            for measure in audit.measures
-            for one in measure.observations()
-            if one.passes.backward and not one.searches and not one.scope.at_once and not one.scope.training
+            part_name(measure) for measure in audit.measures if any(map(_silent, measure.observations()))
         )
         return (cls(tuple(silent)),) if silent and audit.reads_images else ()
 
@@ -40,3 +37,9 @@ class UnexaminedSearch(Check):
             meaning = "Nothing tells whether that search was strong enough; let the observation say its `searches`."
             return Verdict("warn", f"{names}: the search behind it is not examined", meaning)
         return Verdict("pass", "every search is examined", "No number rests on a search that nobody looked at.")
+
+
+def _silent(observation: Observation) -> bool:
+    """Whether it follows gradients on images of the population without naming its searches."""
+    of_population = not observation.scope.at_once and not observation.scope.training
+    return of_population and observation.passes.backward > 0 and not observation.searches

@@ -75,8 +75,8 @@ def cores() -> int:
 
 def _visible(gpus: int) -> list[str]:
     """Return the names of so many GPUs, those that this process sees."""
-    seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name]
-    return (seen or [str(number) for number in range(gpus)])[:gpus]
+    visible = [name for name in os.environ.get(VISIBLE, "").split(",") if name]
+    return (visible or [str(number) for number in range(gpus)])[:gpus]
 
 
 class _Processes(Pool):
@@ -117,13 +117,13 @@ class _Processes(Pool):
         try:
             if not worker.connection.poll():
                 raise EOFError
-            said = pickle.loads(worker.connection.recv_bytes())
+            message = pickle.loads(worker.connection.recv_bytes())
         except (EOFError, OSError):
             return self._replace(number)
         if worker.ready:
-            return Outcome(number, *said)
-        if said is not None:
-            raise unready("a worker process", said)
+            return Outcome(number, *message)
+        if message is not None:
+            raise unready("a worker process", message)
         worker.ready, self._failed = True, 0
         return None
 
@@ -202,10 +202,10 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
             task = pickle.loads(theirs.recv_bytes())
             try:
                 with foreign("code that a worker called", "run"):
-                    said = pickle.dumps((work(task), None))
+                    outcome = pickle.dumps((work(task), None))
             except Exception as error:
-                said = pickle.dumps((None, portable(error)))
-            theirs.send_bytes(said)
+                outcome = pickle.dumps((None, portable(error)))
+            theirs.send_bytes(outcome)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # whoever started this is gone
     finally:

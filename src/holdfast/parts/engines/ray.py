@@ -215,8 +215,8 @@ class _Actors(Pool):
 def _how(error: Exception) -> str:
     """Return how an actor ended: the line in which Ray tells it, without its advice."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if "Worker exit" in line or "memory" in line), lines[0] if lines else "")
-    return told.partition(" Some common causes")[0].rstrip(".") or type(error).__name__
+    reason = next((line for line in lines if "Worker exit" in line or "memory" in line), lines[0] if lines else "")
+    return reason.partition(" Some common causes")[0].rstrip(".") or type(error).__name__
 
 
 class _Serve:

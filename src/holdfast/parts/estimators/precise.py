@@ -26,7 +26,7 @@ class Precise(Draws):
     Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
 
     Example:
-        >>> Precise(precision=0.05).known(torch.tensor([0, 50]), 100).tolist()
+        >>> Precise(precision=0.05).finished(torch.tensor([0, 50]), 100).tolist()
         [True, False]
     """
 
@@ -48,7 +48,7 @@ class Precise(Draws):
         low = betting.lower(counts, self.alpha / 2, self.most)
         return low, 1 - betting.lower(counts.flip(-1), self.alpha / 2, self.most)
 
-    def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+    def finished(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Images whose interval is narrow enough, or that have had all draws."""
         low, high = self.interval(failed, torch.full_like(failed, draws))
         return (high - low <= 2 * self.precision) | (draws >= self.most)

@@ -26,7 +26,7 @@ class Sequential(Draws):
     Source: Waudby-Smith & Ramdas (2024), "Estimating means of bounded random variables by betting".
 
     Example:
-        >>> Sequential(gamma=0.1).known(torch.tensor([0, 10, 50]), 100).tolist()
+        >>> Sequential(gamma=0.1).finished(torch.tensor([0, 10, 50]), 100).tolist()
         [True, False, True]
     """
 
@@ -50,7 +50,7 @@ class Sequential(Draws):
         counts = betting.tally_votes(failed, drawn)
         return betting.exceeds(counts, self._limit(failed), self.alpha, self.most)
 
-    def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+    def finished(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
         """Images that are decided, or have had all their draws."""
         drawn = torch.full_like(failed, draws)
         return self.rare(failed, drawn) | self.frequent(failed, drawn) | (drawn >= self.most)

@@ -72,8 +72,8 @@ class Attacked(Observation):
         """What it observes, in a few words."""
         words = f"{part_name(self.objective)} {getattr(self.objective, 'divergence', '')}".strip()
         where = f"{part_name(self.ball)} {self.ball.radius:g}"
-        some = f", first {self.first}" if self.first is not None else ""
-        return f"{words}: {part_name(self.attack)}, {self.attack.steps} steps, {where}{some}"
+        first = f", first {self.first}" if self.first is not None else ""
+        return f"{words}: {part_name(self.attack)}, {self.attack.steps} steps, {where}{first}"
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -90,12 +90,12 @@ class Attacked(Observation):
         """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
         return replace(self, attack=self.attack.shared_prefix(), readouts=(), first=None)
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Read out wherever either does, on as many images as the larger one needs."""
-        assert isinstance(other, Attacked)  # equal keys
-        attack = max(self.attack, other.attack, key=lambda attack: attack.steps)
-        readouts = tuple(sorted({*self.steps, *other.steps}))
-        first = None if self.first is None or other.first is None else max(self.first, other.first)
+        assert isinstance(twin, Attacked)  # equal keys
+        attack = max(self.attack, twin.attack, key=lambda attack: attack.steps)
+        readouts = tuple(sorted({*self.steps, *twin.steps}))
+        first = None if self.first is None or twin.first is None else max(self.first, twin.first)
         return replace(self, attack=attack, readouts=readouts, first=first)
 
     @property
@@ -133,14 +133,14 @@ class Attacked(Observation):
         target = clean[partners(shard.positions)] if self.objective.needs_target else None
         goal = self.objective.pursue(shard.encoder, clean[shard.positions], target)
         attack = self.attack.truncated_to(max(self.steps))
-        found = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluated(goal, shard.encoder)
-        seen = {f"reps@{step}": reps.float() for step, reps in found.reps.items()}
-        seen["values"] = found.values.T.float().contiguous()
+        trajectory = attack(goal, shard.x, self.ball, shard.rng, self.steps).reevaluated(goal, shard.encoder)
+        results = {f"reps@{step}": reps.float() for step, reps in trajectory.reps.items()}
+        results["values"] = trajectory.values.T.float().contiguous()
         if not self.objective.needs_target and self.first is None:
-            worst = found.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices
-            seen["gallery.image"] = found.images[max(found.images)][worst].cpu()
-            seen["gallery.position"] = shard.positions[worst.cpu()]
-        return seen
+            worst = trajectory.values[-1].topk(max(1, min(GALLERY, len(shard.x) // 4))).indices
+            results["gallery.image"] = trajectory.images[max(trajectory.images)][worst].cpu()
+            results["gallery.position"] = shard.positions[worst.cpu()]
+        return results
 
     def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:
         """Return the objective along the attack: the median over images, with a band from 10 to 90 % of them.

@@ -84,8 +84,8 @@ class AttackedPairs(SomeMargins):
             rng = shard.rng.child("negative", number)
             searched = self.attack(goal, shard.x, self.ball, rng).reevaluated(goal, shard.encoder)
             ends.append(searched.reps[self.attack.steps].float().cpu())
-            found = searched.reps[self.attack.steps].double()
-            lowest, reps = torch.minimum(lowest, margin(found)), torch.maximum(reps.abs(), found.abs())
+            attacked = searched.reps[self.attack.steps].double()
+            lowest, reps = torch.minimum(lowest, margin(attacked)), torch.maximum(reps.abs(), attacked.abs())
         return {
             "margin": lowest.cpu(),
             "clean": margin(own).cpu(),

@@ -73,12 +73,12 @@ class Broken(Some):
             reps = shard.encoder(x)
             return event(reps[:, None], rows).squeeze(1).float(), reps
 
-        found = self.attack(goal, shard.x, self.ball, shard.rng).reevaluated(goal, shard.encoder)
-        reps, clean = found.reps[max(found.reps)], undisturbed(shard, event)
+        trajectory = self.attack(goal, shard.x, self.ball, shard.rng).reevaluated(goal, shard.encoder)
+        reps, clean = trajectory.reps[max(trajectory.reps)], undisturbed(shard, event)
         return {
             "value": event(reps[:, None].double(), rows).squeeze(1).cpu(),
             "wrong": (clean > 0).double(),
             "clean": clean,
-            "values": found.values.T.float().contiguous().cpu(),
+            "values": trajectory.values.T.float().contiguous().cpu(),
             "reps": reps.float().cpu(),
         }

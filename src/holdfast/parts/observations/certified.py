@@ -41,8 +41,8 @@ class Certified(SomeMargins):
         """Bound the margins of one shard."""
         assert shard.clean is not None  # clean representations are always observed first
         rows = self.compared or len(shard.clean)
-        found = [self._bound(_part(shard, part)) for part in pieces(shard.x, rows)]
-        return {name: torch.cat([bound[name] for bound in found]) for name in found[0]}
+        bounds = [self._bound(_part(shard, part)) for part in pieces(shard.x, rows)]
+        return {name: torch.cat([bound[name] for bound in bounds]) for name in bounds[0]}
 
     def _bound(self, shard: Shard) -> dict[str, Tensor]:
         bound = self.certifier(shard.encoder, self.margins(shard), shard.x, self.ball)

@@ -22,7 +22,7 @@ class Clean(Observation):
         """There is only one way to look at clean images."""
         return self
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Every measure reads the same clean representations."""
         return self
 

@@ -43,19 +43,19 @@ class Drifts(Some):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Bound the drift of one shard."""
         clean = clean_of(shard)
-        own, other = clean[shard.positions], clean[partners(shard.positions)]
+        own, partner = clean[shard.positions], clean[partners(shard.positions)]
         dim = own.shape[1]
         eye = torch.eye(dim, dtype=own.dtype, device=own.device).expand(len(own), -1, -1)
-        away = unit(own - other)
+        away = unit(own - partner)
         weights = torch.cat([eye, -eye, unit(own)[:, None], away[:, None]], 1)
-        bias = torch.cat([-own, own, torch.zeros_like(own[:, :1]), -(away * other).sum(1, keepdim=True)], 1)
+        bias = torch.cat([-own, own, torch.zeros_like(own[:, :1]), -(away * partner).sum(1, keepdim=True)], 1)
         margin = Margin(weights, bias)
-        found = [
+        bounds = [
             self.certifier(shard.encoder, margin.part(part), shard.x[part], self.ball)
             for part in pieces(shard.x, weights.shape[1])
         ]
-        lower = torch.cat([bound.lower for bound in found]).double().cpu()
-        vacuous = torch.cat([bound.vacuous for bound in found]).double().mean(1).cpu()
+        lower = torch.cat([bound.lower for bound in bounds]).double().cpu()
+        vacuous = torch.cat([bound.vacuous for bound in bounds]).double().mean(1).cpu()
         return {
             "low": lower[:, :dim],
             "high": -lower[:, dim : 2 * dim],

@@ -39,7 +39,7 @@ class ImageCovariance(Observation):
         """The number of images decides what is seen."""
         return self
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Equal keys are equal."""
         return self
 
@@ -66,5 +66,5 @@ class ImageCovariance(Observation):
         """Return what was estimated before: covariance and mean."""
         if shard.read is None:
             raise HoldfastError(f"{part_name(self)} must be observed before what draws by it")
-        seen = shard.read(self)
-        return Covariance(seen["vectors"], seen["values"], float(seen["rest"])), seen["mean"]
+        estimate = shard.read(self)
+        return Covariance(estimate["vectors"], estimate["values"], float(estimate["rest"])), estimate["mean"]

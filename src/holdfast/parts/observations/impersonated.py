@@ -82,13 +82,13 @@ class Impersonated(Some):
         """Read-outs, images, and steps beyond those of another do not change an image's trajectory."""
         return replace(self, attack=self.attack.shared_prefix(), readouts=(), first=None)
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Read out wherever either does, on as many images as the larger one needs."""
-        joined = super().join(other)
-        assert isinstance(other, Impersonated)  # equal keys
+        joined = super().join(twin)
+        assert isinstance(twin, Impersonated)  # equal keys
         assert isinstance(joined, Impersonated)
-        attack = max(self.attack, other.attack, key=lambda attack: attack.steps)
-        readouts = tuple(sorted({*self.steps, *other.steps}))
+        attack = max(self.attack, twin.attack, key=lambda attack: attack.steps)
+        readouts = tuple(sorted({*self.steps, *twin.steps}))
         return replace(joined, attack=attack, readouts=readouts)
 
     @property
@@ -100,8 +100,8 @@ class Impersonated(Some):
     def title(self) -> str:
         """What it observes, in a few words."""
         attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {part_name(self.ball)} {self.ball.radius:g}"
-        one, other = self.classes
-        return f"impersonations, classes {one} and {other} ({part_name(self.probe)}): {attack}"
+        source, target = self.classes
+        return f"impersonations, classes {source} and {target} ({part_name(self.probe)}): {attack}"
 
     @property
     def searches(self) -> tuple[Search, ...]:
@@ -133,23 +133,23 @@ class Impersonated(Some):
         pair = partner.clone()
         partner[pairs], pair[pairs] = pairs.flip(1), torch.arange(len(pairs))[:, None].expand(-1, 2)
         at = shard.positions
-        seen = {"partner": partner[at], "pair": pair[at], "right": right[at], "said": torch.full_like(at, -1)}
-        seen |= {f"taken@{step}": torch.full(at.shape, torch.nan, dtype=torch.float64) for step in self.steps}
-        seen |= {"gallery.image": shard.x[:0].cpu(), "gallery.position": at[:0]}
-        rows = (seen["partner"] >= 0).nonzero().flatten()
+        results = {"partner": partner[at], "pair": pair[at], "right": right[at], "said": torch.full_like(at, -1)}
+        results |= {f"taken@{step}": torch.full(at.shape, torch.nan, dtype=torch.float64) for step in self.steps}
+        results |= {"gallery.image": shard.x[:0].cpu(), "gallery.position": at[:0]}
+        rows = (results["partner"] >= 0).nonzero().flatten()
         if not len(rows):
-            return seen
-        own, other = at[rows], seen["partner"][rows]
-        goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[other].to(shard.x.device))
+            return results
+        own, partners = at[rows], results["partner"][rows]
+        goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[partners].to(shard.x.device))
         rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])
         searched = self.attack.truncated_to(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
-        found = searched.reevaluated(goal, shard.encoder)
-        for step, reps in found.reps.items():
-            seen[f"taken@{step}"][rows] = (head.ranks(reps.cpu(), labels[other]) == 0).double()
-        last = max(found.reps)
-        seen["said"][rows] = head.classes[head.scores(found.reps[last].cpu()).argmax(1)]
-        shown = seen["pair"][rows] < GALLERY
-        return seen | {"gallery.image": found.images[last].cpu()[shown], "gallery.position": own[shown]}
+        trajectory = searched.reevaluated(goal, shard.encoder)
+        for step, reps in trajectory.reps.items():
+            results[f"taken@{step}"][rows] = (head.ranks(reps.cpu(), labels[partners]) == 0).double()
+        last = max(trajectory.reps)
+        results["said"][rows] = head.classes[head.scores(trajectory.reps[last].cpu()).argmax(1)]
+        shown = results["pair"][rows] < GALLERY
+        return results | {"gallery.image": trajectory.images[last].cpu()[shown], "gallery.position": own[shown]}
 
     @property
     def shows(self) -> Literal["impersonations"]:
@@ -182,13 +182,13 @@ class Impersonated(Some):
         """Return which images of the two classes the head knows, 1 or 0; NaN for other classes."""
         right = torch.full(labels.shape, torch.nan, dtype=torch.float64)
         for name in self.classes:
-            some = labels == name
-            if not some.any():
+            members = labels == name
+            if not members.any():
                 raise HoldfastError(
                     f"impersonated: expected images of the classes {self.classes[0]} and {self.classes[1]}, got none "
                     f"of class {name} among {len(labels)}; choose two of {labels.unique().tolist()[:10]}"
                 )
-            right[some] = head.correct(clean[some], labels[some]).double()
+            right[members] = head.correct(clean[members], labels[members]).double()
         return right
 
     def _pairs(self, labels: Int[Tensor, "population"], right: Tensor) -> Int[Tensor, "pairs 2"]:

@@ -88,10 +88,10 @@ class MinimalRadii(SomeMargins):
         sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
         return {"radius": sizes, "size": sizes.clone(), "reps": reps}
 
-    def _search(self, shard: Shard, margin: Margin, known: Images | None) -> tuple[PerImage, Reps]:
+    def _search(self, shard: Shard, margin: Margin, broken: Images | None) -> tuple[PerImage, Reps]:
         goal, breaks = confusion(shard.encoder, margin, shard.x), _breaks(margin)
         with shard.encoder.exactly():  # every pass decides whether an image breaks
-            radius, _, reps = minimal_radius(goal, breaks, shard.x, self.ball, self.steps, known)
+            radius, _, reps = minimal_radius(goal, breaks, shard.x, self.ball, self.steps, broken)
         return radius.double().cpu(), reps.float().cpu()
 
 

@@ -68,13 +68,13 @@ class Mixtures(Observation):
     scope = Scope.SYNTHETIC
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, allowed in (
             ("covariance", self.covariance, COVARIANCES),
             ("shrinkage", self.shrinkage, SHRINKAGES),
             ("budget", self.budget, BUDGETS),
         ):
-            if value not in known:
-                raise unknown(f"{name} of mixtures", value, known)
+            if value not in allowed:
+                raise unknown(f"{name} of mixtures", value, allowed)
         for name, values, least in (("epsilons", self.epsilons, 0.0), ("separations", self.separations, 1e-9)):
             fine = values and all(least <= value < math.inf for value in values)
             if not fine or list(values) != sorted(set(values)):
@@ -120,7 +120,7 @@ class Mixtures(Observation):
         """Everything about it decides what is drawn or fitted."""
         return self
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Equal keys are equal."""
         return self
 
@@ -202,15 +202,15 @@ class Mixtures(Observation):
             )
         return reps
 
-    def _test(self, reps: Reps, signs: Signs, other: Reps, others: Signs) -> dict[str, Tensor]:
+    def _test(self, reps: Reps, signs: Signs, tested_reps: Reps, tested_signs: Signs) -> dict[str, Tensor]:
         """Return how classifiers of a mixture that is fitted to one half do on the other."""
         fitted = fit(reps, signs, shrinkage=self.shrinkage)
         rules = fitted.classifiers(self._epsilons, relative=self.budget == "relative", norm=self.norm)
-        scaled = rules.scaled(other, others)
+        scaled = rules.scaled(tested_reps, tested_signs)
         right = scaled > 0
         count = right.sum(1)
         bound = torch.where(right, scaled, 0.0).sum(1) / count.clamp_min(1)
-        return {"accuracy": count.double() / len(others), "right": count, "bound": bound}
+        return {"accuracy": count.double() / len(tested_signs), "right": count, "bound": bound}
 
     @property
     def _epsilons(self) -> Float[Tensor, "radii"]:

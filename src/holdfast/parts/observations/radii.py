@@ -59,5 +59,5 @@ class Radii(SomeMargins):
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
         margin = self.margins(shard)
-        found = certified_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
-        return {"radius": found.double().cpu()}
+        radius = certified_radii(self.certifier, shard.encoder, margin, shard.x, self.ball, self.tolerance)
+        return {"radius": radius.double().cpu()}

@@ -67,14 +67,16 @@ class RareFailures(OfNoise):
         block = block_size(shard.x)
 
         def value(z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
-            found = torch.empty(len(z), dtype=torch.float64)
+            event_values = torch.empty(len(z), dtype=torch.float64)
             for image in images.unique().tolist():
                 mine = (images == image).nonzero().squeeze(1)
                 row = torch.tensor([image])
                 for part in mine.split(block):
-                    found[part.cpu()] = values(shard, [event], row, pushed(shard, noise, row, z[part][None]))[0][0]
-            return found.to(z)
+                    event_values[part.cpu()] = values(shard, [event], row, pushed(shard, noise, row, z[part][None]))[0][
+                        0
+                    ]
+            return event_values.to(z)
 
         with torch.no_grad():
-            found = self.estimator.estimate(value, noise.numbers(shard.x), shard.rng, shard.x.device)
-        return found | {"wrong": wrong(shard, event)}
+            estimates = self.estimator.estimate(value, noise.numbers(shard.x), shard.rng, shard.x.device)
+        return estimates | {"wrong": wrong(shard, event)}

@@ -91,7 +91,7 @@ class RobustHead(OfTraining):
         images = self._images(shard)
         with torch.no_grad():
             parts = torch.arange(count).split(together(shard.x))
-            reps = torch.cat([shard.encoder(images(some)).float().cpu() for some in parts])
+            reps = torch.cat([shard.encoder(images(places)).float().cpu() for places in parts])
         head, course = self.probe.learn_through(shard.encoder, images, reps, shard.labels, shard.rng, radius)
         learned = {"weights": head.weights, "bias": head.bias, "classes": head.classes}
         return learned | {"radius": torch.tensor(radius, dtype=torch.float64)} | course
@@ -140,17 +140,17 @@ class RobustHead(OfTraining):
         count = len(shard.rng.ids)
         if count * shard.x[0].numel() > BLOCK:
             return read
-        every = torch.cat([read(some) for some in torch.arange(count).split(together(shard.x))])
+        every = torch.cat([read(places) for places in torch.arange(count).split(together(shard.x))])
         return every.__getitem__
 
 
-def _best(mixtures: Mixtures, seen: dict[str, Tensor], threshold: float) -> Score:
+def _best(mixtures: Mixtures, observed: dict[str, Tensor], threshold: float) -> Score:
     """Return arg max_ε of the SynBench score at a threshold accuracy."""
     shape, names = (mixtures.directions, len(mixtures.separations)), ("accuracy", "bound")
     tried = []
     for number, epsilon in enumerate(mixtures.epsilons):
-        found = (seen[name][..., number].view(*shape, 2) for name in names)
-        ideal = (seen[f"reference_{name}"][..., number].view(shape) for name in names)
-        separations = seen["s"].view(shape)[0]
-        tried.append((epsilon, synbench.TradeOff(separations, *found, *ideal, samples=mixtures.samples)))
+        fitted = (observed[name][..., number].view(*shape, 2) for name in names)
+        ideal = (observed[f"reference_{name}"][..., number].view(shape) for name in names)
+        separations = observed["s"].view(shape)[0]
+        tried.append((epsilon, synbench.TradeOff(separations, *fitted, *ideal, samples=mixtures.samples)))
     return synbench.best(tried, threshold)

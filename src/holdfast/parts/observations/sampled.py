@@ -44,12 +44,12 @@ class Sampled(OfNoise):
         """Questions and images do not change an image's draws."""
         return replace(self, asks=(), first=None)
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Let all questions of both read one stream."""
-        joined = super().join(other)
+        joined = super().join(twin)
         assert isinstance(joined, Sampled)  # equal keys
-        assert isinstance(other, Sampled)
-        return replace(joined, asks=tuple(dict.fromkeys((*self.asks, *other.asks))))
+        assert isinstance(twin, Sampled)
+        return replace(joined, asks=tuple(dict.fromkeys((*self.asks, *twin.asks))))
 
     def broke(self, failure: Failure, ball: Ball, results: Mapping[str, Tensor]) -> Bool[Tensor, "images"] | None:
         """Return which images failed for a draw, where all draws lie in the ball."""
@@ -73,22 +73,22 @@ class Sampled(OfNoise):
         failures = self.failures
         events = [failure.bind(shard) for failure in failures]
         noise, most = noise_of(shard, self.noise), max(rule.most for _, rule in self.asks)
-        seen = torch.full((len(failures), len(shard.x), most), UNDRAWN, dtype=torch.int8)
+        outcomes = torch.full((len(failures), len(shard.x), most), UNDRAWN, dtype=torch.int8)
         active = torch.arange(len(shard.x))
         for start, stop in looks(most):
             for rows, first, last in spans(shard, active.tolist(), start, stop):
                 with torch.no_grad():
-                    found = values(shard, events, rows, drawn(shard, noise, rows, first, last))
-                for number, value in enumerate(found):
-                    seen[number, rows, first:last] = (value > 0).to(seen.dtype)
+                    event_values = values(shard, events, rows, drawn(shard, noise, rows, first, last))
+                for number, value in enumerate(event_values):
+                    outcomes[number, rows, first:last] = (value > 0).to(outcomes.dtype)
             open_ = torch.zeros(len(active), dtype=torch.bool)
             for failure, rule in self.asks:
-                failed = count(seen[failures.index(failure), active], stop)
-                open_ |= (stop < rule.most) & ~rule.known(failed, stop)
+                failed = count(outcomes[failures.index(failure), active], stop)
+                open_ |= (stop < rule.most) & ~rule.finished(failed, stop)
             active = active[open_]
             if not len(active):
                 break
-        results = {f"{failure}.failed": seen[number] for number, failure in enumerate(failures)}
+        results = {f"{failure}.failed": outcomes[number] for number, failure in enumerate(failures)}
         return results | {
             f"{failure}.wrong": wrong(shard, event) for failure, event in zip(failures, events, strict=True)
         }

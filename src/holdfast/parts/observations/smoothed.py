@@ -62,11 +62,11 @@ class Smoothed(Observation):
         apart = tuple(certificate for certificate in self.certificates if certificate.probe is not None)
         return replace(self, certificates=apart, first=None)
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Let all certificates of both read one stream, on as many images as the larger one needs."""
-        assert isinstance(other, Smoothed)  # equal keys
-        certificates = tuple(dict.fromkeys((*self.certificates, *other.certificates)))
-        first = None if self.first is None or other.first is None else max(self.first, other.first)
+        assert isinstance(twin, Smoothed)  # equal keys
+        certificates = tuple(dict.fromkeys((*self.certificates, *twin.certificates)))
+        first = None if self.first is None or twin.first is None else max(self.first, twin.first)
         return replace(self, certificates=certificates, first=first)
 
     def images(self, population: int, attacked: int) -> int:
@@ -97,17 +97,19 @@ class Smoothed(Observation):
         """
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device)
-        block, heads = block_size(shard.x), {one: self._head(shard, one.probe) for one in self.certificates}
-        seen: dict[Certificate, list[dict[str, Tensor]]] = {certificate: [] for certificate in self.certificates}
+        block = block_size(shard.x)
+        heads = {certificate: self._head(shard, certificate.probe) for certificate in self.certificates}
+        samples: dict[Certificate, list[dict[str, Tensor]]] = {certificate: [] for certificate in self.certificates}
         for x, position, image in zip(shard.x, shard.positions.tolist(), shard.rng.ids, strict=True):
             rng = shard.rng.at((image,))
-            anchors = {one: Anchor(self.sigma, position, clean, rng, head) for one, head in heads.items()}
-            found = self._sample(shard.encoder, x, anchors, rng, block)
-            for certificate, result in found.items():
-                seen[certificate].append(result)
+            anchors = {
+                certificate: Anchor(self.sigma, position, clean, rng, head) for certificate, head in heads.items()
+            }
+            for certificate, sample in self._sample(shard.encoder, x, anchors, rng, block).items():
+                samples[certificate].append(sample)
         return {
             f"{certificate}.{name}": value
-            for certificate, images in seen.items()
+            for certificate, images in samples.items()
             for name, value in certificate.conclude(_stacked(images), self.sigma).items()
         }
 
@@ -125,7 +127,7 @@ class Smoothed(Observation):
         """Return what every certificate saw of one image."""
         at_work = {certificate: certificate.sample(anchor) for certificate, anchor in anchors.items()}
         wants = {certificate: next(sampling) for certificate, sampling in at_work.items()}
-        found: dict[Certificate, dict[str, Tensor]] = {}
+        results: dict[Certificate, dict[str, Tensor]] = {}
         drawn = 0
         with torch.no_grad():
             for noisy in Gaussian(self.sigma).draws(x, rng, block):
@@ -137,17 +139,17 @@ class Smoothed(Observation):
                     if isinstance(want, int):
                         wants[certificate] = want
                     else:
-                        found[certificate] = want
+                        results[certificate] = want
                         del wants[certificate]
                 if not wants:
                     break
-        return found
+        return results
 
 
-def results(seen: dict[str, Tensor], certificate: Certificate) -> dict[str, Tensor]:
+def results(observed: dict[str, Tensor], certificate: Certificate) -> dict[str, Tensor]:
     """Return what one certificate concluded, from all that a `Smoothed` observed; see its `conclude`."""
     start = f"{certificate}."
-    return {key.removeprefix(start): value for key, value in seen.items() if key.startswith(start)}
+    return {key.removeprefix(start): value for key, value in observed.items() if key.startswith(start)}
 
 
 def block_size(x: Images) -> int:
@@ -171,11 +173,11 @@ def _represent(encoder: Encoder, noisy: Images, sigma: float, rng: Rng) -> Reps:
 
 def _feed(sampling: Sampling, want: int, reps: Reps) -> int | dict[str, Tensor]:
     """Give a certificate the draws of a block that it wants; return what it wants next, or what it saw in all."""
-    given = 0
+    start = 0
     try:
-        while given < len(reps):
-            part = reps[given : given + want]
-            given += len(part)
+        while start < len(reps):
+            part = reps[start : start + want]
+            start += len(part)
             want = sampling.send(part)
     except StopIteration as done:
         return done.value

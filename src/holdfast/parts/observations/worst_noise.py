@@ -54,7 +54,7 @@ class WorstNoise(Observation):
         """Everything about it decides what is learned."""
         return self
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Equal keys are equal."""
         return self
 

@@ -10,7 +10,7 @@ from holdfast.core.registry import part_name
 from holdfast.core.rng import Rng
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.shared.shots import drawn
-from holdfast.parts.probes.shared.stream import some
+from holdfast.parts.probes.shared.stream import select
 
 
 @dataclass(frozen=True)
@@ -53,4 +53,4 @@ class FewShot(Probe):
             HoldfastError: a class with fewer images than shots, and what the probe raises.
         """
         places = drawn(bank.labels, self.shots, Rng(self.seed))
-        return self.probe.fit(some(bank, places), bank.labels[places])
+        return self.probe.fit(select(bank, places), bank.labels[places])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.core import Bank, Head, HoldfastError, LinearProbe, Reps
 from holdfast.core.rng import Rng
-from holdfast.parts.probes.shared.stream import Labelled, blocks, moments, shuffled, some
+from holdfast.parts.probes.shared.stream import Labelled, blocks, moments, select, shuffled
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.runtime.checked import Count, Positive
 
@@ -79,7 +79,7 @@ class LinearSgd(LinearProbe):
         centre, scale = moments(stream())
         random = Rng(self.seed, ("linear_sgd",)).generator()
         sample = torch.randperm(len(targets), generator=random)[:SAMPLE]
-        rate = self.rate / self._smoothness((some(bank, sample) - centre) / scale)
+        rate = self.rate / self._smoothness((select(bank, sample) - centre) / scale)
         weights = torch.zeros(len(classes), len(centre), device=centre.device)  # convex: no need of a random beginning
         bias = torch.zeros(len(classes), device=centre.device)
         decay = {"weight_decay": self.penalty / len(targets)}

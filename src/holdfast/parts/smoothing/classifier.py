@@ -110,8 +110,13 @@ class Classifier(Certificate):
             lower = betting.lower(betting.tally_votes(hits, draws), self.alpha, self.draws)
         else:
             lower = betting.clopper_pearson_lower(hits, draws, self.alpha)
-        found = {"vote": results["vote"], "lower": lower, "radius": radius(lower, sigma)}
-        return found | {"abstained": (lower < 0.5).double(), "draws": draws}
+        return {
+            "vote": results["vote"],
+            "lower": lower,
+            "radius": radius(lower, sigma),
+            "abstained": (lower < 0.5).double(),
+            "draws": draws,
+        }
 
 
 def _linear(head: Head) -> Callable[[Reps], Int[Tensor, "draws"]]:

@@ -85,11 +85,11 @@ def by(search: Search, attack: Attack) -> Search:
 
 
 def _curve(subject: Subject, observation: Observation) -> Float[Tensor, "images evaluations"]:
-    seen = subject.read(observation)
+    observed = subject.read(observation)
     if isinstance(observation, Broken):
-        return seen["values"].double() - seen["clean"][:, None]
+        return observed["values"].double() - observed["clean"][:, None]
     assert isinstance(observation, Attacked)  # the other kind of `runs`
-    values = seen["values"][:, : observation.attack.steps + 1].double()
+    values = observed["values"][:, : observation.attack.steps + 1].double()
     clean, own = subject.read(Clean())["reps"].double(), torch.arange(len(values))
     target = clean[partners(own)] if observation.objective.needs_target else None
     return values - observation.objective(clean[own], clean[own], target).double()[:, None]

@@ -48,8 +48,8 @@ def unready(who: str, error: Exception) -> HoldfastError:
     """Return the error of a worker that cannot make its work."""
     if isinstance(error, HoldfastError):
         return error
-    said = f"{type(error).__name__}: {first_line(error)}"
+    reason = f"{type(error).__name__}: {first_line(error)}"
     return HoldfastError(
-        f"expected {who} to open what this process has opened, got {said}; classes of encoders and images must be in "
+        f"expected {who} to open what this process has opened, got {reason}; classes of encoders and images must be in "
         "modules that workers can import"
     )

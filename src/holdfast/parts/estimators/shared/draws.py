@@ -46,8 +46,8 @@ class Draws(metaclass=Checked):
         return min(FIRST, self.most)
 
     @abstractmethod
-    def known(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
-        """Return for which images the answer is known: after `draws` draws, of which so many failed."""
+    def finished(self, failed: Int[Tensor, "images"], draws: int) -> Bool[Tensor, "images"]:
+        """Return which images need no more than `draws` draws, of which so many failed."""
 
     def answered(self, outcome: Int[Tensor, "images drawn"]) -> tuple[Int[Tensor, "images"], Int[Tensor, "images"]]:
         """Draws that failed, and draws made, up to the first look at which an image's answer is known.
@@ -60,7 +60,7 @@ class Draws(metaclass=Checked):
         for _, stop in looks(self.most):
             left = (~decided).nonzero().squeeze(1)
             failed[left], drawn[left] = outcome[left, :stop].long().sum(1), stop
-            decided[left] = self.known(failed[left], stop)
+            decided[left] = self.finished(failed[left], stop)
             if bool(decided.all()):
                 break
         return failed, drawn

@@ -35,7 +35,7 @@ class CertifiedAccuracy(Bracket):
     probe: LinearProbe = Linear()
 
     statistic = "share"
-    given = "given the head"
+    condition = "given the head"
     needs_labels = True
     better = "higher"
     unit = "share"
@@ -49,18 +49,18 @@ class CertifiedAccuracy(Bracket):
         return Certified(self.certifier, self.ball, probe=self.probe, first=self.first)
 
     @property
-    def found(self) -> AttackedPairs:
+    def attacked(self) -> AttackedPairs:
         """The attack's side."""
         return AttackedPairs(self.attack, self.ball, probe=self.probe, first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified margins, attacked margins."""
-        return Clean(), self.proved, self.found
+        return Clean(), self.proved, self.attacked
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every image stays right, on both sides."""
-        proved, found = subject.read(self.proved), subject.read(self.found)
-        margin, slack = lowest(subject, self.found, self.ball, found["margin"], found["rounding"])
+        proved, attacked = subject.read(self.proved), subject.read(self.attacked)
+        margin, slack = lowest(subject, self.attacked, self.ball, attacked["margin"], attacked["rounding"])
         in_order(subject.ids, proved["lower"], margin, slack)
         right = (margin > 0).all(1)
         return {

@@ -60,7 +60,7 @@ class CertifiedDrift(Bracket):
         return Drifts(self.certifier, self.ball, first=self.first)
 
     @property
-    def found(self) -> tuple[Attacked, ...]:
+    def attacked(self) -> tuple[Attacked, ...]:
         """The attack's side."""
         return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
 
@@ -71,15 +71,15 @@ class CertifiedDrift(Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, ranges of representations, attacks."""
-        return Clean(), self.proved, *self.found
+        return Clean(), self.proved, *self.attacked
 
     def observe(self, subject: Subject) -> Table:
         """Return drifts and quantiles of every image, on both sides."""
         bank = subject.read(Clean())["reps"].double()
-        seen, table = subject.read(self.proved), {}
-        clean = bank[: len(seen["apart"])]
+        ranges, table = subject.read(self.proved), {}
+        clean = bank[: len(ranges["apart"])]
         rounding = 4 * REPRESENTATIONS * clean.norm(dim=1).max()
-        for name, bound in drift_bounds(seen, clean).items():
+        for name, bound in drift_bounds(ranges, clean).items():
             drift = torch.zeros_like(bound)
             for points in subject.reached(self.ball):
                 count = min(len(points), len(clean))
@@ -92,7 +92,7 @@ class CertifiedDrift(Bracket):
             for side, values, quantiles, near in placed:
                 table[f"drift {name} {side}"] = universal.padded(values, len(bank))
                 table |= {f"{prefix}{side}": quantiles, f"near {prefix}{side}": near}
-        return table | {"vacuous": universal.padded(seen["vacuous"].double(), len(bank))}
+        return table | {"vacuous": universal.padded(ranges["vacuous"].double(), len(bank))}
 
     def remarks(self, table: Table) -> str:
         """Return how many bounds say nothing."""

@@ -18,7 +18,7 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
     """
 
     statistic = "share"
-    given = "given this population of images"
+    condition = "given this population of images"
     better = "higher"
     unit = "share"
     question = "How often must an attacked image's nearest clean neighbour still be its own original?"

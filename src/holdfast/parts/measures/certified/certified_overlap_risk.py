@@ -63,7 +63,7 @@ class CertifiedOverlapRisk(Bracket):
         return Drifts(self.certifier, self.ball, first=self.first)
 
     @property
-    def found(self) -> tuple[Attacked, ...]:
+    def attacked(self) -> tuple[Attacked, ...]:
         """The attack's side."""
         return trajectories(self.attack, self.ball, Targeted(), (self.attack.steps,), self.first)
 
@@ -74,20 +74,20 @@ class CertifiedOverlapRisk(Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, ranges of representations, attacks."""
-        return Clean(), self.proved, *self.found
+        return Clean(), self.proved, *self.attacked
 
     def observe(self, subject: Subject) -> Table:
         """Return whether every image and its partner can overlap, on both sides."""
-        bank, seen = subject.read(Clean())["reps"].double(), subject.read(self.proved)
-        positions = torch.arange(len(seen["apart"]))
-        other, clean = partners(positions), bank[: len(positions)]
-        reach, apart = drift_bounds(seen, clean)["l2"], seen["apart"][other]
-        own, theirs = torch.zeros_like(reach), l2(clean[other], clean)
+        bank, ranges = subject.read(Clean())["reps"].double(), subject.read(self.proved)
+        positions = torch.arange(len(ranges["apart"]))
+        partner, clean = partners(positions), bank[: len(positions)]
+        reach, apart = drift_bounds(ranges, clean)["l2"], ranges["apart"][partner]
+        own, theirs = torch.zeros_like(reach), l2(clean[partner], clean)
         for points in subject.reached(self.ball):
             count = min(len(points), len(positions)) // 2 * 2  # whole pairs
             for reps in points[:count].unbind(1):
                 own[:count] = own[:count].maximum(l2(reps, clean[:count]))
-                theirs[:count] = theirs[:count].minimum(l2(reps[other[:count]], clean[:count]))
+                theirs[:count] = theirs[:count].minimum(l2(reps[partner[:count]], clean[:count]))
         rounding = 4 * REPRESENTATIONS * float(clean.norm(dim=1).max())
         in_order(subject.ids, own, reach, rounding)
         in_order(subject.ids, apart, theirs, rounding)
@@ -98,7 +98,7 @@ class CertifiedOverlapRisk(Bracket):
             "certificate": ((apart < reach) | attack).double(),
             "reach": reach,
             "apart": apart,
-            "vacuous": seen["vacuous"],
+            "vacuous": ranges["vacuous"],
         }
 
     def remarks(self, table: Table) -> str:

@@ -65,7 +65,7 @@ class CertifiedRadius(Bracket):
         )  # fmt: skip
 
     @property
-    def found(self) -> MinimalRadii:
+    def attacked(self) -> MinimalRadii:
         """The attack's side."""
         return MinimalRadii(
             self.ball, self.steps, negatives=self.negatives, divergence=self.divergence, first=self.first
@@ -73,18 +73,18 @@ class CertifiedRadius(Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified radii, smallest attacks."""
-        return Clean(), self.proved, self.found
+        return Clean(), self.proved, self.attacked
 
     def observe(self, subject: Subject) -> Table:
         """Return both radii of every image."""
-        proved, found = subject.read(self.proved)["radius"], subject.read(self.found)["radius"]
-        in_order(subject.ids, proved, found, 1e-6)
-        found = found.masked_fill(found.isinf(), torch.nan)
-        sides, has = {"attack": found, "certificate": proved}, (proved > 0).double()
+        proved, attacked = subject.read(self.proved)["radius"], subject.read(self.attacked)["radius"]
+        in_order(subject.ids, proved, attacked, 1e-6)
+        attacked = attacked.masked_fill(attacked.isinf(), torch.nan)
+        sides, has = {"attack": attacked, "certificate": proved}, (proved > 0).double()
         table = {
-            "attack": found.mean(1),
+            "attack": attacked.mean(1),
             "certificate": proved.mean(1),
-            "least attack": found.nan_to_num(torch.inf).amin(1),
+            "least attack": attacked.nan_to_num(torch.inf).amin(1),
             "least": proved.amin(1),
             "certified": has.mean(1),
             "pairs": torch.full((len(proved),), float(proved.shape[1]), dtype=torch.float64),
@@ -94,10 +94,10 @@ class CertifiedRadius(Bracket):
     def remarks(self, table: Table) -> str:
         """Return how many pairs have no certified radius."""
         pairs, failed = (round(float((share * table["pairs"]).nansum())) for share in (1.0, 1 - table["certified"]))
-        said = f"{failed:,} of {pairs:,} pairs have no certified radius and count as 0" if failed else ""
+        uncertified = f"{failed:,} of {pairs:,} pairs have no certified radius and count as 0" if failed else ""
         fewer = int(table["pairs"][0]) if len(table["pairs"]) else self.negatives
         few = f"only {fewer} other images to draw negatives from" if fewer != self.negatives else ""
-        return "; ".join(filter(None, [said, few]))
+        return "; ".join(filter(None, [uncertified, few]))
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of pairs with a certified radius, the radius of the nearest negative, and both sides."""
@@ -106,7 +106,7 @@ class CertifiedRadius(Bracket):
         return {"pairs with a certificate": replace(share, unit="share")} | nearest | super().score(table)
 
     def _nearest(self, radii: Float[Tensor, "population"]) -> Score:
-        return statistics.mean(radii[~radii.isnan()], given="given this population, from which the negatives come")
+        return statistics.mean(radii[~radii.isnan()], condition="given this population, from which the negatives come")
 
 
 _NEAREST = {"attack, nearest negative": "least attack", "certificate, nearest negative": "least"}

@@ -60,7 +60,7 @@ class InstanceAccuracy(Bracket):
         )
 
     @property
-    def found(self) -> AttackedPairs:
+    def attacked(self) -> AttackedPairs:
         """The attack's side."""
         return AttackedPairs(
             self.attack, self.ball, self.objective, negatives=self.negatives, divergence=self.divergence,
@@ -69,13 +69,13 @@ class InstanceAccuracy(Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, negatives where they are made, certified margins, attacked margins."""
-        made = (replace(self.negatives, first=self.first),) if isinstance(self.negatives, MadeNegatives) else ()
-        return Clean(), *made, self.proved, self.found
+        negatives = (replace(self.negatives, first=self.first),) if isinstance(self.negatives, MadeNegatives) else ()
+        return Clean(), *negatives, self.proved, self.attacked
 
     def observe(self, subject: Subject) -> Table:
         """Return both shares for every image."""
-        proved, found = subject.read(self.proved), subject.read(self.found)
-        margin, slack = lowest(subject, self.found, self.ball, found["margin"], found["rounding"])
+        proved, attacked = subject.read(self.proved), subject.read(self.attacked)
+        margin, slack = lowest(subject, self.attacked, self.ball, attacked["margin"], attacked["rounding"])
         in_order(subject.ids, proved["lower"], margin, slack)
         intact = margin > 0
         sides = {"attack": intact.double(), "certificate": ((proved["lower"] > 0) & intact).double()}
@@ -87,7 +87,7 @@ class InstanceAccuracy(Bracket):
     def reduced(self, table: Table, column: str) -> Score:
         """Return the mean; where every image has one negative, a share with its exact interval."""
         if isinstance(self.negatives, MadeNegatives) and self.negatives.count == 1:
-            return statistics.share(table[column], given=self.condition)
+            return statistics.share(table[column], condition=self._condition)
         return super().reduced(table, column)
 
     def remarks(self, table: Table) -> str:

@@ -46,7 +46,7 @@ class LinearRadius(Bracket):
     steps: int = 40
     tolerance: float = 1e-6
 
-    given = "given the head"
+    condition = "given the head"
     most = None
     needs_labels = True
     better = "higher"
@@ -71,23 +71,23 @@ class LinearRadius(Bracket):
         return Radii(self.certifier, self.ball, self.tolerance, probe=self.probe, first=self.first)
 
     @property
-    def found(self) -> MinimalRadii:
+    def attacked(self) -> MinimalRadii:
         """The attack's side."""
         return MinimalRadii(self.ball, self.steps, probe=self.probe, first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified radii, smallest attacks."""
-        return Clean(), self.proved, self.found
+        return Clean(), self.proved, self.attacked
 
     def observe(self, subject: Subject) -> Table:
         """Return both radii of every image."""
-        proved, found = subject.read(self.proved)["radius"], subject.read(self.found)["radius"][:, 0]
+        proved, attacked = subject.read(self.proved)["radius"], subject.read(self.attacked)["radius"][:, 0]
         proved = proved if proved.ndim == 1 else proved.amin(1)
-        in_order(subject.ids, proved, found, 1e-6)
+        in_order(subject.ids, proved, attacked, 1e-6)
         reps, labels = subject.read(Clean())["reps"][: len(proved)], labels_of(subject)[: len(proved)]
         correct = head_of(subject, self.probe).correct(reps, labels)
-        found = found.masked_fill(found.isinf(), torch.nan)
-        return {"attack": found, "certificate": proved, "correct": correct.double()}
+        attacked = attacked.masked_fill(attacked.isinf(), torch.nan)
+        return {"attack": attacked, "certificate": proved, "correct": correct.double()}
 
     def remarks(self, table: Table) -> str:
         """Return how many images have no certified radius, and how the bound was made."""
@@ -97,9 +97,9 @@ class LinearRadius(Bracket):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the clean accuracy, the paper's mean over correctly classified images, and both sides."""
-        accuracy = replace(statistics.share(table["correct"], given=self.given), unit="share")
+        accuracy = replace(statistics.share(table["correct"], condition=self.condition), unit="share")
         right = table["certificate"].masked_fill(table["correct"] == 0, torch.nan)
-        paper = statistics.mean(right, given="given the head, of correctly classified images")
+        paper = statistics.mean(right, condition="given the head, of correctly classified images")
         return {"clean accuracy": accuracy, "certificate, correct images": paper} | super().score(table)
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

@@ -60,7 +60,7 @@ class MarginDistribution(AttackMeasure):
     usual = (5, 10, 30, 50)
     per_image = "positive"
     statistic = "median"
-    given = "given this population of images"
+    condition = "given this population of images"
     better = "higher"
     unit = "share"
     question = (
@@ -103,7 +103,7 @@ class MarginDistribution(AttackMeasure):
         fits = {name: replace(statistics.median(table[name]), unit="ratio") for name in ("shape", "scale")}
         fitted = {name: _without_interval(score) for name, score in (fits | super().score(table)).items()}
         first = {name: fitted.pop(name) for name in fits}
-        return first | {"fit rejected": statistics.share(rejected, given=self.given)} | fitted
+        return first | {"fit rejected": statistics.share(rejected, condition=self.condition)} | fitted
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return Ψ of three images with the attacked ones on their own curves, then what an attack measure draws."""

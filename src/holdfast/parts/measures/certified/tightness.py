@@ -47,7 +47,7 @@ class Tightness(Bracket):
     divergence: str = "cosine"
 
     statistic = "median"
-    given = "given this population, from which the negatives come"
+    condition = "given this population, from which the negatives come"
     better = "higher"
     unit = "share"
     question = "How much of the harm that the certificate cannot exclude did the attack find?"
@@ -74,13 +74,13 @@ class Tightness(Bracket):
 
     def observe(self, subject: Subject) -> Table:
         """Return tightness of every image, and both values of its first negative."""
-        proved, found = subject.read(self._pairs.proved), subject.read(self._pairs.found)
-        attacked, slack = lowest(subject, self._pairs.found, self.ball, found["margin"], found["rounding"])
+        proved, searched = subject.read(self._pairs.proved), subject.read(self._pairs.attacked)
+        attacked, slack = lowest(subject, self._pairs.attacked, self.ball, searched["margin"], searched["rounding"])
         in_order(subject.ids, proved["lower"], attacked, slack)
-        clean, lower = found["clean"], proved["lower"].minimum(attacked)
+        clean, lower = searched["clean"], proved["lower"].minimum(attacked)
         gap = clean - lower
-        reached = torch.where(gap > found["rounding"], (clean - attacked) / gap, torch.nan)
-        first = clean[:, 0].where(clean[:, 0] > found["rounding"][:, 0], torch.nan)
+        reached = torch.where(gap > searched["rounding"], (clean - attacked) / gap, torch.nan)
+        first = clean[:, 0].where(clean[:, 0] > searched["rounding"][:, 0], torch.nan)
         return {
             "tightness": reached.nanmean(1),
             "vacuous": proved["vacuous"].double().mean(1),
@@ -102,7 +102,7 @@ class Tightness(Bracket):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of vacuous bounds and the tightness."""
-        vacuous = statistics.mean(table["vacuous"], given=self.condition, most=1.0)
+        vacuous = statistics.mean(table["vacuous"], condition=self._condition, most=1.0)
         return {"vacuous": vacuous, "tightness": self.reduced(table, "tightness")}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

@@ -14,7 +14,7 @@ from holdfast.parts.measures.shared.tested import TestedMeasure
 from holdfast.parts.probes.few_shot import FewShot
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.probes.shared.shots import drawn
-from holdfast.parts.probes.shared.stream import some
+from holdfast.parts.probes.shared.stream import select
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class FewShotAccuracy(TestedMeasure):
         bank = subject.bank(self.threat if self.consistent else None)
         most = max(self.shots)
         places = drawn(bank.labels, most, Rng(subject.seed, ("few_shot_accuracy", str(draw))))
-        reps, labels = some(bank, places).unflatten(0, (-1, most)), bank.labels[places].view(-1, most)
+        reps, labels = select(bank, places).unflatten(0, (-1, most)), bank.labels[places].view(-1, most)
         tested = labels_of(subject)[: self._tested(subject)]
         mine, hits = self._reps(subject, self.threat)[: len(tested)], []
         for shots in self.shots:
@@ -97,7 +97,7 @@ class FewShotAccuracy(TestedMeasure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy for each number of shots."""
         return {
-            title: crossed_mean(self._hits(table, title), given="given the training images", most=1.0)
+            title: crossed_mean(self._hits(table, title), condition="given the training images", most=1.0)
             for title in self.titles
         }
 

@@ -92,19 +92,19 @@ class ImpersonationRate(Measure):
 
     def observe(self, subject: Subject) -> Table:
         """Return what became of every image; a pair counts where both of its images were attacked."""
-        seen, labels = subject.read(self.impersonated), labels_of(subject)
-        partner = seen["partner"]
+        observed, labels = subject.read(self.impersonated), labels_of(subject)
+        partner = observed["partner"]
         whole, labels = (partner >= 0) & (partner < len(partner)), labels[: len(partner)]
-        taken = {name: seen[name].masked_fill(~whole, torch.nan) for name in map(_taken, self.steps)}
+        taken = {name: observed[name].masked_fill(~whole, torch.nan) for name in map(_taken, self.steps)}
         way = torch.where(labels == self.classes[0], 0, torch.where(labels == self.classes[1], 1, -1))
-        return taken | {"pair": torch.where(whole, seen["pair"], -1), "way": way, "right": seen["right"]}
+        return taken | {"pair": torch.where(whole, observed["pair"], -1), "way": way, "right": observed["right"]}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the rate of each direction, then of both, at every read-out."""
         scores: dict[str, Score] = {}
-        for way, (own, other) in enumerate((self.classes, self.classes[::-1])):
+        for way, (own, target) in enumerate((self.classes, self.classes[::-1])):
             for step in self.steps:
-                name = f"{own} as {other}, {self.attack.label(step)}"
+                name = f"{own} as {target}, {self.attack.label(step)}"
                 scores[name] = self._share(table, step, table["way"] == way)
         return scores | {self.attack.label(step): self._share(table, step) for step in self.steps}
 
@@ -112,12 +112,12 @@ class ImpersonationRate(Measure):
         """Return the rate along the attack, and how `column` spreads over the images."""
         return *along_attack(self.attack, self.steps), *super().charts(table, scores)
 
-    def _share(self, table: Table, step: int, some: Bool[Tensor, "rows"] | None = None) -> Score:
+    def _share(self, table: Table, step: int, direction: Bool[Tensor, "rows"] | None = None) -> Score:
         """Return the share of paired images that are taken for their partner; of one direction, or of both."""
         paired = table["pair"] >= 0
-        rows = paired if some is None else paired & some
-        units = table["pair"][rows] if some is None else None
-        score = statistics.share(table[_taken(step)][rows], units, given="given the head and the pairs")
+        rows = paired if direction is None else paired & direction
+        units = table["pair"][rows] if direction is None else None
+        score = statistics.share(table[_taken(step)][rows], units, condition="given the head and the pairs")
         return score if paired.any() else replace(score, note=self._why(table))
 
     def _why(self, table: Table) -> str:

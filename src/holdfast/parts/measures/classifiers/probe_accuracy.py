@@ -74,13 +74,13 @@ class ProbeAccuracy(TestedMeasure):
         right, rank, label, shots = table["right"], table["rank"], table["label"], table["shots"]
         classes = label.unique().tolist()
         scores: dict[str, Score] = {}
-        for name, some in {
+        for name, rows in {
             f"low-shot (< {FEW} images)": shots < FEW,
             "medium-shot": (shots >= FEW) & (shots <= MANY),
             f"many-shot (> {MANY} images)": shots > MANY,
         }.items():
-            if shots.any() and some.any() and not some.all():
-                scores[name] = self._share(right[some])
+            if shots.any() and rows.any() and not rows.all():
+                scores[name] = self._share(right[rows])
         each = {f"class {name}": self._share(right[label == name]) for name in classes}
         lowest = min(each, key=lambda name: (each[name].value or 0.0, name))
         scores |= each if len(classes) <= SHOWN else {f"lowest: {lowest}": each[lowest]}
@@ -89,7 +89,7 @@ class ProbeAccuracy(TestedMeasure):
         return scores | {"top-1": self.noted(self._share(right), table)}
 
     def _share(self, hits: Float[Tensor, "images"]) -> Score:
-        return statistics.share(hits, given=self.given)
+        return statistics.share(hits, condition=self.condition)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the share of top-1."""

@@ -87,25 +87,25 @@ class RobustAccuracy(Measure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy without an attack, after each member and those before it, and after all."""
         scores = {CLEAN: self._share((table["broken_by"] != WRONG).double())}
-        return scores | {name: self._share(_right(table, members)) for name, members in self._said.items()}
+        return scores | {name: self._share(_right(table, members)) for name, members in self._members_after.items()}
 
     @property
-    def _said(self) -> dict[str, int]:
+    def _members_after(self) -> dict[str, int]:
         """Name of each score under attack -> how many members it is after."""
         names = self.fooled.members
-        said = {}
+        members = {}
         for number, name in enumerate(names, 1):
             once = f"after {name}" if name not in names[: number - 1] else f"after {name} ({number})"
-            said["after all" if number == len(names) > 1 else once] = number
-        return said
+            members["after all" if number == len(names) > 1 else once] = number
+        return members
 
     def headed_by(self, score: str) -> "RobustAccuracy | None":
         """Return the measure of the first members, whose headline is this score of ours; None for another score."""
-        members = self._said.get(score, 0)
+        members = self._members_after.get(score, 0)
         return replace(self, attacks=self.attacks[:members], objectives=self.objectives[:members]) if members else None
 
     def _share(self, right: Float[Tensor, "images"]) -> Score:
-        return statistics.share(right, given="given the head")
+        return statistics.share(right, condition="given the head")
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the share that no attack turned."""

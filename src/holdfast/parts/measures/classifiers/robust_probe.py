@@ -129,8 +129,8 @@ class RobustProbe(Measure):
             head = head_of(subject, probe)
             right = (head.ranks(clean, labels) == 0).double()
             under = {
-                title: (head.ranks(subject.read(seen)["reps"], labels) == 0).double()
-                for title, seen in self.represented.items()
+                title: (head.ranks(subject.read(observation)["reps"], labels) == 0).double()
+                for title, observation in self.represented.items()
             }
             broken_by = subject.read(self.fooled[name])["broken_by"]
             corrupted = torch.stack(list(under.values())).mean(0)
@@ -139,9 +139,9 @@ class RobustProbe(Measure):
             turned = (broken_by >= 0).double()
             turned[broken_by == WRONG] = torch.nan
             table |= {f"turned@{name}": turned, f"both@{name}": (right + corrupted) / 2}
-        seen = subject.read(learning_of(self.robust))
-        kept = not len(seen["loss"]) or int(seen["loss"].argmin()) == 0
-        table |= {"radius": torch.full((count,), float(seen["radius"]), dtype=torch.float64)}
+        course = subject.read(learning_of(self.robust))
+        kept = not len(course["loss"]) or int(course["loss"].argmin()) == 0
+        table |= {"radius": torch.full((count,), float(course["radius"]), dtype=torch.float64)}
         table |= {"kept": torch.full_like(table["radius"], float(kept))}
         return table | {"gain": table["both@robust"] - table["both@standard"]}
 
@@ -156,13 +156,13 @@ class RobustProbe(Measure):
         )
         scores: dict[str, Score] = {"ε of the robust head": at}
         copies = {"right": "clean", "corrupted": "corrupted", "attacked": "attacked", "turned": "turned by attacks"}
-        for column, said in (copies | {"both": "clean and corrupted"}).items():
+        for column, title in (copies | {"both": "clean and corrupted"}).items():
             both = {name: self._share(table, column, name) for name in HEADS}
             moves = [statistics.influence_of_mean(table[f"{column}@{name}"]) for name in HEADS]
             gain = statistics.difference(both["robust"], both["standard"], statistics.correlation(*moves))
-            scores |= {f"{said}, {name}": score for name, score in both.items()}
+            scores |= {f"{title}, {name}": score for name, score in both.items()}
             gain = replace(gain, note="; ".join(filter(None, [note, gain.note])))
-            scores[f"{said}, {'change' if column == 'turned' else 'gain'}"] = gain
+            scores[f"{title}, {'change' if column == 'turned' else 'gain'}"] = gain
         return scores
 
     def _share(self, table: Table, column: str, name: str) -> Score:
@@ -170,9 +170,9 @@ class RobustProbe(Measure):
         titles = [f"{title}@{name}" for title in self.represented]
         columns = {"corrupted": titles, "both": titles + [f"right@{name}"] * len(titles)}.get(column)
         if columns is None:
-            return statistics.share(table[f"{column}@{name}"], given="given the head")
+            return statistics.share(table[f"{column}@{name}"], condition="given the head")
         units = torch.arange(len(table["gain"])).repeat(len(columns))
-        return statistics.share(torch.cat([table[one] for one in columns]), units, given="given the head")
+        return statistics.share(torch.cat([table[title] for title in columns]), units, condition="given the head")
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the gain in clean and corrupted accuracy."""

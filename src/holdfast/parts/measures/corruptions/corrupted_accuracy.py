@@ -32,7 +32,9 @@ class CorruptedAccuracy(CorruptedMeasure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the accuracy without a corruption, under each, and on average."""
-        each = {title: statistics.share(table[f"right@{title}"], given=self.given) for title in self.corruptions}
+        each = {
+            title: statistics.share(table[f"right@{title}"], condition=self.condition) for title in self.corruptions
+        }
         return {"no corruption": self.clean(table)} | each | {AVERAGE: self.average(table)}
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:

@@ -32,7 +32,9 @@ class FineTunedAccuracy(FineTunedMeasure):
         clean = {"no corruption": self.clean(table)}
         if not self.threats:
             return clean
-        each = {title: statistics.share(table[f"right@{title}"], given=self.given) for title in self.corruptions}
+        each = {
+            title: statistics.share(table[f"right@{title}"], condition=self.condition) for title in self.corruptions
+        }
         return clean | each | {AVERAGE: self.average(table)}
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:

@@ -67,15 +67,15 @@ class NeighbourConsistency(DisturbedMeasure):
 
     def _others(self, reps: Float[Tensor, "images dim"], clean: Tensor) -> Int[Tensor, "images k"]:
         """Return the k nearest images other than the image itself."""
-        found = pairwise.nearest(reps, clean, self.k + 1, self.divergence)
-        is_own = found == torch.arange(len(reps))[:, None]
+        nearest = pairwise.nearest(reps, clean, self.k + 1, self.divergence)
+        is_own = nearest == torch.arange(len(reps))[:, None]
         is_own[:, -1] |= ~is_own.any(1)  # not among them: the farthest is one too many
-        return found[~is_own].view(len(reps), self.k)
+        return nearest[~is_own].view(len(reps), self.k)
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the mean share of each corruption, and over corruptions."""
-        given = "given this population of images"
-        return self.scored(table, lambda column: statistics.mean(table[column], given=given, most=1.0))
+        condition = "given this population of images"
+        return self.scored(table, lambda column: statistics.mean(table[column], condition=condition, most=1.0))
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

@@ -42,8 +42,8 @@ class Uniformity(ShapeMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return what every image contributes."""
-        seen = Represented(threat=self.threat) if self.threat else Clean()
-        return {"uniformity": feature_space.uniformity(subject.read(seen)["reps"])}
+        observation = Represented(threat=self.threat) if self.threat else Clean()
+        return {"uniformity": feature_space.uniformity(subject.read(observation)["reps"])}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the uniformity of all images together."""

@@ -38,7 +38,7 @@ class NearestNeighbourAccuracy(AttackMeasure):
 
     per_image = "found"
     statistic = "share"
-    given = "given this population of images"
+    condition = "given this population of images"
     better = "higher"
     unit = "share"
     question = "How often is an attacked image's nearest clean neighbour still its own original?"
@@ -107,5 +107,5 @@ class NearestNeighbourAccuracy(AttackMeasure):
         """Return the share at every read-out, and the worst."""
         scores = super().score(table)
         if self.pursue == "event":
-            scores[WORST] = statistics.share(table["found"], given=self.given)
+            scores[WORST] = statistics.share(table["found"], condition=self.condition)
         return scores

@@ -49,14 +49,14 @@ class AdversarialRobustness(ChanceMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return which images hold."""
-        seen = subject.read(self.attacked)
-        others = subject.broke(self.failure, self.ball)[: len(seen["value"])]
-        held = ((seen["value"] <= 0) & ~others).double() * (1 - seen["wrong"])
-        return {"held": self.kept(held, seen["wrong"]), "value": seen["value"], "wrong": seen["wrong"]}
+        observed = subject.read(self.attacked)
+        others = subject.broke(self.failure, self.ball)[: len(observed["value"])]
+        held = ((observed["value"] <= 0) & ~others).double() * (1 - observed["wrong"])
+        return {"held": self.kept(held, observed["wrong"]), "value": observed["value"], "wrong": observed["wrong"]}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of images that hold."""
-        return {"images that hold": self.told(table, statistics.share(table["held"], given=self.given))}
+        return {"images that hold": self.noted(table, statistics.share(table["held"], condition=self.condition))}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row among worst cases and given noises, and how `column` spreads over the images."""

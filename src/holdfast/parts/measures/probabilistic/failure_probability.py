@@ -69,8 +69,8 @@ class FailureProbability(ChanceMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return every image's probability of failing."""
-        seen = dict(subject.read(self.estimated))
-        return seen | {"probability": self.kept(seen["probability"], seen["wrong"])}
+        estimates = dict(subject.read(self.estimated))
+        return estimates | {"probability": self.kept(estimates["probability"], estimates["wrong"])}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return how many images were never seen to fail, and the mean and the median probability."""
@@ -78,11 +78,11 @@ class FailureProbability(ChanceMeasure):
         unseen = torch.where(values.isnan(), torch.nan, (values == 0).double())
         most = float(table["high"][values == 0].max()) if bool((values == 0).any()) else 0.0
         rest = f"images without a failure count as 0; their own intervals end at {most:.2g} at most" if most else ""
-        given = "given each image's estimate"
+        condition = "given each image's estimate"
         return {
-            "no failure reached": self.told(table, statistics.share(unseen)),
-            "mean": self.told(table, statistics.share_of_draws(values, MANY, given), rest),
-            "median": self.told(table, self._median(table), rest),
+            "no failure reached": self.noted(table, statistics.share(unseen)),
+            "mean": self.noted(table, statistics.share_of_draws(values, MANY, condition), rest),
+            "median": self.noted(table, self._median(table), rest),
         }
 
     def _median(self, table: Table) -> Score:

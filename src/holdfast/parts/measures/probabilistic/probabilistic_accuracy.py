@@ -80,7 +80,7 @@ class ProbabilisticAccuracy(ChanceMeasure):
             f"{float(table['drawn'].double().mean()):,.0f} draws an image on average",
         )
         return {
-            "proved to fail often": self.told(table, statistics.share(table["frequent"])),
-            "undecided": self.told(table, statistics.share(table["undecided"])),
-            "proved to fail rarely": self.told(table, statistics.share(table["held"]), *words),
+            "proved to fail often": self.noted(table, statistics.share(table["frequent"])),
+            "undecided": self.noted(table, statistics.share(table["undecided"])),
+            "proved to fail rarely": self.noted(table, statistics.share(table["held"]), *words),
         }

@@ -30,7 +30,7 @@ class WorstNoiseRobustness(DrawnMeasure):
     learner: WorstMixture = WorstMixture()
     ball: Ball = Linf(0.05)
 
-    given = "given the learned noise"
+    condition = "given the learned noise"
     question = "How often does an image hold under noise that is as bad as noise in this ball can be made?"
     how_to_read = (
         "Lies between adversarial robustness (one worst point for each image) and probabilistic robustness (a noise "

@@ -73,7 +73,7 @@ class AttackMeasure(Measure):
     usual: ClassVar[tuple[int, ...]] = ()
     per_image: ClassVar[str]
     statistic: ClassVar[Literal["median", "share", "pair mean", "universal quantile"]]
-    given: ClassVar[str] = ""
+    condition: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         find_divergence(self.divergence)
@@ -136,9 +136,9 @@ class AttackMeasure(Measure):
     def _reduced(self, table: Table, column: str) -> Score:
         match self.statistic:
             case "median":
-                return statistics.median(table[column], table.get("pair"), self.given)
+                return statistics.median(table[column], table.get("pair"), self.condition)
             case "share":
-                return statistics.share(table[column], table.get("pair"), self.given)
+                return statistics.share(table[column], table.get("pair"), self.condition)
             case "pair mean":
                 return statistics.pair_mean(table[column], table[column.replace(self.per_image, "intrudes")])
             case "universal quantile":

@@ -42,7 +42,7 @@ class Bracket(Measure):
     first: Count | None = field(default=None, kw_only=True)
 
     statistic: ClassVar[Literal["mean", "share", "median"]] = "mean"
-    given: ClassVar[str] = ""
+    condition: ClassVar[str] = ""
     most: ClassVar[float | None] = 1.0
 
     def __post_init__(self) -> None:
@@ -62,9 +62,9 @@ class Bracket(Measure):
         """Return what a reader of the certificate must know, such as how much is vacuous."""
 
     @property
-    def condition(self) -> str:
+    def _condition(self) -> str:
         """What the intervals are conditional on: the population only where the negatives come from it."""
-        return "" if isinstance(getattr(self, "negatives", None), MadeNegatives) else self.given
+        return "" if isinstance(getattr(self, "negatives", None), MadeNegatives) else self.condition
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the searches for the attack's side; nothing else relies on one."""
@@ -77,20 +77,20 @@ class Bracket(Measure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return both sides; the certificate is the headline."""
         attack, certificate = (self.reduced(table, side) for side in ("attack", "certificate"))
-        said = "; ".join(filter(None, [self.remarks(table), certificate.note]))
-        return {"attack": attack, "certificate": replace(certificate, note=said)}
+        note = "; ".join(filter(None, [self.remarks(table), certificate.note]))
+        return {"attack": attack, "certificate": replace(certificate, note=note)}
 
     def reduced(self, table: Table, column: str) -> Score:
         """Return the `statistic` of a column."""
         match self.statistic:
             case "median":
-                return statistics.median(table[column], table.get("pair"), self.condition)
+                return statistics.median(table[column], table.get("pair"), self._condition)
             case "share":
-                return statistics.share(table[column], table.get("pair"), self.condition)
+                return statistics.share(table[column], table.get("pair"), self._condition)
             case "mean" if f"{column} contributes" in table:
-                return drawn_pairs.mean(table[column], table[f"{column} contributes"], self.condition, most=self.most)
+                return drawn_pairs.mean(table[column], table[f"{column} contributes"], self._condition, most=self.most)
             case "mean":
-                return statistics.mean(table[column], table.get("pair"), self.condition, most=self.most)
+                return statistics.mean(table[column], table.get("pair"), self._condition, most=self.most)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image (of each pair, where images come in pairs) on the certificate."""
@@ -104,7 +104,7 @@ class Bracket(Measure):
 def in_order(
     ids: Sequence[str],
     proved: Float[Tensor, "*rows"],
-    found: Float[Tensor, "*rows"],
+    attacked: Float[Tensor, "*rows"],
     rounding: Float[Tensor, "*rows"] | float,
 ) -> None:
     """Make sure that nothing was found below what is proved; rows are images.
@@ -112,16 +112,16 @@ def in_order(
     Args:
         ids: names of the images.
         proved: lower bounds.
-        found: values of real images of the ball.
+        attacked: values of real images of the ball.
         rounding: by how much float32 may have moved what was found.
 
     Raises:
         HoldfastError: a bound that an attack refutes. One of the two is wrong, so neither may be reported.
     """
-    wrong = (proved > found + rounding).flatten(1).any(1) if proved.ndim > 1 else proved > found + rounding
+    wrong = (proved > attacked + rounding).flatten(1).any(1) if proved.ndim > 1 else proved > attacked + rounding
     if wrong.any():
         image = int(wrong.nonzero()[0])
-        gap = float((proved - found)[image].max())
+        gap = float((proved - attacked)[image].max())
         raise HoldfastError(
             f"the certificate of image {ids[image]!r} (and {int(wrong.sum()) - 1} more) is refuted: "
             f"what is proved lies {gap:.3g} above what an attack found; this is a fault of Holdfast or of an encoder "

@@ -37,7 +37,7 @@ class ChanceMeasure(Measure):
     among: str = "right"
     first: Count | None = None
 
-    given: ClassVar[str] = ""
+    condition: ClassVar[str] = ""
     better = "higher"
     unit = "share"
 
@@ -91,21 +91,23 @@ class ChanceMeasure(Measure):
         """Return a column with images that fail without a disturbance left out, where they are to be."""
         return held if self.among == "all" else held.masked_fill(wrong == 1, torch.nan)
 
-    def told(self, table: Table, score: Score, *words: str) -> Score:
+    def noted(self, table: Table, score: Score, *words: str) -> Score:
         """Return a score that says what counts as a failure and how many images fail without a disturbance."""
         wrong = int(table["wrong"].sum())
         count = "left out" if self.among == "right" else "counted"
-        said = f"{wrong} of {len(table['wrong'])} images fail without a disturbance, {count}" if wrong else ""
-        notes = [note for note in score.note.split("; ") if not (said and note.endswith("undefined and left out"))]
-        return replace(score, note="; ".join(filter(None, [f"failure: {self.failure.title}", *words, said, *notes])))
+        excluded = f"{wrong} of {len(table['wrong'])} images fail without a disturbance, {count}" if wrong else ""
+        notes = [note for note in score.note.split("; ") if not (excluded and note.endswith("undefined and left out"))]
+        return replace(
+            score, note="; ".join(filter(None, [f"failure: {self.failure.title}", *words, excluded, *notes]))
+        )
 
 
 def outcomes(
     subject: Subject, drawn: Sampled, failure: Failure
 ) -> tuple[Int[Tensor, "images most"], Float[Tensor, "images"]]:
     """Return which draws of each image failed (-1: not drawn), and which images fail without a disturbance."""
-    seen = subject.read(drawn)
-    return seen[f"{failure}.failed"], seen[f"{failure}.wrong"]
+    draws = subject.read(drawn)
+    return draws[f"{failure}.failed"], draws[f"{failure}.wrong"]
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,10 @@ class DrawnMeasure(ChanceMeasure):
         held, draws = table["held"], table["drawn"]
         never = torch.where(held.isnan(), torch.nan, (table["failed"] == 0).double())
         words = f"{float(draws.double().mean()):,.0f} draws an image"
-        share = statistics.share_of_draws(held, self.estimator.common, self.given)
+        share = statistics.share_of_draws(held, self.estimator.common, self.condition)
         return {
-            "images without a failure": self.told(table, statistics.share(never), words),
-            "draws that hold": self.told(table, share, words, *self.remarks()),
+            "images without a failure": self.noted(table, statistics.share(never), words),
+            "draws that hold": self.noted(table, share, words, *self.remarks()),
         }
 
     def remarks(self) -> tuple[str, ...]:

@@ -51,10 +51,10 @@ class CorruptedMeasure(TestedMeasure):
 
     def clean(self, table: Table) -> Score:
         """Return the accuracy without a corruption."""
-        return self.noted(statistics.share(table["right"], given=self.given), table)
+        return self.noted(statistics.share(table["right"], condition=self.condition), table)
 
     def average(self, table: Table) -> Score:
         """Return the mean accuracy over the corruptions; the corruptions of one image are a cluster."""
         rows = torch.cat([table[f"right@{title}"] for title in self.corruptions])
         units = torch.arange(len(table["right"])).repeat(len(self.corruptions))
-        return self.noted(statistics.share(rows, units, given=self.given), table)
+        return self.noted(statistics.share(rows, units, condition=self.condition), table)

@@ -10,7 +10,9 @@ DRIFTS = ("linf", "cosine", "l2")
 """Divergences whose drift is bounded; the last one is the headline."""
 
 
-def drift_bounds(seen: Mapping[str, Tensor], clean: Float[Tensor, "images dim"]) -> dict[str, Float[Tensor, "images"]]:
+def drift_bounds(
+    ranges: Mapping[str, Tensor], clean: Float[Tensor, "images dim"]
+) -> dict[str, Float[Tensor, "images"]]:
     """Return upper bounds of d(f(x'), f(x)) over the ball, for each of `DRIFTS`.
 
     linf and l2: the norm of r, the larger end of every coordinate's range. cosine: with a = min f(x)/||f(x)|| · f(x')
@@ -18,11 +20,11 @@ def drift_bounds(seen: Mapping[str, Tensor], clean: Float[Tensor, "images dim"])
     ||r|| < ||f(x)||; 2 where neither says anything.
 
     Args:
-        seen: what a `Drifts` observed.
+        ranges: what a `Drifts` observed.
         clean: f(x) of the same images, in float64.
     """
-    reach = torch.maximum(seen["low"].abs(), seen["high"].abs())
-    l2, norm, along = reach.norm(dim=1), clean.norm(dim=1), seen["along"]
+    reach = torch.maximum(ranges["low"].abs(), ranges["high"].abs())
+    l2, norm, along = reach.norm(dim=1), clean.norm(dim=1), ranges["along"]
     ahead = torch.where(along > 0, along / torch.hypot(along, l2).clamp_min(1e-300), -1.0)
     aside = torch.where(l2 < norm, (1 - (l2 / norm.clamp_min(1e-300)).square().clamp_max(1)).sqrt(), -1.0)
     cosine = 1 - torch.maximum(ahead, aside)

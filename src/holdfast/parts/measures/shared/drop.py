@@ -20,7 +20,9 @@ def drops(measure: CorruptedMeasure | FineTunedMeasure, table: Table) -> dict[st
         return relative_drop(score, clean, rho)
 
     columns = {title: table[f"right@{title}"] for title in measure.corruptions}
-    each = {title: dropped(rows, statistics.share(rows, given=measure.given)) for title, rows in columns.items()}
+    each = {
+        title: dropped(rows, statistics.share(rows, condition=measure.condition)) for title, rows in columns.items()
+    }
     return each | {AVERAGE: dropped(table[AVERAGE], measure.average(table))}
 
 

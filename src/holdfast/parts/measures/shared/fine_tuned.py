@@ -88,16 +88,16 @@ class FineTunedMeasure(Measure):
 
     def clean(self, table: Table) -> Score:
         """Return the accuracy without a threat, and how far the training came."""
-        accuracy, loss = statistics.share(table["right"], given=self.given), float(table["loss"][0])
+        accuracy, loss = statistics.share(table["right"], condition=self.condition), float(table["loss"][0])
         return replace(accuracy, note=f"training loss {loss:.3g} in the last epoch; more epochs where it still falls")
 
     def average(self, table: Table) -> Score:
         """Return the mean accuracy over the threats; the threats of one image are a cluster."""
         rows = torch.cat([table[f"right@{title}"] for title in self.corruptions])
         units = torch.arange(len(table["right"])).repeat(len(self.corruptions))
-        return statistics.share(rows, units, given=self.given)
+        return statistics.share(rows, units, condition=self.condition)
 
     @property
-    def given(self) -> str:
+    def condition(self) -> str:
         """What the intervals are conditional on."""
         return "given what was fine-tuned"

@@ -45,7 +45,7 @@ class AgainstPopulation(Bracket):
         return Certified(self.certifier, self.ball, negatives=None, divergence=self.divergence, first=self.first)
 
     @property
-    def found(self) -> tuple[Attacked, ...]:
+    def attacked(self) -> tuple[Attacked, ...]:
         """The attack's side: drift as far as it goes."""
         return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,), self.first)
 
@@ -56,7 +56,7 @@ class AgainstPopulation(Bracket):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified margins, attacks."""
-        return Clean(), self.proved, *self.found
+        return Clean(), self.proved, *self.attacked
 
     def broken(
         self, subject: Subject
@@ -67,8 +67,8 @@ class AgainstPopulation(Bracket):
         ball, whatever it pursued. An image is never broken by itself.
         """
         clean = subject.read(Clean())["reps"].double()
-        seen = subject.read(self.proved)
-        lower = seen["lower"]
+        proved = subject.read(self.proved)
+        lower = proved["lower"]
         size = unit(clean) if self.divergence == "cosine" else 2 * clean
         apart = pairwise.pairwise(size[: len(lower)], size, "l2")
         broken = torch.zeros_like(lower, dtype=torch.bool)
@@ -80,7 +80,7 @@ class AgainstPopulation(Bracket):
                 rounding = 4 * REPRESENTATIONS * norms * apart[own]
                 in_order(subject.ids, lower[own].nan_to_num(-torch.inf), margin, rounding + ties)
                 broken[own] |= (margin < -ties) & ~lower[own].isnan()
-        vacuous = (seen["vacuous"] & ~lower.isnan()).double().sum(1) / (len(clean) - 1)
+        vacuous = (proved["vacuous"] & ~lower.isnan()).double().sum(1) / (len(clean) - 1)
         return broken, (lower < 0) | broken, vacuous
 
     def remarks(self, table: Table) -> str:

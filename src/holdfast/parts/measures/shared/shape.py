@@ -30,7 +30,7 @@ class ShapeMeasure(Measure):
 
     def mean(self, contributions: Float[Tensor, "images"]) -> Score:
         """Return the score of some contributions; see `holdfast.numerics.statistics.jackknife`."""
-        return statistics.mean(contributions, given="of the images' contributions (jackknife)")
+        return statistics.mean(contributions, condition="of the images' contributions (jackknife)")
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the headline."""

@@ -46,7 +46,7 @@ class SmoothedMeasure(Measure):
         """Clean representations and draws."""
         return Clean(), self.draws
 
-    def seen(self, subject: Subject) -> Table:
+    def conclusions(self, subject: Subject) -> Table:
         """Return what the certificate concluded; see its `conclude`."""
         return results(subject.read(self.draws), self.certificate)
 

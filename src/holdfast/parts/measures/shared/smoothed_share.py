@@ -29,7 +29,7 @@ class SmoothedShare(SmoothedMeasure):
     certificate: Certificate = Classifier()
     radii: tuple[float, ...] = (0.1, 0.25, 0.5)
 
-    given: ClassVar[str]
+    condition: ClassVar[str]
     better = "higher"
     unit = "share"
 
@@ -47,23 +47,23 @@ class SmoothedShare(SmoothedMeasure):
         """Return abstentions, average radii, and the certified accuracy at every radius, at 0 last."""
         certificate = self.certificate
         assert isinstance(certificate, Classifier)
-        found, radius = table["found"], table["radius"]
+        correct, radius = table["found"], table["radius"]
         promise = f"each image's certificate on its own at confidence {1 - certificate.alpha:g}"
-        given = self.given
+        condition = self.condition
         most = self.sigma * certificate.highest_radius
-        everyone = statistics.mean(radius * found, given=given, most=most)
-        right = statistics.mean(radius.where(found == 1, torch.nan), given=given, most=most)
-        abstained = statistics.share(table["abstained"], given=given)
+        everyone = statistics.mean(radius * correct, condition=condition, most=most)
+        right = statistics.mean(radius.where(correct == 1, torch.nan), condition=condition, most=most)
+        abstained = statistics.share(table["abstained"], condition=condition)
         scores = {
             "abstained": self.about(abstained),
             "average radius": self.about(everyone, promise, "images that are not found count as 0", unit="pixels"),
             "average radius of those found": self.about(right, promise, unit="pixels"),
         }
         for at in sorted(self.radii, reverse=True):
-            within = statistics.share((found * (radius > at)).double(), given=given)
+            within = statistics.share((correct * (radius > at)).double(), condition=condition)
             scores[f"within {at:g}"] = self.about(within, promise)
-        counted = f"{int(table['abstained'].sum())} of {len(found)} abstained, counted as not found"
-        return scores | {"found": self.about(statistics.share(found, given=given), promise, counted)}
+        counted = f"{int(table['abstained'].sum())} of {len(correct)} abstained, counted as not found"
+        return scores | {"found": self.about(statistics.share(correct, condition=condition), promise, counted)}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the certified accuracy against the radius, and how `column` spreads over the images."""

@@ -55,8 +55,8 @@ class TestedMeasure(Measure):
         return subject.attacked if self.first is None else min(self.first, subject.attacked)
 
     def _reps(self, subject: Subject, threat: Threat | None) -> Reps:
-        seen = Clean() if threat is None else Represented(threat=threat, first=self.first)
-        return subject.read(seen)["reps"]
+        observation = Clean() if threat is None else Represented(threat=threat, first=self.first)
+        return subject.read(observation)["reps"]
 
     def taught(self, subject: Subject) -> int:
         """Return how many images the probe learned from; 0 for one that learns nothing."""
@@ -71,6 +71,6 @@ class TestedMeasure(Measure):
         return replace(score, note="; ".join(filter(None, [score.note, words])))
 
     @property
-    def given(self) -> str:
+    def condition(self) -> str:
         """What the intervals are conditional on."""
         return "given what the probe learned"

@@ -131,10 +131,10 @@ def p_values(fit: Fit, likelihood: str) -> PerSample:
 def _null(likelihood: str, n: int) -> Float[Tensor, "repetitions"]:
     """Return A² of `REPETITIONS` true samples with n residuals, sorted."""
     random = torch.Generator().manual_seed(n)
-    found = []
+    a_squared = []
     for rows in torch.arange(REPETITIONS).split(max(1, _BLOCK // n)):
         draws = torch.empty(len(rows), n, dtype=torch.float64).exponential_(generator=random)
         if likelihood == "joint":  # given the largest, 1, the others are powers of uniform draws
             draws = torch.cat([(-draws).exp(), torch.ones(len(rows), 1, dtype=torch.float64)], 1)
-        found.append(anderson_darling(FITS[likelihood](draws).residuals))
-    return torch.cat(found).sort().values
+        a_squared.append(anderson_darling(FITS[likelihood](draws).residuals))
+    return torch.cat(a_squared).sort().values

@@ -45,9 +45,9 @@ def worst(subject: Subject, attack: Attack, runs: tuple[Attacked, ...]) -> dict[
     For an ensemble those of each image's strongest member: the one with the largest final objective.
     """
     if not isinstance(attack, Ensemble):
-        seen = subject.read(runs[0])
-        return {step: seen[f"reps@{step}"].double() for step in runs[0].steps}
+        observed = subject.read(runs[0])
+        return {step: observed[f"reps@{step}"].double() for step in runs[0].steps}
     members = [(part.attack.steps, subject.read(part)) for part in runs]
-    strongest = torch.stack([seen["values"][:, steps] for steps, seen in members]).argmax(0)
-    reps = torch.stack([seen[f"reps@{steps}"] for steps, seen in members])
+    strongest = torch.stack([observed["values"][:, steps] for steps, observed in members]).argmax(0)
+    reps = torch.stack([observed[f"reps@{steps}"] for steps, observed in members])
     return {attack.steps: reps[strongest, torch.arange(len(strongest))].double()}

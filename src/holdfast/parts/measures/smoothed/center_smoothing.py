@@ -50,10 +50,10 @@ class CenterSmoothing(SmoothedMeasure):
         """Return the radius in the representation of every image, and its quantile."""
         certificate = self.certificate
         assert isinstance(certificate, Center)
-        seen, clean = self.seen(subject), subject.read(Clean())["reps"].double()
+        certified, clean = self.conclusions(subject), subject.read(Clean())["reps"].double()
         bank = unit(clean) if certificate.normalised else clean
-        quantile, near, _ = universal.place(bank, seen["radius"][None])
-        radius, abstained = (universal.padded(seen[name], len(bank)) for name in ("radius", "abstained"))
+        quantile, near, _ = universal.place(bank, certified["radius"][None])
+        radius, abstained = (universal.padded(certified[name], len(bank)) for name in ("radius", "abstained"))
         return {"radius": radius, "quantile": quantile[0], "abstained": abstained, "near": near[0]}
 
     def score(self, table: Table) -> dict[str, Score]:

@@ -21,7 +21,7 @@ class SmoothedAccuracy(SmoothedShare):
     where it abstained; `abstained`, 1 or 0.
     """
 
-    given = "given this population of images"
+    condition = "given this population of images"
     question = "How many images does the smoothed encoder provably still recognise, among all images, as themselves?"
     how_to_read = (
         "100 % means that under Gaussian noise every image is provably still nearest to itself more often than not; "
@@ -39,7 +39,7 @@ class SmoothedAccuracy(SmoothedShare):
 
     def observe(self, subject: Subject) -> Table:
         """Return what is certified of every image."""
-        seen = self.seen(subject)
-        itself = seen["vote"] == torch.arange(len(seen["vote"]))
-        abstained = seen["abstained"]
-        return {"found": (itself & (abstained == 0)).double(), "radius": seen["radius"], "abstained": abstained}
+        certified = self.conclusions(subject)
+        itself = certified["vote"] == torch.arange(len(certified["vote"]))
+        abstained = certified["abstained"]
+        return {"found": (itself & (abstained == 0)).double(), "radius": certified["radius"], "abstained": abstained}

@@ -27,7 +27,7 @@ class SmoothedProbeAccuracy(SmoothedShare):
 
     certificate: Certificate = Classifier(probe=Linear())
 
-    given = "given what the probe learned"
+    condition = "given what the probe learned"
     needs_labels = True
     question = "How many images does a smoothed linear classifier provably still classify rightly?"
     how_to_read = (
@@ -50,10 +50,10 @@ class SmoothedProbeAccuracy(SmoothedShare):
 
     def observe(self, subject: Subject) -> Table:
         """Return what is certified of every image."""
-        seen = self.seen(subject)
-        right = seen["vote"] == labels_of(subject)[: len(seen["vote"])]
+        certified = self.conclusions(subject)
+        right = certified["vote"] == labels_of(subject)[: len(certified["vote"])]
         return {
-            "found": (right & (seen["abstained"] == 0)).double(),
-            "radius": seen["radius"],
-            "abstained": seen["abstained"],
+            "found": (right & (certified["abstained"] == 0)).double(),
+            "radius": certified["radius"],
+            "abstained": certified["abstained"],
         }

@@ -45,14 +45,14 @@ class SmoothedRadius(SmoothedMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return the radii of every image."""
-        seen = self.seen(subject)
-        radius = seen["radius"]
+        conclusions = self.conclusions(subject)
+        radius = conclusions["radius"]
         certified = (radius > 0).double()
         table = {
             "radius": radius.mean(1),
             "least": radius.amin(1),
             "certified": certified.mean(1),
-            "draws": seen["draws"].double(),
+            "draws": conclusions["draws"].double(),
         }
         return in_both_roles(subject, table, {"radius": radius, "certified": certified})
 
@@ -71,9 +71,9 @@ class SmoothedRadius(SmoothedMeasure):
         failed = round(float((1 - table["certified"]).nansum()) * certificate.negatives)
         counted = f"{failed:,} of {pairs:,} pairs not {word}to have one, counted as 0"
         spent = f"{float(table['draws'].nanmean()):,.0f} draws per image"
-        given = "given this population, from which the negatives come"
+        condition = "given this population, from which the negatives come"
         share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
-        least = statistics.mean(table["least"][~table["least"].isnan()], given=given, most=most)
+        least = statistics.mean(table["least"][~table["least"].isnan()], condition=condition, most=most)
         radius = drawn_pairs.mean(table["radius"], table["radius contributes"], most=most)
         return {
             f"pairs with {word}radius": self.about(share, promise, unit="share"),

@@ -97,19 +97,19 @@ class Synbench(Measure):
 
     def observe(self, subject: Subject) -> Table:
         """Return what became of every classifier; both halves of a direction and an s follow each other."""
-        seen = subject.read(self.mixtures)
-        rows = len(seen["s"])
+        observed = subject.read(self.mixtures)
+        rows = len(observed["s"])
         table: Table = {
-            "s": seen["s"].repeat_interleave(2),
-            "direction": seen["direction"].repeat_interleave(2),
+            "s": observed["s"].repeat_interleave(2),
+            "direction": observed["direction"].repeat_interleave(2),
             "half": torch.arange(2).repeat(rows),
         }
         for number, epsilon in enumerate(self.mixtures.epsilons):
             for kind in KINDS:
-                values = seen[kind.replace(" ", "_")][..., number]
+                values = observed[kind.replace(" ", "_")][..., number]
                 both = values.flatten() if values.dim() == 2 else values.repeat_interleave(2)
                 table[f"{kind}@{epsilon:g}"] = both.double()
-        first = self._seen(table, self.mixtures.epsilons[0])
+        first = self._trade_off(table, self.mixtures.epsilons[0])
         return table | {"kept": (first.kept(self.start) * len(table["s"]) / 2).flatten()}
 
     def rows(self, table: Table) -> list[str]:
@@ -120,15 +120,15 @@ class Synbench(Measure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the score at each a_t for each ε, the best ε, and the headline."""
-        seen = {epsilon: self._seen(table, epsilon) for epsilon in self.mixtures.epsilons}
+        trade_offs = {epsilon: self._trade_off(table, epsilon) for epsilon in self.mixtures.epsilons}
         scores = {
-            _named(start, epsilon): synbench.score(one, start, self.over)
+            _named(start, epsilon): synbench.score(trade_off, start, self.over)
             for start in self._starts
-            for epsilon, one in seen.items()
+            for epsilon, trade_off in trade_offs.items()
         }
         scores.pop(self.headline, None)
-        scores["best ε"] = synbench.best(list(seen.items()), self.start, self.over)
-        return scores | {self.headline: synbench.score(seen[self.mixtures.epsilons[0]], self.start, self.over)}
+        scores["best ε"] = synbench.best(list(trade_offs.items()), self.start, self.over)
+        return scores | {self.headline: synbench.score(trade_offs[self.mixtures.epsilons[0]], self.start, self.over)}
 
     @property
     def _starts(self) -> list[float]:
@@ -200,9 +200,9 @@ class Synbench(Measure):
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each direction and s on the headline."""
-        return synbench.influence(self._seen(table, self.mixtures.epsilons[0]), self.start, self.over)
+        return synbench.influence(self._trade_off(table, self.mixtures.epsilons[0]), self.start, self.over)
 
-    def _seen(self, table: Table, epsilon: float) -> synbench.TradeOff:
+    def _trade_off(self, table: Table, epsilon: float) -> synbench.TradeOff:
         """Return what the table holds of one ε."""
         shape = (self.mixtures.directions, len(self.mixtures.separations), 2)
         accuracy, bound, best_accuracy, best_bound = (table[f"{kind}@{epsilon:g}"].view(shape) for kind in KINDS[1:])

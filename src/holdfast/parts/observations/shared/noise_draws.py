@@ -36,8 +36,8 @@ class Disturbed:
 
     def at(self, image: int) -> LearnedNoise:
         """Return the noise that one image meets."""
-        one = slice(image, image + 1)
-        return self.noise.at(self.reps[one], None if self.labels is None else self.labels[one])
+        row = slice(image, image + 1)
+        return self.noise.at(self.reps[row], None if self.labels is None else self.labels[row])
 
     def numbers(self, image: int) -> Float[Tensor, "1 draws numbers"]:
         """Return the numbers behind the draws for one image: always the same ones."""
@@ -75,15 +75,15 @@ def look(disturbed: Disturbed) -> NoiseDraws:
     perturbation, coarse, latents, means, weights, covariances = [], [], [], [], [], []
     for image in range(len(disturbed.reps)):
         noise, z = disturbed.at(image), disturbed.numbers(image)
-        given = noise.mixtures(1)
-        latent = given.mix(given.choose(z[..., 0]), z[..., 1:])
+        gaussians = noise.mixtures(1)
+        latent = gaussians.mix(gaussians.choose(z[..., 0]), z[..., 1:])
         delta = noise.shape(latent)[0].double()
         perturbation.append(shrunk(delta, SIDE).flatten(1))
         coarse.append(shrunk(delta.mean(1, keepdim=True), COARSE).flatten(1))
         latents.append(_features(noise, latent[0].double()))
-        means.append(_features(noise, given.means[0].double()))
-        weights.append(given.weights[0].double())
-        covariances.append(covariance_of_blocks(given, block(noise)))
+        means.append(_features(noise, gaussians.means[0].double()))
+        weights.append(gaussians.weights[0].double())
+        covariances.append(covariance_of_blocks(gaussians, block(noise)))
     mean = torch.stack(means).mean(0)
     covariance = torch.stack(covariances).mean(0)
     return NoiseDraws(
@@ -101,19 +101,19 @@ def _features(noise: LearnedNoise, latent: Float[Tensor, "rows latent"]) -> Floa
     return shrunk(latent.unflatten(1, design.shape), SIDE).flatten(1) if design.upsampler == "none" else latent
 
 
-def covariance_of_blocks(given: Gaussians, block: int) -> Float[Tensor, "blocks blocks"]:
+def covariance_of_blocks(gaussians: Gaussians, block: int) -> Float[Tensor, "blocks blocks"]:
     """Return P L Lᵀ Pᵀ, P the means over blocks of latent numbers, L the root of one image's heaviest component.
 
     Args:
-        given: the mixture of one image.
+        gaussians: the mixture of one image.
         block: how many numbers make a block; the last block may be smaller.
     """
-    main = int(given.weights[0].argmax())
-    scales = given.scales[0, main].double()
+    main = int(gaussians.weights[0].argmax())
+    scales = gaussians.scales[0, main].double()
     of = torch.arange(len(scales), device=scales.device) // block
     counts = of.bincount().double()
-    if given.below is None:  # never as a matrix: without an up-sampler it would be one of pixels × pixels
+    if gaussians.below is None:  # never as a matrix: without an up-sampler it would be one of pixels × pixels
         return (scales.new_zeros(len(counts)).index_add_(0, of, scales.square()) / counts.square()).diag()
-    root = given.below[0, main].double() + scales.diag()
+    root = gaussians.below[0, main].double() + scales.diag()
     means = scales.new_zeros(len(counts), len(scales)).index_add_(0, of, root) / counts[:, None]
     return means @ means.T

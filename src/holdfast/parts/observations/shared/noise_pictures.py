@@ -83,9 +83,9 @@ def _groups(
 ) -> tuple[str, Int[Tensor, "images"]]:
     """Return what groups are and the group of each image: the noise's own, else labels that are read, else clusters."""
     if "groups" in generator.asks and generator.design.grouping == "clusters":
-        known = generator.group(reps, None)
-        assert known is not None  # it asks for groups
-        return "cluster", known
+        groups = generator.group(reps, None)
+        assert groups is not None  # it asks for groups
+        return "cluster", groups
     if labels is not None:
         return "label", labels
     middle = centres(album.clean, min(clusters, len(album.clean.unique(dim=0))), album.seed)
@@ -125,8 +125,8 @@ def _pictures(
         begin = f"{name}/{image}"
         album.files.write_picture(f"{begin}-clean.png", x)
         draws = []
-        for number, other in enumerate(moved):
-            kinds = {"disturbed": other, "difference": 0.5 + factor * (other - x)}
+        for number, draw in enumerate(moved):
+            kinds = {"disturbed": draw, "difference": 0.5 + factor * (draw - x)}
             for kind, pixels in kinds.items():
                 album.files.write_picture(f"{begin}-{number}-{kind}.png", pixels)
             draws.append({kind: f"{begin}-{number}-{kind}.png" for kind in kinds})

@@ -76,9 +76,9 @@ def spans(shard: Shard, rows: list[int], start: int, stop: int) -> Iterator[tupl
     room = max(1, block_size(shard.x) // UNIT) * UNIT
     together = max(1, room // (stop - start))
     for first in range(0, len(rows), together):
-        some = torch.tensor(rows[first : first + together])
+        images = torch.tensor(rows[first : first + together])
         for begin in range(start, stop, room):
-            yield some, begin, min(begin + room, stop)
+            yield images, begin, min(begin + room, stop)
 
 
 def drawn(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], start: int, stop: int) -> Draws:

@@ -60,12 +60,10 @@ class Some(Observation):
         """How many images are observed changes nothing for any of them."""
         return replace(self, first=None)
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Observe as many images as the one needs that needs more."""
-        assert isinstance(other, Some)  # equal keys
-        return replace(
-            self, first=None if None in (self.first, other.first) else max(self.first or 0, other.first or 0)
-        )
+        assert isinstance(twin, Some)  # equal keys
+        return replace(self, first=None if None in (self.first, twin.first) else max(self.first or 0, twin.first or 0))
 
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them."""

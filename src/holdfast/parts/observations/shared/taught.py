@@ -15,7 +15,7 @@ class OfTraining(Observation):
         """It shares a run with its equals only."""
         return self
 
-    def join(self, other: Observation) -> Observation:
+    def join(self, twin: Observation) -> Observation:
         """Equal keys are equal."""
         return self
 

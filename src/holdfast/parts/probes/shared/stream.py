@@ -58,7 +58,7 @@ def _permuted(reps: Reps, targets: Int[Tensor, "batch"], random: torch.Generator
     return reps[order], targets[order]
 
 
-def some(bank: Bank, places: Int[Tensor, "some"]) -> Float[Tensor, "some dim"]:
+def select(bank: Bank, places: Int[Tensor, "some"]) -> Float[Tensor, "some dim"]:
     """Return the representations at some places of a bank, in the order of the places; its chunks are read once."""
     ordered, back = places.sort()
     picked, start = [], 0

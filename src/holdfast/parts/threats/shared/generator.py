@@ -70,9 +70,9 @@ class Design:
 
     def __post_init__(self) -> None:
         pixels, roots = math.prod(self.shape), self.components * (self.latent + self.below)
-        for field, known in CHOICES.items():
-            if getattr(self, field) not in known:
-                raise unknown(f"{field} of a mixture", str(getattr(self, field)), known)
+        for field, choices in CHOICES.items():
+            if getattr(self, field) not in choices:
+                raise unknown(f"{field} of a mixture", str(getattr(self, field)), choices)
         if self.upsampler == "none" and self.latent != pixels:
             raise HoldfastError(f"mixture without an up-sampler: expected latent = {pixels} pixels, got {self.latent}")
         if roots * (self.hidden if SOURCES[self.structure][1] == "reps" else 1) > LARGEST:
@@ -173,20 +173,19 @@ class Generator(nn.Module):
 
     Args:
         design: sizes and structure.
-        known: the classes [G], or the centres of the clusters [G, D]; None for structures that ask for no groups.
+        groups: the classes [G], or the centres of the clusters [G, D]; None for structures that ask for no groups.
     """
 
-    known: Tensor | None
     middle: Tensor
     spread: Tensor
 
-    def __init__(self, design: Design, known: Tensor | None = None):
+    def __init__(self, design: Design, groups: Tensor | None = None):
         super().__init__()
         self.design = design
-        if "groups" in self.asks and (known is None or len(known) != design.groups):
-            raise HoldfastError(f"structure {design.structure!r}: expected {design.groups} known groups, got {known}")
+        if "groups" in self.asks and (groups is None or len(groups) != design.groups):
+            raise HoldfastError(f"structure {design.structure!r}: expected {design.groups} known groups, got {groups}")
         self.upsampler = Upsampler(design.upsampler, design.latent, design.shape, design.side)
-        self.register_buffer("known", known)
+        self.register_buffer("known", groups)  # the name in files of learned noises
         weights, rest = SOURCES[design.structure]
         if rest == "reps":
             hidden = design.hidden
@@ -212,6 +211,11 @@ class Generator(nn.Module):
         return head
 
     @property
+    def groups(self) -> Tensor | None:
+        """The classes [G], or the centres of the clusters [G, D]; None where it asks for no groups."""
+        return self._buffers["known"]
+
+    @property
     def asks(self) -> frozenset[str]:
         """What it must know of an image: "reps", "groups", both or nothing ("free")."""
         return frozenset(SOURCES[self.design.structure])
@@ -228,13 +232,13 @@ class Generator(nn.Module):
             groups: numbers of their groups, [B]; read by "label" and "joint".
             heat: temperatures.
         """
-        given: dict[str, Tensor | None] = {"free": None}
+        inputs: dict[str, Tensor | None] = {"free": None}
         if "reps" in self.asks:
             assert reps is not None
-            given["reps"] = self.trunk(self._standard(reps))
+            inputs["reps"] = self.trunk(self._standard(reps))
         if "groups" in self.asks:
-            given["groups"] = F.normalize(self.embedding(groups), dim=-1)
-        weights, rest = (given[source] for source in SOURCES[self.design.structure])
+            inputs["groups"] = F.normalize(self.embedding(groups), dim=-1)
+        weights, rest = (inputs[source] for source in SOURCES[self.design.structure])
         means, scales = _through(self.means, rest, heat.means), _through(self.scales, rest, heat.roots)
         size = math.sqrt(self.design.latent)  # so that a root's row has a norm of about one while outputs have
         below = means[:, :0] if self.below is None else _through(self.below, rest, heat.roots * size)
@@ -258,17 +262,17 @@ class Generator(nn.Module):
         """
         if "groups" not in self.asks:
             return None
-        assert self.known is not None  # __init__ asks for it
+        assert self.groups is not None  # __init__ asks for it
         if self.design.grouping == "clusters":
-            return nearest(reps.to(self.known), self.known)
+            return nearest(reps.to(self.groups), self.groups)
         if labels is None:
             raise HoldfastError("a mixture with weights for each label needs labels; use a data source that has them")
-        same = labels.to(self.known)[:, None] == self.known
+        same = labels.to(self.groups)[:, None] == self.groups
         if not bool(same.any(1).all()):
             strange = sorted(set(labels[~same.any(1).to(labels.device)].tolist()))
             raise HoldfastError(
                 f"labels {strange[:8]} were not there when the mixture was learned (it knows "
-                f"{self.known.tolist()[:20]}); "
+                f"{self.groups.tolist()[:20]}); "
                 "learn it on images of all classes"
             )
         return same.int().argmax(1)
@@ -301,10 +305,10 @@ class Generator(nn.Module):
         self.eval().requires_grad_(False)
 
 
-def _through(head: nn.Module | nn.Parameter, given: Tensor | None, heat: float) -> Float[Tensor, "batch outputs"]:
+def _through(head: nn.Module | nn.Parameter, inputs: Tensor | None, heat: float) -> Float[Tensor, "batch outputs"]:
     if isinstance(head, nn.Linear):
-        assert given is not None
-        return F.linear(given / heat, head.weight, head.bias / heat)  # cheaper than to divide all outputs
+        assert inputs is not None
+        return F.linear(inputs / heat, head.weight, head.bias / heat)  # cheaper than to divide all outputs
     assert isinstance(head, nn.Parameter)
     return head[None] / heat
 
@@ -325,6 +329,6 @@ def lower(packed: Float[Tensor, "*batch half size"]) -> Float[Tensor, "*batch si
     """
     half = packed.shape[-2]
     square, left = packed.split([half, packed.shape[-1] - half], -1)
-    other = left.shape[-1]
-    top = F.pad(square.triu(1).mT[..., :other, :other], (0, half))
+    width = left.shape[-1]
+    top = F.pad(square.triu(1).mT[..., :width, :width], (0, half))
     return torch.cat([top, torch.cat([left, square.tril(-1)], -1)], -2)

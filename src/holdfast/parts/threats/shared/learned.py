@@ -22,12 +22,12 @@ class LearnedNoise(Noise):
     Attributes:
         generator: gives π, μ and L.
         ball: where every draw lies.
-        given: the mixtures of the images that it is bound to; None before `at`.
+        gaussians: the mixtures of the images that it is bound to; None before `at`.
     """
 
     generator: Generator
     ball: Ball  # pyright: ignore[reportIncompatibleVariableOverride]  # frozen, so never set to None
-    given: Gaussians | None = None
+    gaussians: Gaussians | None = None
 
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -65,7 +65,7 @@ class LearnedNoise(Noise):
             )
         with torch.no_grad():
             own = next(generator.parameters()).dtype
-            return replace(self, given=generator(reps.to(own), generator.group(reps, labels)))
+            return replace(self, gaussians=generator(reps.to(own), generator.group(reps, labels)))
 
     def push(self, x: Images, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         """Return the disturbed images that some numbers stand for, inside the ball and [0, 1]."""
@@ -74,9 +74,9 @@ class LearnedNoise(Noise):
 
     def delta(self, z: Float[Tensor, "batch draws numbers"]) -> Draws:
         """Return the perturbations that some numbers stand for, before they are cut off at 0 and 1; in pixels."""
-        given = self.mixtures(len(z))
-        z = z.to(given.means)
-        return self.shape(given.mix(given.choose(z[..., 0]), z[..., 1:]))
+        gaussians = self.mixtures(len(z))
+        z = z.to(gaussians.means)
+        return self.shape(gaussians.mix(gaussians.choose(z[..., 0]), z[..., 1:]))
 
     def shape(self, latent: Float[Tensor, "batch draws latent"]) -> Draws:
         """Return the perturbations of latent vectors: up-sampled, and squashed into the ball; in pixels."""
@@ -88,19 +88,20 @@ class LearnedNoise(Noise):
         Raises:
             HoldfastError: a noise that is not bound to as many images.
         """
-        given = self.given
-        if given is None and self.generator.asks == {"free"}:
-            given = self.generator(None, None)
-        if given is None:
+        gaussians = self.gaussians
+        if gaussians is None and self.generator.asks == {"free"}:
+            gaussians = self.generator(None, None)
+        if gaussians is None:
             raise HoldfastError(
                 f"a mixture of structure {self.generator.design.structure!r} depends on the images: bind it with "
                 "noise.at(clean representations, labels) before images are disturbed"
             )
-        if len(given.logits) not in (1, images):
+        if len(gaussians.logits) not in (1, images):
             raise HoldfastError(
-                f"this mixture is bound to {len(given.logits)} images, got {images}; bind it to them with noise.at(...)"
+                f"this mixture is bound to {len(gaussians.logits)} images, got {images}; bind it to them with "
+                "noise.at(...)"
             )
-        return given
+        return gaussians
 
     def weights(self, images: int) -> Float[Tensor, "batch components"]:
         """Return π of every image."""
@@ -108,9 +109,9 @@ class LearnedNoise(Noise):
 
     def covariance(self, images: int) -> Float[Tensor, "batch latent latent"]:
         """Return the covariance of every image's heaviest component, in the latent space."""
-        given = self.mixtures(images)
-        main = given.weights.argmax(-1).expand(images)
-        roots = given.roots.expand(images, -1, -1, -1)[torch.arange(images, device=main.device), main]
+        gaussians = self.mixtures(images)
+        main = gaussians.weights.argmax(-1).expand(images)
+        roots = gaussians.roots.expand(images, -1, -1, -1)[torch.arange(images, device=main.device), main]
         return roots @ roots.mT
 
 

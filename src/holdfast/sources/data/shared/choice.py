@@ -33,8 +33,8 @@ def _written(name: str, source: ImageSource) -> str:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of a choice once all its images have been read; spares other processes to read them again.
+class Selection:
+    """What reading all its images tells of a choice; spares other processes to read them again.
 
     Attributes:
         available: how many images the source has.
@@ -155,11 +155,11 @@ class Choice:
         return len(mine) - len(kept)
 
     @property
-    def known(self) -> Known:
-        """What reading all images has found."""
-        return Known(len(self.source), self.rows, self.fingerprint, self.skipped)
+    def selection(self) -> Selection:
+        """What reading all images tells."""
+        return Selection(len(self.source), self.rows, self.fingerprint, self.skipped)
 
-    def recall(self, memory: Known) -> None:
+    def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.
 
         Raises:

@@ -11,7 +11,7 @@ import torch
 
 from holdfast.core import Geometry, HoldfastError, Images, ImageSource
 from holdfast.sources.data.shared.cache import LIMIT, Kept
-from holdfast.sources.data.shared.choice import SLICE, Choice, Known
+from holdfast.sources.data.shared.choice import SLICE, Choice, Selection
 from holdfast.sources.data.shared.geometry import Conversion, Pixels, convert, fit
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 
@@ -33,7 +33,7 @@ class ImageSet:
         geometry: how pictures become pixels, see `Encoder.geometry`; None keeps them as they are.
         skip_corrupt: replace images that cannot be read by the next of the permutation instead of failing.
         workers: threads that read and decode; None: as many as there are cores, at most `THREADS`.
-        asked: sizes and channels that the user asked for.
+        conversion: sizes and channels that the user asked for.
         kept: bytes of decoded pictures that are kept, in all geometries together; see `Kept`.
 
     Raises:
@@ -49,7 +49,7 @@ class ImageSet:
         geometry: Geometry | None = None,
         skip_corrupt: bool = False,
         workers: int | None = None,
-        asked: Conversion | None = None,
+        conversion: Conversion | None = None,
         kept: int = LIMIT,
     ):
         if size is not None and size < 2:
@@ -57,7 +57,7 @@ class ImageSet:
                 f"expected at least 2 images, got size={size}; an audit compares images with each other"
             )
         self.geometry = geometry
-        self.asked = asked or Conversion()
+        self.conversion = conversion or Conversion()
         threads = min(THREADS, cores()) if workers is None else max(1, workers)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-images")
         self._kept = Kept(kept)
@@ -133,11 +133,11 @@ class ImageSet:
         return self._choice.leave_out(set(excluded._choice.digests))
 
     @property
-    def known(self) -> Known:
-        """What reading all images has found; for `recall` in other processes."""
-        return self._choice.known
+    def selection(self) -> Selection:
+        """What reading all images tells; for `recall` in other processes."""
+        return self._choice.selection
 
-    def recall(self, memory: Known) -> None:
+    def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.
 
         Raises:
@@ -169,7 +169,7 @@ class ImageSet:
         """Return the first images without a fingerprint, for which all would be read; nothing they give may be kept."""
         twin = self.with_geometry(self.geometry)
         twin._choice = copy.copy(self._choice)
-        twin._choice.recall(Known(self.available, self._choice.rows[:size], "", []))
+        twin._choice.recall(Selection(self.available, self._choice.rows[:size], "", []))
         return twin
 
     def batch(self, start: int, stop: int) -> Images:
@@ -239,17 +239,17 @@ class ImageSet:
 
     def _rendered(self, place: int, row: int) -> Pixels:
         image = self._choice.read(row)
-        if not self._choice.source.sized and self.geometry is None and self.asked.size is None:
+        if not self._choice.source.sized and self.geometry is None and self.conversion.size is None:
             raise HoldfastError(
                 f"{self}: expected an encoder that says which images it takes, got one that does not; give their "
                 "shape, --data 'gaussian?shape=3x32x32', or images of your own"
             )
         try:
             if isinstance(image, PIL.Image.Image):
-                pixels = fit(image, self.asked, self.geometry)
+                pixels = fit(image, self.conversion, self.geometry)
                 self._kept.put(self.geometry, row, pixels)
                 return pixels
-            return convert(image, self.asked, self.geometry)
+            return convert(image, self.conversion, self.geometry)
         except HoldfastError as error:
             raise HoldfastError(f"image {self.ids[place]!r}: {error}") from error
 

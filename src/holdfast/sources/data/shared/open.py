@@ -43,7 +43,7 @@ def open_images(
     seed: int = 0,
     skip_corrupt: bool = False,
     workers: int | None = None,
-    asked: Conversion | None = None,
+    conversion: Conversion | None = None,
 ) -> ImageSet:
     """Open the images of an audit.
 
@@ -56,29 +56,29 @@ def open_images(
         seed: which images.
         skip_corrupt: replace unreadable images by others, named in `ImageSet.skipped`, instead of failing.
         workers: threads that read; None: as many as there are cores, at most 16.
-        asked: sizes and channels to convert to; the options of a spec string go before it.
+        conversion: sizes and channels to convert to; the options of a spec string go before it.
 
     Raises:
         HoldfastError: an unknown source or option, or images that are not there.
     """
-    asked = asked or Conversion()
+    conversion = conversion or Conversion()
     if isinstance(spec, (np.ndarray, Tensor)):
         spec = Arrays(spec)
     elif isinstance(spec, os.PathLike):
         spec = _local(Path(spec), Options())
     elif isinstance(spec, str):
         spec, options, skips = _source(spec)
-        asked = Conversion(options.size or asked.size, options.channels or asked.channels)
+        conversion = Conversion(options.size or conversion.size, options.channels or conversion.channels)
         skip_corrupt = skip_corrupt or skips
     return ImageSet(
-        spec, size=size, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers, asked=asked
+        spec, size=size, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers, conversion=conversion
     )
 
 
 def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
     """Open the source that a spec string names; also what all sources' options ask for."""
     prefix, name, options = parse(spec)
-    asked = Conversion(take(options, "size", _size, None), take(options, "channels", _channels, None))
+    conversion = Conversion(take(options, "size", _size, None), take(options, "channels", _channels, None))
     skip_corrupt = take(options, "skip_corrupt", boolean, False)
     balanced = _balance(options)
     whole = spec.strip().partition("?")[0]
@@ -88,7 +88,7 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
         source = _prefixed(prefix, name, options)
     else:
         raise unknown("data source", prefix, SOURCES)
-    return balanced(source), asked, skip_corrupt
+    return balanced(source), conversion, skip_corrupt
 
 
 def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
