@@ -19,7 +19,8 @@ import torch
 
 from benchmarks.result import Result, report
 from benchmarks.sharing import ENCODER, alone, plan_of
-from holdfast.auditing.plan import Plan, batch_size_for
+from holdfast.auditing.batch_size import batch_size_for
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.run import run_audit
 from holdfast.core import Passes
 from holdfast.sources.encoders import open_encoder

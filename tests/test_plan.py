@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.panel import validity_panel
-from holdfast.auditing.plan import Plan, batch_size_for, merge
+from holdfast.auditing.plan import Plan, merge
 from holdfast.auditing.plan_file import make_plan, read_plan
 from holdfast.auditing.profile import profile, profile_names
 from holdfast.auditing.record import slugs

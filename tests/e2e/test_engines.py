@@ -143,7 +143,7 @@ def parts(asked: Plan, folders: list) -> list[int]:
         result = make_part(prepare(asked, folder, listener=heard), part_of(f"{number}/{len(folders)}"))
         assert result.failures == []
         assert heard.done == heard.planned
-        made.append(result.made)
+        made.append(result.shards)
     return made
 
 

@@ -131,7 +131,7 @@ def test_every_unit_is_done_once_and_in_order(world: World, random) -> None:
         if not there
     }
     assert world.made == wanted
-    assert schedule.made == sum(wanted.values())
+    assert schedule.shards == sum(wanted.values())
     assert sorted((item.encoder, item.lost) for item in world.scored) == [(e, {}) for e in range(world.encoders)]
     results = [encoder.result for encoder in schedule.encoders]
     assert [result and result.entry["encoder"] for result in results] == list(range(world.encoders))

@@ -140,9 +140,12 @@ class Scoring:
 
         # Draw
         readers = dict(self._readers())
-        for seen, observation in zip(entry["observations"], readers, strict=True):
+        for observation_entry, observation in zip(entry["observations"], readers, strict=True):
             if observation.key() not in self._reasons:
-                self._draw("charts", lambda s=seen, o=observation: s.update(charts=_charts_of(self.session, o)))
+                self._draw(
+                    "charts",
+                    lambda e=observation_entry, o=observation: e.update(charts=_charts_of(self.session, o)),
+                )
         self._draw("pictures", lambda: entry.update(extremes=self._extremes()))
         for observation, number in shown(self.session):
             self._draw(
@@ -160,15 +163,15 @@ class Scoring:
         leaves = album(self.store, self.session, self.slug, number, readers)
         return observation.pictures(self.session.read(observation), leaves)
 
-    def _draw(self, what: str, draw: Callable[[], None]) -> None:
+    def _draw(self, title: str, draw: Callable[[], None]) -> None:
         """Draw something; what fails is noted, and the audit goes on."""
         try:
-            with foreign(what, "drawn"):
+            with foreign(title, "drawn"):
                 draw()
         except StoreError:
             raise
         except Exception as error:
-            self._fail(f"{self.name}, {what}", error)
+            self._fail(f"{self.name}, {title}", error)
 
     def _observe(self) -> None:
         """Put together what was observed, and note what is lost."""
@@ -195,9 +198,9 @@ class Scoring:
         # What depends on others was put together after them: pictures and records keep the order of the plan
         self.session.costs = {o: self.session.costs[o] for o in (CLEAN, *self.plan.order) if o in self.session.costs}
 
-    def _missing(self, observation: Observation) -> dict[str, str] | None:
-        """Return why an observation that this one reads could not be made; None where all were made."""
-        reasons = (self._reasons.get(other.key()) for other in observation.prerequisites())
+    def _missing(self, part: Observation | Measure | Check) -> dict[str, str] | None:
+        """Return why an observation that a part reads could not be made; None where all were made."""
+        reasons = (self._reasons.get(observation.key()) for observation in part.prerequisites())
         return next(filter(None, reasons), None)
 
     def _readers(self) -> list[tuple[Observation, tuple[str, ...]]]:
@@ -253,9 +256,10 @@ class Scoring:
             "not_certified": None,
         }
         began = time.perf_counter()
-        for observation in measure.prerequisites():
-            if reason := self._reasons.get(observation.key()):
-                return entry | reason
+        if reason := self._missing(measure):
+            return entry | reason
+
+        # Table of what was observed, a row for each image; scores from it
         self.session.rely_on(self._shared() if self.plan.shared_searches else measure.prerequisites())
         try:
             with foreign(f"measure {name}", "run"):
@@ -267,15 +271,17 @@ class Scoring:
             raise
         except Exception as error:
             return entry | {"error": self._fail(f"{self.name}, {name}", error)}
+
+        # Charts, and what the record says of it
         headline = list(scores)[-1]
         self._draw(
             f"charts of {name}",
             lambda: entry.update(charts=[chart_data(c, table, scores) for c in measure.charts(table, scores)]),
         )
         self._scored[name] = table, scores[headline]
-        told = {key: {"if_weak": measure.if_weak(key)} for key in scores}
-        entry |= {"scores": {key: asdict(score) | told[key] for key, score in scores.items()}, "headline": headline}
-        return entry | {"column": measure.column, "table": path, "seconds": round(time.perf_counter() - began, 3)}
+        entry["scores"] = {key: asdict(score) | {"if_weak": measure.if_weak(key)} for key, score in scores.items()}
+        entry |= {"headline": headline, "column": measure.column, "table": path}
+        return entry | {"seconds": round(time.perf_counter() - began, 3)}
 
     def _shared(self) -> list[Observation]:
         """Return the observations of all measures: what they met counts for each. Checks look at few images."""
@@ -306,25 +312,16 @@ class Scoring:
 
     def _check(self, name: str, check: Check) -> dict[str, Any]:
         self.listener.stage(f"checking {name}")
-        for observation in check.prerequisites():
-            if reason := self._reasons.get(observation.key()):
-                return {
-                    "title": title(check, name),
-                    **_skipped(next(iter(reason.values()))),
-                    "consequence": check.consequence,
-                }
+        entry = {"title": title(check, name), "consequence": check.consequence}
+        if reason := self._missing(check):
+            return entry | _skipped(next(iter(reason.values())))
         before = self.session.encoder.passes
         try:
             with foreign(f"check {name}", "run"):
-                verdict = asdict(check.judge(readable_by(check, self.session)))
+                entry |= asdict(check.judge(readable_by(check, self.session)))
         except Exception as error:
-            verdict = _skipped(self._fail(f"{self.name}, check {name}", error))
-        verdict |= {"consequence": check.consequence}
-        return {
-            "title": title(check, name),
-            **verdict,
-            "passes": entries.passes_entry(self.session.encoder.passes - before),
-        }
+            entry |= _skipped(self._fail(f"{self.name}, check {name}", error))
+        return entry | {"passes": entries.passes_entry(self.session.encoder.passes - before)}
 
     def _fail(self, where: str, error: Exception) -> str:
         return self._note(where, ItemError.of(error))

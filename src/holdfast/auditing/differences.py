@@ -40,18 +40,18 @@ class Pair:
         return self.first if (low > 0) == (better == "higher") else self.second
 
 
-def paired(found: Mapping[str, tuple[Influence, Score]], better: str) -> Iterator[Pair]:
+def paired(scored: Mapping[str, tuple[Influence, Score]], better: str) -> Iterator[Pair]:
     """Yield the paired difference of every two encoders.
 
     A number whose check failed is a bound on one side. A difference that this bound may have made has no value: what
     flatters does not win, what is void is compared with nothing.
 
     Args:
-        found: for every encoder each unit's influence on its headline score, and that score; all on the same images.
+        scored: for every encoder each unit's influence on its headline score, and that score; all on the same images.
         better: which direction is better, "lower" or "higher".
     """
-    for first, second in itertools.combinations(found, 2):
-        (influence_a, score_a), (influence_b, score_b) = found[first], found[second]
+    for first, second in itertools.combinations(scored, 2):
+        (influence_a, score_a), (influence_b, score_b) = scored[first], scored[second]
         rho = statistics.correlation(influence_a, influence_b)
         gap = statistics.difference(score_a, score_b, rho)
         if gap.value is not None and not _tells(gap.value, score_a, score_b, better):
@@ -67,14 +67,14 @@ def _tells(gap: float, first: Score, second: Score, better: str) -> bool:
     return may_win(winner.standing, better) and may_lose(loser.standing, better)
 
 
-def _one_sided(first: str, score: Score, second: str, other: Score) -> str:
+def _one_sided(first: str, first_score: Score, second: str, second_score: Score) -> str:
     """Say why two numbers are not compared."""
-    flawed = [(name, one) for name, one in ((first, score), (second, other)) if one.standing != SOUND]
-    said = [
-        f"{name} is {'void' if one.standing == VOID else 'known on one side'} ({', '.join(one.because)} failed)"
-        for name, one in flawed
+    reasons = [
+        f"{name} is {'void' if score.standing == VOID else 'known on one side'} ({', '.join(score.because)} failed)"
+        for name, score in ((first, first_score), (second, second_score))
+        if score.standing != SOUND
     ]
-    return f"not compared: {'; '.join(said)}"
+    return f"not compared: {'; '.join(reasons)}"
 
 
 def beats(names: Iterable[str], wins: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
@@ -94,10 +94,10 @@ def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
         beaten: whom each encoder beats.
     """
     rivals = len(beaten) - 1
-    return next((name for name, those in beaten.items() if 0 < rivals == len(those)), None)
+    return next((name for name, losers in beaten.items() if 0 < rivals == len(losers)), None)
 
 
-def compare(measure: Measure, found: Mapping[str, tuple[Table, Score]]) -> dict[str, Any]:
+def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]]) -> dict[str, Any]:
     """Return the paired differences of a measure between all encoders, and the best encoder or None.
 
     The best is better than *each* other one by a paired 95 % interval that excludes zero; see `best_of`. No correction
@@ -105,11 +105,14 @@ def compare(measure: Measure, found: Mapping[str, tuple[Table, Score]]) -> dict[
 
     Args:
         measure: the measure.
-        found: for every encoder its table and its headline score; all on the same images.
+        scored: for every encoder its table and its headline score; all on the same images.
     """
-    found = {name: pair for name, pair in found.items() if pair[1].standing != VOID}
-    influences = {name: (measure.influence(table), score) for name, (table, score) in found.items()}
+    influences = {
+        name: (measure.influence(table), score) for name, (table, score) in scored.items() if score.standing != VOID
+    }
     pairs = list(paired(influences, measure.better))
     wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
-    said = [{"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)} for pair in pairs]
-    return {"best": best_of(beats(found, wins)), "pairs": said}
+    return {
+        "best": best_of(beats(influences, wins)),
+        "pairs": [{"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)} for pair in pairs],
+    }

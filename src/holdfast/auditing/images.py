@@ -22,8 +22,8 @@ class AuditImages:
     left_out: int = 0
 
     @property
-    def known(self) -> tuple[Selection, Selection | None]:
-        """What reading all of them has found; for `open_known` in other processes."""
+    def selections(self) -> tuple[Selection, Selection | None]:
+        """What reading all of them has found; for `open_selected` in other processes."""
         return self.tested.selection, None if self.train is None else self.train.selection
 
 
@@ -44,20 +44,21 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
     if plan.train is None:
         return AuditImages(tested)
     train = _train(plan, plan.train, training)
-    given = len(train)
-    if (known := train.leave_out(tested)) and len(train) < 2:
+    available = len(train)
+    if (left_out := train.leave_out(tested)) and len(train) < 2:
         raise HoldfastError(
-            f"train {plan.train}: expected other images than those of the audit, got {known} of {given} that are among "
-            "them; give a training split, or leave it out: probes then learn from the images that are not attacked"
+            f"train {plan.train}: expected other images than those of the audit, got {left_out} of {available} that "
+            "are among them; give a training split, or leave it out: probes then learn from the images that are not "
+            "attacked"
         )
     tested.number_classes_as(train)
-    return AuditImages(tested, train, known)
+    return AuditImages(tested, train, left_out)
 
 
-def open_known(
+def open_selected(
     plan: Plan,
     source: ImageSource | None,
-    known: tuple[Selection, Selection | None],
+    selections: tuple[Selection, Selection | None],
     training: ImageSource | None = None,
 ) -> AuditImages:
     """Open the images of a plan of which another process has read all, without doing so again.
@@ -65,12 +66,13 @@ def open_known(
     Raises:
         HoldfastError: images that came or went meanwhile.
     """
+    tested_selection, train_selection = selections
     tested = _tested(plan, source)
-    tested.recall(known[0])
-    if plan.train is None or known[1] is None:
+    tested.recall(tested_selection)
+    if plan.train is None or train_selection is None:
         return AuditImages(tested)
     train = _train(plan, plan.train, training)
-    train.recall(known[1])
+    train.recall(train_selection)
     tested.number_classes_as(train)
     return AuditImages(tested, train)
 

@@ -1,6 +1,6 @@
 """How many images fit into a device's memory together: found out once, not again at every shard."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -47,9 +47,9 @@ class MemoryLimits:
                 device that lacks what the observation computes in.
         """
         if observation.scope.at_once:  # of no image too: it says what it lacks
-            seen = self._tried(observation, start, stop, run)
-            assert seen is not None  # what does not fit is refused
-            return seen
+            tensors = self._tried(observation, start, stop, run)
+            assert tensors is not None  # what does not fit is refused
+            return tensors
         size = min(stop - start, self.limit(observation) or stop - start)
         parts: list[dict[str, Tensor]] = []
         while start < stop:
@@ -74,10 +74,13 @@ class MemoryLimits:
                 ) from error
             raise
         except (RuntimeError, MemoryError, HoldfastError) as error:
+            # Only want of memory is cured by fewer images
             if not short_of_memory(error):
                 raise
             if stop - start < 2 or observation.scope.at_once:
                 raise self._refused(observation, error) from error
+
+        # Take back the passes that were counted
         undone = self._encoder.passes - before
         self._encoder.passes = before
         if self._encoder.watch is not None:
@@ -85,10 +88,10 @@ class MemoryLimits:
         return None  # outside of `except`, which would keep the tensors of the failed pass alive
 
     def _refused(self, observation: Observation, error: Exception) -> HoldfastError:
-        what = "all its images together do" if observation.scope.at_once else "a single image does"
+        too_much = "all its images together do" if observation.scope.at_once else "a single image does"
         name = part_name(observation)
         return HoldfastError(
-            f"{name}: expected room in the device's memory, but {what} not fit ({first_line(_causes(error)[-1])}); "
+            f"{name}: expected room in the device's memory, but {too_much} not fit ({first_line(_causes(error)[-1])}); "
             f"free memory there, take another --device, or change what {name} keeps at a time (fewer images to learn "
             "from, negatives or draws)"
         )
@@ -97,18 +100,17 @@ class MemoryLimits:
 def short_of_memory(error: BaseException) -> bool:
     """Whether an error, or one that it was raised from, says that memory is short."""
     return any(
-        isinstance(one, (torch.OutOfMemoryError, MemoryError))
-        or (isinstance(one, RuntimeError) and any(sign in str(one) for sign in SIGNS))
-        for one in _causes(error)
+        isinstance(cause, (torch.OutOfMemoryError, MemoryError))
+        or (isinstance(cause, RuntimeError) and any(sign in str(cause) for sign in SIGNS))
+        for cause in _causes(error)
     )
 
 
 def _causes(error: BaseException) -> list[Exception]:
     """Return an error and what it was raised from, the first cause last."""
-
-    def chain(one: BaseException | None) -> Iterator[Exception]:
-        while isinstance(one, Exception):
-            yield one
-            one = one.__cause__
-
-    return list(chain(error))
+    causes: list[Exception] = []
+    cause: BaseException | None = error
+    while isinstance(cause, Exception):
+        causes.append(cause)
+        cause = cause.__cause__
+    return causes

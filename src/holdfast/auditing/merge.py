@@ -7,12 +7,11 @@ from typing import Any
 
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.partition import mark_of
-from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_entry import plan_of
 from holdfast.auditing.prepare import CACHE, PLACES, PLAN, PreparedAudit, prepare
 from holdfast.auditing.run import run_prepared
-from holdfast.auditing.series import Series
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
-from holdfast.core import HoldfastError, registry
+from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine
 from holdfast.runtime.errors import UnreadableRecord, first_line, os_reason
 from holdfast.runtime.listener import Listener, Silent
@@ -50,23 +49,25 @@ def merge_parts(
         HoldfastError: folders that hold no part of an audit, or parts of different ones; shards that are missing; a
             plan that names code, without `trust`.
     """
+    # Copy the shards of all parts into one run folder
     listener = listener or Silent()
     if not others:
-        _held(Folder(place))  # before a folder is made of a name mistyped
+        _part_files(Folder(place))  # before a folder is made of a name mistyped
     listener.stage("bringing the parts together")
-    parts = [(Folder(other), *_held(Folder(other))) for other in others]
+    parts = [(Folder(part), *_part_files(Folder(part))) for part in others]
     store = Store(place)
     store.forget_damaged(CACHE)  # another folder may have them whole
     for part in parts:
         _copy(store, *part)
-    kept = store.read_json(PLAN)
-    if not unbroken(kept) or not kept["plan"]:
+
+    # Read the plan that they share
+    stored, stored_places = store.read_json(PLAN), store.read_json(PLACES)
+    if not unbroken(stored) or not stored["plan"]:
         raise UnreadableRecord(
             f"expected parts of an audit (made with --shard), found none or a damaged {PLAN} in {str(store.files)!r}"
         )
-    there = store.read_json(PLACES)
     try:
-        plan = plan_of(placed(kept["plan"], there if isinstance(there, dict) else {}))
+        plan = plan_of(placed(stored["plan"], stored_places if isinstance(stored_places, dict) else {}))
     except (HoldfastError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnreadableRecord(
             f"expected the plan of an audit in {PLAN} of {str(store.files)!r}, it is damaged ({first_line(error)}); "
@@ -74,6 +75,8 @@ def merge_parts(
         ) from error
     if not trust:
         demand_trust(filter(None, [*plan.encoders, plan.data, plan.train]), f"the plan in {str(store.files)!r}")
+
+    # Score what is complete
     audit = prepare(plan, store.files.place, overwrite=overwrite, in_process=engine.in_process, listener=listener)
     if not complete and (missing := _missing(audit)):
         raise HoldfastError(
@@ -83,27 +86,7 @@ def merge_parts(
     return run_prepared(audit, engine, command)
 
 
-def plan_of(entry: dict[str, Any]) -> Plan:
-    """Return the plan that a record, or a run folder, tells of; see `plan_entry`."""
-    return Plan(
-        tuple(entry["encoders"]),
-        entry["data"],
-        registry.build(entry["measures"]),
-        registry.build(entry["checks"]),
-        allow=tuple(entry["allow"]),
-        series=tuple(Series(one["name"], tuple(one["encoders"])) for one in entry["series"]),
-        **{name: entry[name] for name in SIMPLE},
-    )
-
-
-SIMPLE = (
-    "images", "attacked", "seed", "batch_size", "device", "skip_corrupt", "profile", "train", "train_images",
-    "precision", "compiled", "shared_searches",
-)  # fmt: skip
-"""Fields of a plan that stand in its entry as they are."""
-
-
-def _held(part: Folder) -> tuple[bytes, list[str]]:
+def _part_files(part: Folder) -> tuple[bytes, list[str]]:
     """Return a part's plan, and the names of its shards."""
     try:
         return part.read(PLAN), part.files(CACHE)
@@ -113,21 +96,21 @@ def _held(part: Folder) -> tuple[bytes, list[str]]:
         ) from error
 
 
-def _copy(store: Store, other: Folder, theirs: bytes, files: Sequence[str]) -> None:
-    """Copy the shards of another folder that are not there yet, and its plan where there is none."""
+def _copy(store: Store, part: Folder, plan: bytes, files: Sequence[str]) -> None:
+    """Copy the shards of a part that are not there yet, and its plan where there is none."""
     if not store.exists(PLAN):
-        store.write(PLAN, lambda path: path.write_bytes(theirs))
-    elif store.files.read(PLAN) != theirs:
+        store.write(PLAN, lambda path: path.write_bytes(plan))
+    elif store.files.read(PLAN) != plan:
         raise HoldfastError(
-            f"{str(other)!r} holds a part of another audit than {str(store.files)!r}: their {PLAN} differ; merge parts "
+            f"{str(part)!r} holds a part of another audit than {str(store.files)!r}: their {PLAN} differ; merge parts "
             "of one command, with the same encoders, images and parameters"
         )
-    there = set(store.names(CACHE))
+    present = set(store.names(CACHE))
     for name in files:
-        if name not in there and not name.endswith(".part"):
-            with other.fetched(name) as path:
-                held = path.read_bytes()
-            store.write(name, lambda path, held=held: path.write_bytes(held))
+        if name not in present and not name.endswith(".part"):
+            with part.fetched(name) as path:
+                shard = path.read_bytes()
+            store.write(name, lambda path, shard=shard: path.write_bytes(shard))
             if name.endswith(SHARD) and store.read_tensors(name) is None:
                 store.delete(name)  # damaged where it came from
 

@@ -36,13 +36,13 @@ class PartResult:
     """What one process has done for an audit.
 
     Attributes:
-        made: shards that it made.
+        shards: how many shards it made.
         stored: shards of its own that were there already.
         failures: one sentence for everything that failed; `merge` meets it again and records it. What cannot be
             certified is no failure.
     """
 
-    made: int
+    shards: int
     stored: int
     failures: list[str]
 
@@ -69,7 +69,7 @@ def make_part(audit: PreparedAudit, part: Part, engine: Engine = INLINE) -> Part
     for name in names:
         if name.endswith(MARK) and name.removesuffix(MARK) + SHARD in names:
             store.delete(name)
-    return PartResult(schedule.made, schedule.stored, failures)
+    return PartResult(schedule.shards, schedule.stored, failures)
 
 
 def _lost(audit: PreparedAudit, schedule: Schedule) -> Iterator[tuple[str | None, str, bool]]:

@@ -1,6 +1,5 @@
 """The plan of an audit: which encoders, images, measures and checks; known before any encoder runs."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,6 +62,7 @@ class Plan(metaclass=Checked):
     allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # Numbers of images
         for name in ("images", "attacked", "train_images"):
             value = getattr(self, name)
             if value is not None and value < 2:
@@ -77,14 +77,16 @@ class Plan(metaclass=Checked):
                 f"attacked: expected at most the {self.images} images of the audit, got {self.attacked}; add --images "
                 f"{self.attacked}, or attack fewer"
             )
+        if self.train_images is not None and self.train is None:
+            raise HoldfastError("train_images: expected training images of which to take so many; give train as well")
+
+        # How it is run, and what it names
         if self.batch_size is not None and self.batch_size < 1:
             raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
         check_precision(self.precision, self.device)
-        if self.train_images is not None and self.train is None:
-            raise HoldfastError("train_images: expected training images of which to take so many; give train as well")
-        for one in self.series:
-            if strange := [spec for spec in one.encoders if spec not in self.encoders]:
-                raise HoldfastError(f"series {one.name!r}: expected encoders of the plan, got {', '.join(strange)}")
+        for series in self.series:
+            if strange := [spec for spec in series.encoders if spec not in self.encoders]:
+                raise HoldfastError(f"series {series.name!r}: expected encoders of the plan, got {', '.join(strange)}")
         check_allowed(self.allow, registry.names("checks"))
         if not self.measures:
             raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
@@ -106,13 +108,12 @@ class Plan(metaclass=Checked):
         Training images come first, and before them what a probe that learns from them reads: what reads labels may need
         what a probe learned.
         """
-        wanted = [(name, m.prerequisites()) for name, m in self.named_measures.items()]
-        wanted += [(name, (training(),)) for name in self.labelled() if self.train is not None]
-        wanted += [(f"check {name}", c.prerequisites()) for name, c in self.named_checks.items()]
-        merged = merge(wanted)
-        first = {read.key() for one in merged if one.scope.training for read in one.prerequisites()}
-        turn = {one: (one.key() not in first, not one.scope.training) for one in merged}
-        return dict(sorted(merged.items(), key=lambda item: turn[item[0]]))  # stable
+        read_by = [(name, m.prerequisites()) for name, m in self.named_measures.items()]
+        read_by += [(name, (training(),)) for name in self.labelled() if self.train is not None]
+        read_by += [(f"check {name}", c.prerequisites()) for name, c in self.named_checks.items()]
+        merged = merge(read_by)
+        first = {needed.key() for learned in merged if learned.scope.training for needed in learned.prerequisites()}
+        return dict(sorted(merged.items(), key=lambda item: (item[0].key() not in first, not item[0].scope.training)))
 
     @cached_property
     def order(self) -> tuple[Observation, ...]:
@@ -148,22 +149,6 @@ class Plan(metaclass=Checked):
         return total_passes(self.observations, population, self.attacked_of(population), train, self.precision)
 
 
-def batch_size_for(shape: tuple[int, int, int], device: str) -> int:
-    """Return a batch size that keeps an encoder busy without losing much to a kill: a power of two, 8 to 1,024.
-
-    About 2^18 pixel values per pass on a CPU (512 digits, 64 CIFAR images, 8 at 224 x 224), 2^24 on an accelerator;
-    where that is too much for the device's memory, passes are halved.
-
-    Args:
-        shape: channels, height and width of an image.
-        device: where the encoder runs, as torch names it.
-    """
-    values = 2**18 if device == "cpu" else 2**24
-    most = 512 if device == "cpu" else 1024
-    fits = max(1, values // math.prod(shape))
-    return max(8, min(most, 2 ** (fits.bit_length() - 1)))
-
-
 def extent(observation: Observation, population: int, attacked: int, train: int | None) -> int:
     """Return how many images an observation sees.
 
@@ -194,7 +179,7 @@ def total_passes(
 
 def unread(measures: Iterable[Measure]) -> bool:
     """Whether some measures read none of an audit's images, but synthetic ones alone."""
-    return all(seen.scope is Scope.SYNTHETIC for measure in measures for seen in measure.prerequisites())
+    return all(o.scope is Scope.SYNTHETIC for measure in measures for o in measure.prerequisites())
 
 
 def requirements(order: Sequence[Observation]) -> list[set[int]]:
@@ -203,11 +188,11 @@ def requirements(order: Sequence[Observation]) -> list[set[int]]:
     All but the clean representations themselves and rows of training images need the former; and an observation may
     name others that it reads, or hold them as parameters.
     """
-    number = {one.key(): i for i, one in enumerate(order)}
+    number = {observation.key(): i for i, observation in enumerate(order)}
     direct: list[set[int]] = []
-    for one in order:
-        direct.append({number[read.key()] for read in one.prerequisites() if read.key() in number})
-        if one != CLEAN and one.scope is not Scope.TRAINING:
+    for observation in order:
+        direct.append({number[read.key()] for read in observation.prerequisites() if read.key() in number})
+        if observation != CLEAN and observation.scope is not Scope.TRAINING:
             direct[-1] |= {j for j, clean in enumerate(order) if clean == CLEAN}
     return _closure(direct)
 
@@ -217,9 +202,9 @@ def dependencies(order: Sequence[Observation]) -> list[set[int]]:
 
     Beside its `requirements`, what reads labels may need what a probe learned from training images.
     """
-    training = {j for j, one in enumerate(order) if one.scope.training}
-    labelled = (training if one.needs_labels and not one.scope.training else set() for one in order)
-    return _closure([needed | more for needed, more in zip(requirements(order), labelled, strict=True)])
+    training = {j for j, o in enumerate(order) if o.scope.training}
+    learned = (training if o.needs_labels and not o.scope.training else set() for o in order)
+    return _closure([needed | probes for needed, probes in zip(requirements(order), learned, strict=True)])
 
 
 def _closure(direct: Sequence[set[int]]) -> list[set[int]]:
@@ -231,11 +216,11 @@ def _closure(direct: Sequence[set[int]]) -> list[set[int]]:
     return needed
 
 
-def merge(wanted: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:
+def merge(read_by: Iterable[tuple[str, Iterable[Observation]]]) -> dict[Observation, tuple[str, ...]]:
     """Return the union of observations, those with one key joined, each with the names of its readers."""
     joined: dict[Observation, Observation] = {}
     readers: dict[Observation, list[str]] = {}
-    for name, observations in wanted:
+    for name, observations in read_by:
         for observation in observations:
             key = observation.key()
             joined[key] = joined[key].join(observation) if key in joined else observation

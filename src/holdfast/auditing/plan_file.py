@@ -75,33 +75,38 @@ def make_plan(
     Raises:
         HoldfastError: anything unknown or out of range.
     """
+    # Encoders; the measures of the profile in the audit's ball, with the changes
     encoders, series = expand(encoders)
     if not encoders:
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
     ball = ball_of(norm, eps)
-    chosen = profile(profile_name, ball)
-    asked = changed(chosen.measures, measures, ball) if measures else chosen.measures
-    asked = set_parameters(asked, settings, ball)
+    base = profile(profile_name, ball)
+    questions = changed(base.measures, measures, ball) if measures else base.measures
+    questions = set_parameters(questions, settings, ball)
+
+    # Images, which synthetic measures do without
     if data is None:
-        if readers := [m for m in asked if not unread([m])]:
-            what = ", ".join(dict.fromkeys(map(registry.part_name, readers)))
+        if readers := [m for m in questions if not unread([m])]:
+            names = ", ".join(dict.fromkeys(map(registry.part_name, readers)))
             raise HoldfastError(
-                f"no images for {what}: add --data FOLDER (or a file, or a spec; see holdfast list data); the profile "
+                f"no images for {names}: add --data FOLDER (or a file, or a spec; see holdfast list data); the profile "
                 "synbench needs none"
             )
         data = NO_DATA
-    run = {"shared_searches": chosen.shared_searches} | run | {"allow": _listed(run.get("allow"))}
-    most = chosen.images if images is None else images
-    examined = chosen.examined if examined is None else examined
-    queries = chosen.queries if queries is None else queries
-    learns = any(measure.learns for measure in asked)
+
+    # What is not written is as in the profile; half of the images are spared for probes, unless they have their own
+    run = {"shared_searches": base.shared_searches} | run | {"allow": _listed(run.get("allow"))}
+    population = base.images if images is None else images
+    examined = base.examined if examined is None else examined
+    queries = base.queries if queries is None else queries
+    learns = any(measure.learns for measure in questions)
     return Plan(
         encoders,
         data,
-        asked,
-        validity_panel(asked, examined, queries, run.get("precision", "float32")),
-        images=most,
-        attacked=min(chosen.attacked, most) // 2 * 2 if attacked is None else attacked,
+        questions,
+        validity_panel(questions, examined, queries, run.get("precision", "float32")),
+        images=population,
+        attacked=min(base.attacked, population) // 2 * 2 if attacked is None else attacked,
         profile=Path(profile_name).stem,
         spare=learns and attacked is None and run.get("train") is None,
         series=series,

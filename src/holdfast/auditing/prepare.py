@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from holdfast.auditing import record as entries
-from holdfast.auditing.images import AuditImages, open_all, open_known
+from holdfast.auditing.images import AuditImages, open_all, open_selected
 from holdfast.auditing.plan import Plan
+from holdfast.auditing.plan_entry import plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import UnreadableRecord, first_line, no_labels
@@ -81,18 +82,18 @@ class PreparedAudit:
     def __reduce__(self) -> tuple[Any, ...]:
         """Send all but what is open here; paths of specs begin in this process's folder."""
         opened = ("images", "store", "listener")
-        sent = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in opened}
-        return _opened_elsewhere, (sent, self.images.known, self.store.files.place, os.getcwd())
+        sent = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in opened}
+        return _opened_elsewhere, (sent, self.images.selections, self.store.files.place, os.getcwd())
 
 
 def _opened_elsewhere(
-    sent: Mapping[str, Any], known: tuple[Selection, Selection | None], place: str, home: str
+    sent: Mapping[str, Any], selections: tuple[Selection, Selection | None], place: str, home: str
 ) -> PreparedAudit:
     """Return an audit in another process than that which prepared it.
 
     Args:
         sent: fields of the audit.
-        known: what reading all images has found.
+        selections: what reading all images has found, see `AuditImages.selections`.
         place: the run folder.
         home: the folder in which paths of specs begin.
 
@@ -107,7 +108,7 @@ def _opened_elsewhere(
             f"expected workers to see the run folder, got none on {socket.gethostname()}: {place!r}; choose an "
             "--out that all of them see: a shared file system, or s3://BUCKET/RUN"
         )
-    images = open_known(sent["plan"], sent["source"], known, sent["training"])
+    images = open_selected(sent["plan"], sent["source"], selections, sent["training"])
     return PreparedAudit(**sent, images=images, store=Store(place))
 
 
@@ -149,7 +150,7 @@ def prepare(
 
     # Claim the folder, unless it holds another audit
     labels, facts = _labels(plan, images), _train_facts(images)
-    entry = entries.plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
+    entry = plan_entry(plan, len(images.tested), plan.attacked_of(len(images.tested)))
     data = " ".join(filter(None, [images.tested.fingerprint, labels, *facts.values()]))
     record = recorded_in(store)
     _claim(store, entry, data, record, overwrite)
@@ -181,18 +182,18 @@ def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:
     Raises:
         HoldfastError: two with one name.
     """
-    whole = [spec if spec in opened else label(spec) for spec in specs]
-    if len(set(whole)) != len(whole):
+    labels = [spec if spec in opened else label(spec) for spec in specs]
+    if len(set(labels)) != len(labels):
         raise HoldfastError("two encoders have one name; give one of them another with ?label=")
     names: list[str] = []
-    for name in map(public, whole):
+    for name in map(public, labels):
         numbered = (f"{name} ({number})" for number in itertools.count(2))
-        names.append(next(one for one in itertools.chain([name], numbered) if one not in names))
+        names.append(next(choice for choice in itertools.chain([name], numbered) if choice not in names))
     return names
 
 
 def _claim(
-    store: Store, asked: dict[str, Any], fingerprint: str, record: Mapping[str, Any] | None, overwrite: bool
+    store: Store, entry: dict[str, Any], fingerprint: str, record: Mapping[str, Any] | None, overwrite: bool
 ) -> None:
     """Refuse a folder that holds another audit; leave the plan there, so that this one can resume.
 
@@ -201,31 +202,32 @@ def _claim(
     """
     answers = [m for row in record["encoders"] for m in row.get("measures", {}).values()] if record else []
     answered = any(m["scores"] or m.get("not_certified") for m in answers)
-    mine = sealed(json.loads(json.dumps(public({"plan": asked, "data": fingerprint}))))
-    held, here = store.read_json(PLAN), places(asked)
-    if unbroken(held):
+    new = sealed(json.loads(json.dumps(public({"plan": entry, "data": fingerprint}))))
+    old, new_places = store.read_json(PLAN), places(entry)
+    if unbroken(old):
         killed = record is None and any(name.endswith(SHARD) for name in store.names(CACHE))
-        another = not _same(store, held, mine, here) and held["plan"] is not None and (answered or killed)
+        taken = not _same(store, old, new, new_places) and old["plan"] is not None and (answered or killed)
     else:
-        another = record is not None and any(record["plan"].get(key) != mine["plan"][key] for key in mine["plan"])
-        another = another and answered
-    if another and not overwrite:
+        differs = record is not None and any(record["plan"].get(key) != new["plan"][key] for key in new["plan"])
+        taken = differs and answered
+    if taken and not overwrite:
         raise HoldfastError(
             f"the folder {str(store.files)!r} holds another audit; choose another --out, or add --overwrite "
             "(what both have in common is used again)"
         )
-    store.write_json(PLAN, mine)
-    private = json.dumps(here)
+    store.write_json(PLAN, new)
+    private = json.dumps(new_places)
     store.write(PLACES, lambda path: path.write_text(private, encoding="utf-8"))
 
 
-def _same(store: Store, held: Mapping[str, Any], mine: Mapping[str, Any], here: dict[str, str]) -> bool:
+def _same(store: Store, old: Mapping[str, Any], new: Mapping[str, Any], new_places: dict[str, str]) -> bool:
     """Whether two plans are one: of the same places, under whatever names, where the folder still knows them."""
-    there = store.read_json(PLACES)
-    if held == mine and not isinstance(there, dict):
-        return True
-    known = there if isinstance(there, dict) else {}
-    return held["data"] == mine["data"] and placed(held["plan"], known) == placed(mine["plan"], here)
+    old_places = store.read_json(PLACES)
+    if not isinstance(old_places, dict):
+        if old == new:
+            return True
+        old_places = {}
+    return old["data"] == new["data"] and placed(old["plan"], old_places) == placed(new["plan"], new_places)
 
 
 def recorded_in(store: Store) -> dict[str, Any] | None:

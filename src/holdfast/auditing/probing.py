@@ -23,6 +23,8 @@ def classifier_of(subject: Subject, probe: Probe, threat: Threat | None = None) 
         raise no_labels("this measure", "the audit's source of images")
     if not probe.trains:
         return probe.fit(subject.read(CLEAN)["reps"], labels)
+
+    # Every class that is tested needs images to learn from
     bank = subject.bank(threat)
     for label in labels[: subject.attacked].unique().tolist():
         count = int((bank.labels == label).sum())
@@ -37,6 +39,8 @@ def classifier_of(subject: Subject, probe: Probe, threat: Threat | None = None) 
                 f"these {len(bank.labels)} of {len(labels)}, got {count} of class {label}; give training images "
                 "(--train), attack fewer images, use more, or a head from a file"
             )
+
+    # Learned through the encoder, by an observation, or from representations
     if probe.through:
         return probe.learned(subject.read(learning_of(probe, threat)))
     return probe.learn(bank)

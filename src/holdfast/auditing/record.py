@@ -23,30 +23,6 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def plan_entry(plan: Plan, images: int, attacked: int) -> dict[str, Any]:
-    """Return the plan as JSON data, with the numbers of images as they turned out."""
-    return {
-        "profile": plan.profile,
-        "seed": plan.seed,
-        "images": images,
-        "attacked": attacked,
-        "batch_size": plan.batch_size,
-        "device": plan.device,
-        "data": plan.data,
-        "train": plan.train,
-        "train_images": plan.train_images,
-        "encoders": list(plan.encoders),
-        "measures": [registry.spec(measure) for measure in plan.measures],
-        "checks": [registry.spec(check) for check in plan.checks],
-        "skip_corrupt": plan.skip_corrupt,
-        "series": [asdict(one) for one in plan.series],
-        "precision": plan.precision,
-        "compiled": plan.compiled,
-        "shared_searches": plan.shared_searches,
-        "allow": list(plan.allow),
-    }
-
-
 def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mapping[str, str]) -> dict[str, Any]:
     """Return what the images are.
 
@@ -113,8 +89,8 @@ def software() -> dict[str, Any]:
     """Return the version of Holdfast, in a checkout its git revision, and which files of a user's own were run."""
     folder = Path(holdfast.__file__).parent
     try:
-        asked = ["git", "-C", str(folder), "log", "-1", "--format=%h", "--", str(folder)]
-        revision = subprocess.run(asked, capture_output=True, text=True, timeout=5).stdout.strip() or None
+        command = ["git", "-C", str(folder), "log", "-1", "--format=%h", "--", str(folder)]
+        revision = subprocess.run(command, capture_output=True, text=True, timeout=5).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         revision = None
     return {"version": importlib.metadata.version("holdfast"), "git": revision, "parts": registry.files()}

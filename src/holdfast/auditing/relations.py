@@ -28,16 +28,16 @@ def relations(encoders: Sequence[Mapping[str, Any]], unfit: Iterable[str] = ()) 
         measures), `points` (how many), and the scores `pearson` and `spearman`.
     """
     fit = [entry for entry in encoders if entry["name"] not in set(unfit) and not entry.get("error")]
-    found = []
+    correlations = []
     for first, second in _pairs(fit):
         points = [(_headline(entry, first), _headline(entry, second)) for entry in fit]
-        found += _related(points, over="encoders", encoder=None, first=first, second=second)
+        correlations += _related(points, over="encoders", encoder=None, first=first, second=second)
     for entry in fit:
         for first, second in _pairs([entry]):
-            mine, other = (_by_corruption(entry["measures"][key]) for key in (first, second))
-            points = [(mine[title], other[title]) for title in mine if title in other]
-            found += _related(points, over="corruptions", encoder=entry["name"], first=first, second=second)
-    return found
+            free, labelled = (_by_corruption(entry["measures"][key]) for key in (first, second))
+            points = [(free[title], labelled[title]) for title in free if title in labelled]
+            correlations += _related(points, over="corruptions", encoder=entry["name"], first=first, second=second)
+    return correlations
 
 
 def _pairs(entries: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
@@ -58,9 +58,10 @@ def _by_corruption(measure: Mapping[str, Any]) -> dict[str, float | None]:
     return {title: measure["scores"].get(title, {}).get("value") for title in titles}
 
 
-def _related(points: Iterable[tuple[float | None, float | None]], **what: Any) -> list[dict[str, Any]]:
-    known = [(x, y) for x, y in points if x is not None and y is not None]
-    if len(known) < FEWEST:
+def _related(points: Iterable[tuple[float | None, float | None]], **pair: Any) -> list[dict[str, Any]]:
+    """Return the correlation of a pair of measures over the points that have both values; none of too few."""
+    complete = [(x, y) for x, y in points if x is not None and y is not None]
+    if len(complete) < FEWEST:
         return []
-    x, y = torch.tensor(known, dtype=torch.float64).unbind(1)
-    return [what | {"points": len(known), "pearson": asdict(pearson(x, y)), "spearman": asdict(spearman(x, y))}]
+    x, y = torch.tensor(complete, dtype=torch.float64).unbind(1)
+    return [pair | {"points": len(complete), "pearson": asdict(pearson(x, y)), "spearman": asdict(spearman(x, y))}]

@@ -38,7 +38,7 @@ def _is_stale(session: Session, store: Store) -> bool:
             continue
         reps, before = stored[0]["reps"], session.encoder.passes
         with torch.no_grad():
-            now = session.encoder(session.batch(shard.start, shard.start + min(2, len(reps)))).float().cpu()
+            again = session.encoder(session.batch(shard.start, shard.start + min(2, len(reps)))).float().cpu()
         session.encoder.passes = before  # two passes that only a resumed audit makes
-        return not torch.allclose(now, reps[: len(now)], rtol=1e-3, atol=1e-3 * float(reps.abs().max()))
+        return not torch.allclose(again, reps[: len(again)], rtol=1e-3, atol=1e-3 * float(reps.abs().max()))
     return False

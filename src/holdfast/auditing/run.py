@@ -93,13 +93,13 @@ def run_prepared(audit: PreparedAudit, engine: Engine, command: str = "") -> dic
     measures, unfit = plan.named_measures, {row["name"] for row in rows if void_checks(row, plan.allow)}
     names = dict(zip(plan.encoders, audit.names, strict=True))
 
-    def apart(what: str, make: Callable[[], Any], nothing: Any) -> Any:
+    def apart(title: str, make: Callable[[], Any], nothing: Any) -> Any:
         """Return what is made of scores that are there; what fails is noted and costs none of them."""
         try:
-            with foreign(what, "run"):
+            with foreign(title, "run"):
                 return make()
         except Exception as error:
-            failures.append(f"{what}: {first_line(error)}")
+            failures.append(f"{title}: {first_line(error)}")
             return nothing
 
     record: dict[str, Any] = {

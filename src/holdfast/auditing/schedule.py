@@ -55,16 +55,14 @@ class _Encoder:
     """How far the audit of one encoder has come."""
 
     step: Step | None = Step.OPEN  # None: it is finished
-    given: bool = False  # whether its opening, or its scoring, has been given to a worker
+    assigned: bool = False  # whether its opening, or its scoring, has been given to a worker
     shards: list[list[ShardFile]] = field(default_factory=list)
     work: list[list[int]] = field(default_factory=list)
-    waiting: list[list[int]] = field(
-        default_factory=list
-    )  # shards of each observation to be made here, the next one last
+    waiting: list[list[int]] = field(default_factory=list)  # shards of each observation to be made, the next one last
     elsewhere: list[list[int]] = field(default_factory=list)  # shards that other parts are to make
     running: Counter[int] = field(default_factory=Counter)  # of each observation, shards that are being made
     lost: dict[int, ItemError] = field(default_factory=dict)  # why observations could not be made
-    told: int = 0  # work that has been told
+    reported: int = 0  # work that progress has heard of
     stored: int = 0  # shards that were there
     remade: int = 0
     error: ItemError | None = None  # why it could not be opened, or scored
@@ -88,7 +86,7 @@ class Schedule:
 
     Attributes:
         deaths: how many workers died.
-        made: how many shards were made.
+        shards: how many shards were made.
     """
 
     def __init__(
@@ -104,7 +102,7 @@ class Schedule:
         self._look, self._part = look, part
         self.encoders = [_Encoder() for _ in range(encoders)]
         self._attempts: Counter[tuple[int, Step, int, int]] = Counter()
-        self.deaths = self.made = 0
+        self.deaths = self.shards = 0
 
     @property
     def finished(self) -> bool:
@@ -129,9 +127,9 @@ class Schedule:
         encoder = self.encoders[number]
         if encoder.step is Step.OBSERVE:
             return self._ready(number, encoder) or self._of_others(number, encoder)
-        if encoder.step is None or encoder.given:
+        if encoder.step is None or encoder.assigned:
             return None
-        encoder.given = True
+        encoder.assigned = True
         return WorkItem(number, encoder.step, lost=encoder.lost)
 
     def _ready(self, number: int, encoder: _Encoder) -> WorkItem | None:
@@ -152,8 +150,8 @@ class Schedule:
         for observation in sorted(self._dependencies[blocked], key=lambda o: (len(self._dependencies[o]), o)):
             files, shards = encoder.shards[observation], encoder.elsewhere[observation]
             if shards:
-                there = self._look(files, ())
-                shards[:] = [shard for shard in shards if shard not in there]
+                stored = self._look(files, ())
+                shards[:] = [shard for shard in shards if shard not in stored]
             if shards:
                 first = len(files) * (self._part.number - 1) // self._part.count
                 shards.sort(key=lambda shard: (shard < first, shard), reverse=True)
@@ -183,40 +181,42 @@ class Schedule:
                 self._lose(encoder, item.observation, value)
             case None:
                 encoder.running[item.observation] -= 1
-                self.made += 1
+                self.shards += 1
                 work = encoder.work[item.observation][item.shard]
-        return self._told(encoder, work)
+        return self._report(encoder, work)
 
     def _open(self, number: int, encoder: _Encoder, opened: OpenedEncoder) -> int:
         """Note which shards of an encoder are to be made; return the work of those that are stored."""
-        encoder.step, encoder.given = Step.OBSERVE, False
+        encoder.step, encoder.assigned = Step.OBSERVE, False
         encoder.shards, encoder.work, encoder.remade = opened.shards, opened.work, opened.remade
-        work, own = 0, own_shards(opened.shards, number, self._part or Part(1, 1))
-        for files, passes, mine in zip(opened.shards, opened.work, own, strict=True):
-            there = self._look(files, mine if self._part else ())
-            encoder.waiting.append([shard for shard in reversed(mine) if shard not in there])
-            encoder.elsewhere.append(
-                [shard for shard in range(len(files)) if shard not in there and shard not in {*mine}]
-            )
-            encoder.stored += len(there.intersection(mine))
-            work += sum(passes[shard] for shard in there.intersection(mine))
+        work, own_of = 0, map(set, own_shards(opened.shards, number, self._part or Part(1, 1)))
+        for files, passes, own in zip(opened.shards, opened.work, own_of, strict=True):
+            stored = self._look(files, own if self._part else ())
+            missing = [shard for shard in range(len(files)) if shard not in stored]
+            encoder.waiting.append([shard for shard in reversed(missing) if shard in own])
+            encoder.elsewhere.append([shard for shard in missing if shard not in own])
+            encoder.stored += len(stored.intersection(own))
+            work += sum(passes[shard] for shard in stored.intersection(own))
         return work
 
-    def _told(self, encoder: _Encoder, work: int) -> int:
+    def _report(self, encoder: _Encoder, work: int) -> int:
         """Go on to the next step where all shards are over; return the work, and at the end what was left out."""
         if encoder.step is Step.OBSERVE and not any(encoder.waiting) and not encoder.running.total():
             encoder.step = Step.SCORE if self._part is None else None
         if encoder.step is None:
-            work = self._work - encoder.told
-        encoder.told += work
+            work = self._work - encoder.reported
+        encoder.reported += work
         return work
 
     def died(self, item: WorkItem, how: str) -> int:
         """Note that the worker of an item died: it is tried again, up to `ATTEMPTS` times; return as `done` does."""
+        # Count its attempts
         self.deaths += 1
         self._attempts[item[:4]] += 1
         encoder, again = self.encoders[item.encoder], self._attempts[item[:4]] < ATTEMPTS
         why = f"its worker died {ATTEMPTS} times: {how}; give it more memory, fewer workers or a smaller --batch-size"
+
+        # A shard waits again, or its observation is lost; so it is with an encoder's opening and scoring
         if item.step is Step.OBSERVE:
             encoder.running[item.observation] -= 1
             if not again:
@@ -224,18 +224,18 @@ class Schedule:
             elif item.observation not in encoder.lost:
                 encoder.waiting[item.observation].append(item.shard)
         elif again:
-            encoder.given = False
+            encoder.assigned = False
         else:
             doing = "opening" if item.step is Step.OPEN else "scoring"
             encoder.error, encoder.step = ItemError(f"{doing} it: {why}"), None
-        return self._told(encoder, 0)
+        return self._report(encoder, 0)
 
     def _lose(self, encoder: _Encoder, observation: int, error: ItemError) -> None:
         """Leave out an observation and what cannot be made without it; of its errors keep that of the first shard."""
         earlier = encoder.lost.get(observation)
         if error.shard < (inf if earlier is None else earlier.shard):
             encoder.lost[observation] = error
-        for other, needed in enumerate(self._requirements):
-            if other == observation or observation in needed:
-                encoder.waiting[other] = []
-                encoder.elsewhere[other] = []
+        for dependent, needed in enumerate(self._requirements):
+            if dependent == observation or observation in needed:
+                encoder.waiting[dependent] = []
+                encoder.elsewhere[dependent] = []

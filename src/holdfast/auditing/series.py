@@ -60,6 +60,8 @@ def expand(specs: Iterable[str]) -> tuple[tuple[str, ...], tuple[Series, ...]]:
 
 
 def _opened(spec: str) -> Series:
+    """Return the series of checkpoints that a spec names, each a spec itself."""
+    # The files, in their natural order
     _, name, options = parse(spec)
     folder, pattern, label = Path(name), options.pop("pattern", "*.safetensors"), options.pop("label", None)
     if not folder.is_dir():
@@ -73,14 +75,16 @@ def _opened(spec: str) -> Series:
             f"{spec}: expected two checkpoints or more that fit {pattern!r}, got {len(files)} in {name!r}; change "
             "?pattern= or name a single file as file:PATH"
         )
-    rest = "".join(f"&{key}={quote(value, safe='/,:*')}" for key, value in options.items())
+
+    # One spec for each, with the options of the series
+    passed_on = "".join(f"&{key}={quote(value, safe='/,:*')}" for key, value in options.items())
     specs, openers = [], suffixes()
     for file in files:
         if file.suffix.lower() not in openers:
             raise HoldfastError(f"{spec}: expected files that end in {' or '.join(openers)}, got {file.name!r}")
         stem = file.relative_to(folder).with_suffix("").as_posix()
-        called = quote(stem if label is None else f"{label}/{stem}", safe="/")
-        specs.append(f"{openers[file.suffix.lower()]}:{file}?label={called}{rest}")
+        checkpoint = quote(stem if label is None else f"{label}/{stem}", safe="/")
+        specs.append(f"{openers[file.suffix.lower()]}:{file}?label={checkpoint}{passed_on}")
     return Series(label or folder.resolve().name, tuple(specs))
 
 
@@ -91,26 +95,26 @@ def natural(text: str) -> list[str | int]:
 
 
 def series_entries(
-    series: Iterable[Series], names: Mapping[str, str], found: Mapping[str, Mapping[str, tuple[Table, Score]]]
+    plan_series: Iterable[Series], names: Mapping[str, str], scored: Mapping[str, Mapping[str, tuple[Table, Score]]]
 ) -> list[dict[str, Any]]:
     """Return series as the record has them: names of encoders, whose entries hold all scores, and fluctuations.
 
     Args:
-        series: of the plan.
+        plan_series: of the plan.
         names: how each spec is called in the record.
-        found: for every measure the tables and headlines of the encoders for which it succeeded.
+        scored: for every measure the tables and headlines of the encoders for which it succeeded.
     """
     return [
         {
-            "name": one.name,
-            "encoders": [names[spec] for spec in one.encoders],
+            "name": series.name,
+            "encoders": [names[spec] for spec in series.encoders],
             "fluctuation": {
-                measure: fluctuation([names[s] for s in one.encoders], {name: t for name, (t, _) in tables.items()})
-                for measure, tables in found.items()
+                measure: fluctuation([names[s] for s in series.encoders], {name: t for name, (t, _) in tables.items()})
+                for measure, tables in scored.items()
                 if any({"right", "label"} <= set(table) for table, _ in tables.values())
             },
         }
-        for one in series
+        for series in plan_series
     ]
 
 
@@ -127,7 +131,7 @@ def fluctuation(names: list[str], tables: Mapping[str, Table]) -> dict[str, Any]
     right = torch.stack([tables[name]["right"] for name in names])
     labels = tables[names[0]]["label"]
     moved = semantic_fluctuation(right, labels)
-    given = "given what the probes learned; of the value with its noise"
-    mean = statistics.mean(over_classes(moved, labels), given=given, most=1.0)
+    condition = "given what the probes learned; of the value with its noise"
+    mean = statistics.mean(over_classes(moved, labels), given=condition, most=1.0)
     classes = {f"class {label}": float(moved[labels == label].mean()) for label in labels.unique().tolist()}
     return {"mean": asdict(mean), "noise": float(flipping(right, labels).mean()), "classes": classes}

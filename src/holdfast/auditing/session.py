@@ -80,6 +80,7 @@ class Session:
         progress: Progress = lambda passes: None,
         train: ImageSet | None = None,
     ):
+        # The encoder, and its images: those of the audit, and those that probes learn from
         self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
         self.batch_size, self._device, self._store, self._progress = batch_size, device, store, progress
         self._format = memory_format(encoder)
@@ -88,7 +89,9 @@ class Session:
         everyone = range(len(images))
         self._all = Stretch(images, everyone)
         self._training = Stretch(images, everyone[attacked:]) if train is None else Stretch(train, range(len(train)))
-        self._seen: dict[Observation, dict[str, Tensor]] = {}
+
+        # What was observed and learned so far
+        self._tensors: dict[Observation, dict[str, Tensor]] = {}
         self._files: dict[Observation, list[str]] = {}  # of training images, which may be too many for memory
         self._relied_on: tuple[Observation, ...] = ()
         self._written: dict[str, ShardResults] = {}  # by file, until their observation is complete
@@ -97,6 +100,8 @@ class Session:
         self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
         self._shard_files: dict[Observation, list[ShardFile]] = {}
         self._memory = MemoryLimits(encoder)
+
+        # What decides all that is stored, beside the observation
         self._identity = [
             LAYOUT,
             version("holdfast"),
@@ -174,6 +179,8 @@ class Session:
         """
         if observation in self.costs:
             return
+
+        # Each shard from memory or its file, or made again
         shards: list[dict[str, Tensor]] = []
         in_files = observation.scope is Scope.TRAINING  # which may be too many for memory
         passes, seconds = Passes(), 0.0
@@ -188,13 +195,14 @@ class Session:
             columns = columns or columns_of(results.tensors)
             shards += [] if in_files else [results.tensors]
             passes, seconds = passes + results.passes, seconds + results.seconds
+
+        # All shards as one, and what they cost
         if in_files:
             self._files[observation.key()] = [shard.file for shard in self.shard_files(observation)]
+        elif observation.scope.at_once:
+            self._tensors[observation.key()] = shards[0]
         else:
-            first, at_once = shards[0], observation.scope.at_once
-            self._seen[observation.key()] = (
-                first if at_once else {key: torch.cat([shard[key] for shard in shards]) for key in first}
-            )
+            self._tensors[observation.key()] = {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
         total = extent(observation, self.population, self.attacked, self.train_size)
         self.costs[observation] = Cost(passes, observation.passes_at(self.encoder.precision) * total, seconds)
 
@@ -211,8 +219,8 @@ class Session:
         train: list[str | None] = [] if self.train is None else [self.train.fingerprint, str(self.train.conversion)]
         if not observation.needs_labels:
             return train if observation.scope.training else []
-        theirs = [] if self.train is None else [self.train.labels_fingerprint]
-        return [self.images.labels_fingerprint, *train, *theirs]
+        train_labels = [] if self.train is None else [self.train.labels_fingerprint]
+        return [self.images.labels_fingerprint, *train, *train_labels]
 
     def bank(self, threat: Threat | None = None) -> Bank:
         """Return the representations of the training images, and their labels; chunks are read when asked for.
@@ -233,10 +241,10 @@ class Session:
         return Bank(torch.tensor(labels, dtype=torch.int64), lambda: map(self._chunk, files))
 
     def _chunk(self, name: str) -> Reps:
-        found = self._store.read_tensors(name)
-        if found is None:
+        stored = self._store.read_tensors(name)
+        if stored is None:
             raise HoldfastError(f"the file {name!r} is gone or damaged since it was written; run the audit again")
-        return found[0]["reps"]
+        return stored[0]["reps"]
 
     def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
         """Return what a probe learns from the training images; learned once."""
@@ -252,13 +260,13 @@ class Session:
 
     def read(self, observation: Observation) -> dict[str, Tensor]:
         """Return what an observation saw, all shards together; only its own number of images."""
-        seen = self._seen.get(observation.key())
-        if seen is None:
+        tensors = self._tensors.get(observation.key())
+        if tensors is None:
             raise _not_observed(observation)
         if observation.scope.at_once:
-            return seen
+            return tensors
         rows = observation.images(len(self.images), self.attacked)
-        return {key: value if key.startswith("gallery.") else value[:rows] for key, value in seen.items()}
+        return {key: value if key.startswith("gallery.") else value[:rows] for key, value in tensors.items()}
 
     def rely_on(self, observations: Iterable[Observation]) -> None:
         """Say what the measures observe: what searches met there counts for every failure, see `reached`."""
@@ -268,9 +276,10 @@ class Session:
         """Return what the searches of all measures met inside a ball, in float64; where outside, the clean image."""
         clean, points = self.read(CLEAN)["reps"], []
         for observation in self._relied_on:
-            met = observation.reached(ball, self.read(observation)) if observation.key() in self._seen else None
-            if met is not None:
-                points.append(torch.where(met.isnan(), clean[: len(met), None], met).double())
+            if observation.key() in self._tensors:
+                reps = observation.reached(ball, self.read(observation))
+                if reps is not None:
+                    points.append(torch.where(reps.isnan(), clean[: len(reps), None], reps).double())
         return points
 
     def broke(self, failure: Failure, ball: Ball) -> Bool[Tensor, "attacked"]:
@@ -281,7 +290,7 @@ class Session:
             for point in points.unbind(1):  # all at once would take as much memory as all pairs of images do, each
                 broken[: len(point)] |= (event(point[:, None], torch.arange(len(point))) > 0).squeeze(1).cpu()
         for observation in self._relied_on:
-            if observation.key() in self._seen:
+            if observation.key() in self._tensors:
                 failed = observation.broke(failure, ball, self.read(observation))
                 if failed is not None:
                     broken[: len(failed)] |= failed
@@ -352,7 +361,7 @@ class Session:
             case Scope.TRAINING:  # what there is to know about images is known of the population's only
                 return Shard(self.encoder, *self._between(self._training, start, stop), None)
             case Scope.FIRST | Scope.LAST:
-                clean = self._seen.get(CLEAN, {}).get("reps")
+                clean = self._tensors.get(CLEAN, {}).get("reps")
                 head = None if self.labels is None else self.head
                 x, positions, rng = self._between(self._all, start, stop)
                 return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
@@ -375,7 +384,7 @@ class Session:
             self._moved(images.batch(0, 1)),
             torch.arange(1),
             Rng(self.seed, ids=tuple(images.ids[:count])),
-            self._seen.get(CLEAN, {}).get("reps"),
+            self._tensors.get(CLEAN, {}).get("reps"),
             lambda positions: self._moved(images.at(positions)),
             None if labels is None else torch.tensor(labels[:count]),
             read=self.read,

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from holdfast.auditing.audit_encoder import EncoderResult, ItemError, Scoring, unopened
-from holdfast.auditing.plan import batch_size_for
+from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.resume import forget_stale
 from holdfast.auditing.session import Session

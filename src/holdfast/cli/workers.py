@@ -46,11 +46,11 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
     with listening(quiet) as bars:
         result = make_part(prepare(plan, folder, overwrite=overwrite, verify=False, listener=bars), part)
     if json_output:
-        answer({"part": str(part), "made": result.made, "stored": result.stored, "failures": result.failures})
+        answer({"part": str(part), "made": result.shards, "stored": result.stored, "failures": result.failures})
     else:
-        out.print(f"part {part}: {result.made} shards made, {result.stored} of its own were stored already")
+        out.print(f"part {part}: {result.shards} shards made, {result.stored} of its own were stored already")
         trust = " --trust" if any(map(executes, (*plan.encoders, plan.data, plan.train or "digits"))) else ""
         out.print(f"when all {part.count} parts are done: holdfast merge {folder}{trust}", soft_wrap=True)
     for failure in result.failures:
         warned(failure)
-    partly(result.failures, bool(result.made or result.stored))
+    partly(result.failures, bool(result.shards or result.stored))

@@ -48,7 +48,7 @@ def write_attention(store: Store, subject: Session, slug: str, measures: Iterabl
     Raises:
         StoreError: files that cannot be written.
     """
-    disturbed = [one.disturbed_by for one in subject.costs if one.scope is Scope.FIRST]
+    disturbed = [observation.disturbed_by for observation in subject.costs if observation.scope is Scope.FIRST]
     threats = {threat.title: threat for threat in disturbed if threat is not None}
     if not threats:
         return {}
@@ -101,26 +101,28 @@ def _classes(subject: Session, measures: Iterable[Measure]) -> list[_Reading]:
 def _strips(
     store: Store, folder: str, subject: Session, readings: list[_Reading], threats: dict[str, Threat]
 ) -> dict[str, Any]:
+    # Maps of the clean images
     x = subject.batch(0, _count(subject))
     rng = Rng(subject.seed, ids=tuple(subject.ids[: len(x)])).child("represented")  # the draws of `Represented`
-    clean = [attention(subject.encoder, x, reading.directions) for reading in readings]
-    before = [seen.enlarged(*x.shape[2:]).cpu() for seen in clean]
-    strips = [_strip(store, f"{folder}-0.png", "clean", x, before)]
+    undisturbed = [attention(subject.encoder, x, reading.directions) for reading in readings]
+    clean_maps = [attended.enlarged(*x.shape[2:]).cpu() for attended in undisturbed]
+    strips = [_strip(store, f"{folder}-0.png", "clean", x, clean_maps)]
+
+    # Maps under each corruption, of the same layers, and how much they agree with the clean ones
     for number, (title, threat) in enumerate(threats.items(), 1):
-        moved = threat.sample(x, rng)
-        seen = [
-            attention(subject.encoder, moved, reading.directions, first.layer)
-            for reading, first in zip(readings, clean, strict=True)
+        corrupted = threat.sample(x, rng)
+        maps = [
+            attention(subject.encoder, corrupted, reading.directions, attended.layer).enlarged(*x.shape[2:]).cpu()
+            for reading, attended in zip(readings, undisturbed, strict=True)
         ]
-        maps = [each.enlarged(*x.shape[2:]).cpu() for each in seen]
         agreement = {
-            reading.name: alike(now, followed(threat, then, rng)).tolist()
-            for reading, now, then in zip(readings, maps, before, strict=True)
+            reading.name: alike(corrupted_map, followed(threat, clean_map, rng)).tolist()
+            for reading, corrupted_map, clean_map in zip(readings, maps, clean_maps, strict=True)
         }
-        strips.append(_strip(store, f"{folder}-{number}.png", title, moved, maps) | {"agreement": agreement})
+        strips.append(_strip(store, f"{folder}-{number}.png", title, corrupted, maps) | {"agreement": agreement})
     probes = [registry.spec(reading.probe) for reading in readings if reading.probe]
     return {
-        "layer": clean[0].layer,
+        "layer": undisturbed[0].layer,
         "readings": [reading.name for reading in readings],
         "probe": probes[0] if probes else None,
         "strips": strips,

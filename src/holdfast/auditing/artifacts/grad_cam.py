@@ -71,6 +71,7 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
 
     Source: Selvaraju et al. (2017), "Grad-CAM: visual explanations from deep networks via gradient-based localization".
     """
+    # Forward: record the outputs that have positions, and the score s
     chosen = None if layer is None else _named(encoder, layer)
     with encoder.plainly(), torch.enable_grad(), _recorded(encoder, x, chosen) as outputs:
         reps = encoder(x.detach().requires_grad_())
@@ -83,10 +84,12 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
         )
     if not score.requires_grad:
         raise HoldfastError(f"attention: {encoder.name!r} gives no gradients; maps need an encoder that does")
+
+    # Backward to the last of them that s depends on: weights w_k, and the maps ReLU(Σ_k w_k A_k)
     encoder.count(Passes(backward=len(x)))
     for output in reversed(outputs):
-        (found,) = torch.autograd.grad(score, output.values, retain_graph=True, allow_unused=True)
-        if found is not None and bool((gradient := output.arrange(found)).any()):
+        (slope,) = torch.autograd.grad(score, output.values, retain_graph=True, allow_unused=True)
+        if slope is not None and bool((gradient := output.arrange(slope)).any()):
             weights = gradient.mean((2, 3), keepdim=True)
             maps = (weights * output.arrange(output.values)).sum(1).relu()
             return Attention(maps.detach().float(), output.name)
@@ -99,10 +102,10 @@ def attention(encoder: Encoder, x: Images, directions: Reps, layer: str | None =
 def _named(encoder: Encoder, layer: str) -> str:
     """Return the whole name of a module by its end; the shortest where several have it."""
     names = [name for name, _ in encoder.module.named_modules() if name]
-    found = [name for name in names if name == layer or name.endswith(f".{layer}")]
-    if not found:
+    matches = [name for name in names if name == layer or name.endswith(f".{layer}")]
+    if not matches:
         raise unknown("layer", layer, names)
-    return min(found, key=len)
+    return min(matches, key=len)
 
 
 @contextmanager

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
+from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronised, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.images import AuditImages, open_all
-from holdfast.auditing.plan import Plan, batch_size_for, extent
+from holdfast.auditing.plan import Plan, extent
 from holdfast.auditing.prepare import label
 from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session, memory_format
@@ -118,6 +119,8 @@ def estimate(
             f"estimate: expected seconds above 0 and at least 1 worker, got {seconds:g} and {workers}; change "
             "--calibrate or --workers"
         )
+
+    # Each encoder; one that cannot be opened says why, as it will in the audit
     began, opened, rows = clock(), encoders or {}, list[EncoderEstimate]()
     estimator = _Estimator(plan, folder, source, seconds, part, clock)
     images = estimator.unread.tested
@@ -132,6 +135,8 @@ def estimate(
             raise
         except Exception as error:
             rows.append(EncoderEstimate(name, error=first_line(error)))
+
+    # Their sums
     data = [row.as_data(workers) for row in rows]
     usable = [row for row in data if row["error"] is None]  # of none of them a sum would look like an estimate
     ends = ("expected", "low", "high")
@@ -178,13 +183,13 @@ class _Estimator:
         """The images as the audit takes them, all of them read."""
         return open_all(self.plan, self.source)
 
-    def encoder(self, number: int, name: str, given: Encoder | str) -> EncoderEstimate:
-        """Return what the audit of one encoder takes."""
+    def encoder(self, number: int, name: str, opened: Encoder | str) -> EncoderEstimate:
+        """Return what the audit of one encoder takes; it is open already, or a spec."""
         plan, clock = self.plan, synchronised(self.plan.device, self.clock)
 
-        # the encoder, and its single passes
+        # The encoder, and its single passes
         opening = clock()
-        encoder = (open_encoder(given) if isinstance(given, str) else given).to(plan.device)
+        encoder = (open_encoder(opened) if isinstance(opened, str) else opened).to(plan.device)
         encoder.prepare(precision=plan.precision, compiled=plan.compiled)
         encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
         began, before = clock(), encoder.passes
@@ -201,49 +206,49 @@ class _Estimator:
             began += clock() - traced
 
         with tempfile.TemporaryDirectory(prefix="holdfast-") as beside:
-            # its first shards, which are kept if all images can be read and represented in time
+            # Its first shards, which stay in the run folder if all images can be read and represented in time
             reading = fmean(passes.read) * (len(images) + len(self.unread.train or ()))
             first = reading + fmean(passes.forward) * len(images)
-            kept = first < FIRST * self.seconds
-            store, watch = Store(self.folder if kept else beside), Stopwatch(encoder, clock)
+            lasting = first < FIRST * self.seconds
+            store, watch = Store(self.folder if lasting else beside), Stopwatch(encoder, clock)
             size = max(2 * batch_size, int(len(images) * FIRST / 2 * self.seconds / first))
-            session = self._session(encoder, None if kept else size, batch_size, store, watch)
+            session = self._session(encoder, None if lasting else size, batch_size, store, watch)
             population, train = len(images), len(self.unread.train) if self.unread.train else None
-            if kept:
+            if lasting:
                 population, train = session.population, session.train_size
             attacked = plan.attacked_of(population)
-            extents = {one: extent(one, population, attacked, train) for one in plan.observations}
-            each = {one: one.passes_at(plan.precision) for one in extents}
+            extents = {o: extent(o, population, attacked, train) for o in plan.observations}
+            per_image = {o: o.passes_at(plan.precision) for o in extents}
             predicted = {
-                one: passes.seconds(each[one] + Passes(BOUND * each[one].bounds)) * count
-                for one, count in extents.items()
+                o: passes.seconds(per_image[o] + Passes(BOUND * per_image[o].bounds)) * count
+                for o, count in extents.items()
             }
             step = passes.seconds(Passes(1, 1)) * batch_size
             timings = time_shards(session, store, plan, predicted, step, began + self.seconds, watch)
             encoder.passes = before
 
-            # from these to all shards, or to those of one part
-            files = [[shard.file for shard in session.shard_files(one)] for one in extents]
-            stored = [[store.exists(file) for file in whole] for whole in files]
+            # From these to all shards, or to those of one part
+            files = [[shard.file for shard in session.shard_files(o)] for o in extents]
+            stored = [[store.exists(file) for file in shards] for shards in files]
             if self.part is not None:
-                own = own_shards(files, number, self.part)
-                shares = [len(mine) / max(1, len(whole)) for mine, whole in zip(own, files, strict=True)]
-                extents = {one: round(extents[one] * share) for one, share in zip(extents, shares, strict=True)}
+                own_of = own_shards(files, number, self.part)
+                shares = [len(own) / max(1, len(shards)) for own, shards in zip(own_of, files, strict=True)]
+                extents = {o: round(extents[o] * share) for o, share in zip(extents, shares, strict=True)}
             costs = {
-                one: extrapolate(one, extents[one], timings[one], passes, plan.precision, readers)
-                for one, readers in plan.observations.items()
+                o: extrapolate(o, extents[o], timings[o], passes, plan.precision, readers)
+                for o, readers in plan.observations.items()
             }
-            complete = [one for one, there in zip(extents, stored, strict=True) if all(there)]
-            scores = self._scores(session, complete) if kept and self.part is None else []
+            complete = [o for o, shards in zip(extents, stored, strict=True) if all(shards)]
+            scores = self._scores(session, complete) if lasting and self.part is None else []
         memory, device_memory = peak_memory(plan.device)
-        memory += sum(cost.stored for one, cost in costs.items() if not one.scope.training)
+        memory += sum(cost.stored for o, cost in costs.items() if not o.scope.training)
         kinds = {"observation": costs.values(), "once": once, "reading": [_reading(passes, reading)], "scores": scores}
         return EncoderEstimate(
             name,
             batch_size=batch_size,
             dim=passes.dim,
             shards=sum(map(len, files)),
-            stored=sum(map(sum, stored)) if kept else None,
+            stored=sum(map(sum, stored)) if lasting else None,
             unit_seconds=passes.means,
             parts=tuple((kind, cost) for kind, costs in kinds.items() for cost in costs),
             memory_bytes=memory,
@@ -251,7 +256,7 @@ class _Estimator:
         )
 
     def _session(self, encoder: Encoder, size: int | None, batch_size: int, store: Store, watch: Stopwatch) -> Session:
-        """Return the encoder with its images; of a size, with the first ones, without a fingerprint."""
+        """Return the encoder with its images; of a size, with the first of them, without a fingerprint."""
         images = self.unread if size else self.read
         tested, train = images.tested.with_geometry(encoder.geometry), images.train
         attacked = self.plan.attacked_of(len(tested))

@@ -149,16 +149,19 @@ def time_shards(
     waiting, complete = set(range(len(order))), set[int]()
     timings: dict[Observation, Timing] = {}
     while ready := [number for number in waiting if needed[number] <= complete]:
+        # The cheapest, and its share of the time
         number = min(ready, key=lambda number: (predicted[order[number]], number))
-        observation, read = order[number], any(number in needed[other] for other in waiting)
+        observation, read = order[number], any(number in needed[reader] for reader in waiting)
         watch.deadline = end
-        costs = {other: predicted[order[other]] for other in waiting}
+        costs = {candidate: predicted[order[candidate]] for candidate in waiting}
         if read and costs[number] > 0.8 * watch.left:
             watch.deadline -= watch.left / 2
         elif not read and 2 * sum(costs.values()) > watch.left:  # else all of them will be done
-            roots = {other: sqrt(cost) + 1e-9 for other, cost in costs.items()}
+            roots = {candidate: sqrt(cost) + 1e-9 for candidate, cost in costs.items()}
             watch.deadline -= watch.left * (1 - roots[number] / sum(roots.values()))
         waiting.remove(number)
+
+        # Its first shards; all of them where others read it
         try:
             if observation.passes.total and not observation.adaptive and costs[number] > watch.left < 3 * step:
                 raise HoldfastError(UNTIMED)
@@ -174,8 +177,10 @@ def time_shards(
         except Exception as error:
             timing = Timing(None, (), first_line(error))
         timings[observation] = timing
+
+    # What reads an observation that is not complete
     for number in waiting:
-        missing = ", ".join(order[other].title for other in sorted(needed[number] - complete))
+        missing = ", ".join(order[read].title for read in sorted(needed[number] - complete))
         timings[order[number]] = Timing(None, (), f"it reads {missing}")
     return timings
 
@@ -197,29 +202,29 @@ def time_observation(session: Session, store: Store, observation: Observation, w
     start, stop, file = missing[0]
     piecewise = (observation.adaptive or observation.passes.bounds) and not observation.scope.at_once
     count, rows = 1 if piecewise else stop - start, None
-    trials, made = list[tuple[int, float]](), list[tuple[int, float]]()  # images, seconds
+    trials, runs = list[tuple[int, float]](), list[tuple[int, float]]()  # images, seconds
     try:
-        # a few images, until it is clear whether a shard will be done in time
+        # A few images, until it is clear whether a shard will be done in time
         while start + count < stop and not (trials and _expected(trials[-1], stop - start) < watch.left):
             if trials and _expected(trials[-1], count) > watch.left:
                 return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
-            took, rows = watch.time(partial(session.run, observation, start, start + count))
-            trials.append((count, took))
+            seconds, rows = watch.time(partial(session.run, observation, start, start + count))
+            trials.append((count, seconds))
             start, count = start + count, 2 * count
-        # shards, which are kept
+        # Shards, which are kept
         for shard in missing:
             size = shard.stop - shard.start
-            if made and _expected(made[-1], size) > watch.left:
+            if runs and _expected(runs[-1], size) > watch.left:
                 break
-            took, _ = watch.time(partial(session.make, observation, shard))
-            made.append((size, took))
+            seconds, _ = watch.time(partial(session.make, observation, shard))
+            runs.append((size, seconds))
     except TimeUp:
-        if not (made or trials):
+        if not (runs or trials):
             return _stopped(observation.passes_at(session.encoder.precision), count, watch)
-    if not made:
+    if not runs:
         return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
-    held = store.read_tensors(file)
-    return _mean(made, watch, f"shards made: {len(made)}", held and held[0], made[0][0])
+    stored = store.read_tensors(file)
+    return _mean(runs, watch, f"shards made: {len(runs)}", stored and stored[0], runs[0][0])
 
 
 def _expected(run: tuple[int, float], images: int) -> float:
@@ -238,8 +243,8 @@ def _mean(
 
 def _stored(store: Store, shards: Sequence[ShardFile]) -> Timing:
     """Return what the first shards took that an earlier run has stored."""
-    held = [(shard.stop - shard.start, store.read_tensors(shard.file)) for shard in shards[:STRETCHES]]
-    sound = [(images, *there) for images, there in held if there is not None]
+    files = [(shard.stop - shard.start, store.read_tensors(shard.file)) for shard in shards[:STRETCHES]]
+    sound = [(images, *stored) for images, stored in files if stored is not None]
     if not sound:
         return Timing(None, (), "its stored shards are damaged")
     paces = tuple(float(facts["seconds"]) / images for images, _, facts in sound)
@@ -260,6 +265,6 @@ def _stopped(each: Passes, images: int, watch: Stopwatch) -> Timing:
         return Timing((last - began) / share / images, tuple(watch.paces()), f"{share:.2g} of a shard of {images:,}")
     if not each.bounds:
         return Timing(None, (), UNTIMED)
-    took = watch.elapsed
-    how = f"{watch.share:.2g} of the first bound propagation was done in {took:.1f} s"
-    return Timing(took / (watch.share or 1.0) / images, (), how, at_least=True)
+    seconds = watch.elapsed
+    how = f"{watch.share:.2g} of the first bound propagation was done in {seconds:.1f} s"
+    return Timing(seconds / (watch.share or 1.0) / images, (), how, at_least=True)
