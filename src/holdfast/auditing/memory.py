@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from holdfast.auditing.shards import joined
 from holdfast.core import Encoder, HoldfastError, Observation
 from holdfast.core.registry import part_name
 from holdfast.runtime.errors import first_line
@@ -58,7 +59,7 @@ class MemoryLimits:
                 continue
             parts.append(part)
             start += size
-        return parts[0] if len(parts) == 1 else {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+        return joined(parts)
 
     def _tried(self, observation: Observation, start: int, stop: int, run: Run) -> dict[str, Tensor] | None:
         """Return what was seen, or None where it did not fit; then nothing of it is counted."""

@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from holdfast.auditing.image_range import ImageRange, memory_format
 from holdfast.auditing.memory import MemoryLimits
 from holdfast.auditing.plan import extent
 from holdfast.auditing.probing import classifier_of
 from holdfast.auditing.representations import CLEAN, training
-from holdfast.auditing.shards import Columns, Cost, ShardFile, ShardResults, columns_of, fits, spans, unlike
-from holdfast.auditing.stretch import Stretch, memory_format, on_device
+from holdfast.auditing.shards import Columns, Cost, ShardFile, ShardResults, columns_of, fits, joined, spans, unlike
 from holdfast.core import (
     Ball,
     Bank,
@@ -82,13 +82,15 @@ class Session:
     ):
         # The encoder, and its images: those of the audit, and those that probes learn from
         self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
-        self.batch_size, self._device, self._store, self._progress = batch_size, device, store, progress
-        self._format = memory_format(encoder)
-        self.encoder.to(memory_format=self._format)  # pyright: ignore[reportCallIssue] torch has no stub for it
-        self.train = train
-        everyone = range(len(images))
-        self._all = Stretch(images, everyone)
-        self._training = Stretch(images, everyone[attacked:]) if train is None else Stretch(train, range(len(train)))
+        self.batch_size, self._store, self._progress, self.train = batch_size, store, progress, train
+        layout = memory_format(encoder)
+        self.encoder.to(memory_format=layout)  # pyright: ignore[reportCallIssue] torch has no stub for it
+        self._all = ImageRange(images, range(len(images)), device, layout)
+        self._training = (
+            ImageRange(images, range(attacked, len(images)), device, layout)
+            if train is None
+            else ImageRange(train, range(len(train)), device, layout)
+        )
 
         # What was observed and learned so far
         self._tensors: dict[Observation, dict[str, Tensor]] = {}
@@ -130,8 +132,7 @@ class Session:
     @property
     def labels(self) -> Int[Tensor, "population"] | None:
         """The class of every image; None where the source does not know them all."""
-        labels = self.images.labels
-        return None if labels is None else torch.tensor(labels)
+        return self._all.labels
 
     @property
     def trained_apart(self) -> bool:
@@ -145,10 +146,7 @@ class Session:
 
     def batch(self, start: int, stop: int) -> Images:
         """Return images of the population on the encoder's device, in its memory format."""
-        return self._moved(self._all.batch(start, stop))
-
-    def _moved(self, x: Images) -> Images:
-        return on_device(x, self._device).contiguous(memory_format=self._format)
+        return self._all.batch(start, stop)
 
     def shard_files(self, observation: Observation) -> list[ShardFile]:
         """Return the shards of an observation; the name of a file says everything that decides what is in it."""
@@ -199,10 +197,8 @@ class Session:
         # All shards as one, and what they cost
         if in_files:
             self._files[observation.key()] = [shard.file for shard in self.shard_files(observation)]
-        elif observation.scope.at_once:
-            self._tensors[observation.key()] = shards[0]
         else:
-            self._tensors[observation.key()] = {key: torch.cat([shard[key] for shard in shards]) for key in shards[0]}
+            self._tensors[observation.key()] = joined(shards)
         total = extent(observation, self.population, self.attacked, self.train_size)
         self.costs[observation] = Cost(passes, observation.passes_at(self.encoder.precision) * total, seconds)
 
@@ -234,11 +230,11 @@ class Session:
         observation = training(threat)
         if threat is None and self.train is None:
             reps = self.read(CLEAN)["reps"][self.attacked :]
-            return Bank(torch.tensor(labels, dtype=torch.int64), lambda: iter([reps]))
+            return Bank(labels, lambda: iter([reps]))
         files = self._files.get(observation)
         if files is None:
             raise _not_observed(observation)
-        return Bank(torch.tensor(labels, dtype=torch.int64), lambda: map(self._chunk, files))
+        return Bank(labels, lambda: map(self._chunk, files))
 
     def _chunk(self, name: str) -> Reps:
         stored = self._store.read_tensors(name)
@@ -303,10 +299,18 @@ class Session:
         return replace(shard, x=shard.x.cpu().expand(count, -1, -1, -1), positions=torch.arange(count), rng=rng)
 
     def run(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
-        """Observe some images, and store nothing."""
+        """Observe some images, and store nothing; the training images of one file batch by batch."""
+
+        def run(start: int, stop: int) -> dict[str, Tensor]:
+            shard = self._shard(observation, start, stop)
+            with untouched("an attack, or another part that runs here,", shard.x, shard.clean):
+                return observation.run(shard)
+
+        size = self.batch_size if observation.scope is Scope.TRAINING else max(1, stop - start)
+        starts = range(start, max(stop, start + 1), size)  # of no image too: it says what it lacks
         self.encoder.watch = self._progress
         try:
-            return self._batched(observation, start, stop)
+            return joined([self._memory.run(observation, at, min(at + size, stop), run) for at in starts])
         finally:
             self.encoder.watch = None
 
@@ -336,40 +340,26 @@ class Session:
             tensors = {key: value.to("meta") for key, value in tensors.items()}
         return ShardResults(tensors, passes, float(seconds))
 
-    def _batched(self, observation: Observation, start: int, stop: int) -> dict[str, Tensor]:
-        """Run one shard; the training images of one file batch by batch."""
-
-        def run(start: int, stop: int) -> dict[str, Tensor]:
-            shard = self._shard(observation, start, stop)
-            with untouched("an attack, or another part that runs here,", shard.x, shard.clean):
-                return observation.run(shard)
-
-        if observation.scope is not Scope.TRAINING:
-            return self._memory.run(observation, start, stop, run)
-        starts = range(start, stop, self.batch_size)
-        parts = [self._memory.run(observation, at, min(at + self.batch_size, stop), run) for at in starts]
-        return {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
-
     def _shard(self, observation: Observation, start: int, stop: int) -> Shard:
         """Return what an observation is given of its images `start` to `stop` (exclusive)."""
         match observation.scope:
             case Scope.ALL_TRAINING:
                 return self._whole_training(stop)
             case Scope.SYNTHETIC:
-                x, rows = self.batch(0, 1), torch.arange(start, stop)
-                return Shard(self.encoder, x, rows, Rng(self.seed), None, self._images_at, read=self.read)
+                x, rows = self._all.batch(0, 1), torch.arange(start, stop)
+                return Shard(self.encoder, x, rows, Rng(self.seed), None, self._all.at, read=self.read)
             case Scope.TRAINING:  # what there is to know about images is known of the population's only
                 return Shard(self.encoder, *self._between(self._training, start, stop), None)
             case Scope.FIRST | Scope.LAST:
-                clean = self._tensors.get(CLEAN, {}).get("reps")
-                head = None if self.labels is None else self.head
+                clean, labels = self._tensors.get(CLEAN, {}).get("reps"), self.labels
+                head = None if labels is None else self.head
                 x, positions, rng = self._between(self._all, start, stop)
-                return Shard(self.encoder, x, positions, rng, clean, self._images_at, self.labels, head, self.read)
+                return Shard(self.encoder, x, positions, rng, clean, self._all.at, labels, head, self.read)
 
-    def _between(self, images: Stretch, start: int, stop: int) -> tuple[Images, Positions, Rng]:
+    def _between(self, images: ImageRange, start: int, stop: int) -> tuple[Images, Positions, Rng]:
         """Return images `start` to `stop` (exclusive), where they stand, and random numbers bound to their ids."""
         rng = Rng(self.seed, ids=tuple(images.ids[start:stop]))
-        return self._moved(images.batch(start, stop)), torch.arange(start, stop), rng
+        return images.batch(start, stop), torch.arange(start, stop), rng
 
     def _whole_training(self, count: int) -> Shard:
         """Return a shard of the training images: the first one, for all may be too many, and the way to all of them."""
@@ -381,17 +371,14 @@ class Session:
         images, labels = self._training, self._training.labels
         return Shard(
             self.encoder,
-            self._moved(images.batch(0, 1)),
+            images.batch(0, 1),
             torch.arange(1),
             Rng(self.seed, ids=tuple(images.ids[:count])),
             self._tensors.get(CLEAN, {}).get("reps"),
-            lambda positions: self._moved(images.at(positions)),
-            None if labels is None else torch.tensor(labels[:count]),
+            images.at,
+            None if labels is None else labels[:count],
             read=self.read,
         )
-
-    def _images_at(self, positions: Positions) -> Images:
-        return self._moved(self._all.at(positions))
 
 
 def _not_observed(observation: Observation) -> HoldfastError:

@@ -1,6 +1,6 @@
 """Shards: which images one covers, the file that holds what was seen of them, what it cost, and whether it fits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,6 +51,11 @@ Columns = dict[str, tuple[torch.dtype, torch.Size]]
 def columns_of(tensors: Mapping[str, Tensor]) -> Columns:
     """Return the columns of a shard."""
     return {key: (value.dtype, value.shape[1:]) for key, value in tensors.items()}
+
+
+def joined(parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the rows of some parts as one; a single part as it is."""
+    return parts[0] if len(parts) == 1 else {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
 
 def fits(tensors: Mapping[str, Tensor], observation: Observation, shard: ShardFile, columns: Columns | None) -> bool:

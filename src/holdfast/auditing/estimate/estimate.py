@@ -18,11 +18,12 @@ from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronised, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
+from holdfast.auditing.image_range import memory_format
 from holdfast.auditing.images import AuditImages, open_all
 from holdfast.auditing.plan import Plan, extent
 from holdfast.auditing.prepare import label
 from holdfast.auditing.schedule import Part, own_shards
-from holdfast.auditing.session import Session, memory_format
+from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND
 from holdfast.numerics.bounds.trace import trace

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import torch
 
-from holdfast.auditing.stretch import memory_format, on_device
+from holdfast.auditing.image_range import memory_format, moved
 from holdfast.core import Encoder, HoldfastError, Images, Passes
 from holdfast.sources.data import ImageSet
 
@@ -65,7 +65,7 @@ def time_passes(
     """
     size = min(batch_size, len(images))
     began = clock()
-    x = on_device(images.pick(range(size)), device).contiguous(memory_format=memory_format(encoder))
+    x = moved(images.pick(range(size)), device, memory_format(encoder))
     read = clock() - began
     with torch.no_grad():
         reps = encoder(x)

@@ -1,20 +1,33 @@
-"""Some images of a set: those that are observed, and those that probes learn from."""
+"""Images of a set, one after the other, on the encoder's device: those observed, and those that probes learn from."""
 
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from holdfast.core import Encoder, Images, Positions
 from holdfast.sources.data import ImageSet
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Some images of a set, one after the other."""
+class ImageRange:
+    """Some images of a set, one after the other.
+
+    Attributes:
+        images: the set.
+        places: where these stand in it.
+        device: where they are read to, as torch names it.
+        memory_format: how they lie there, see `memory_format`.
+    """
 
     images: ImageSet
     places: range
+    device: str
+    memory_format: torch.memory_format
+
+    def __len__(self) -> int:
+        return len(self.places)
 
     def __str__(self) -> str:
         return str(self.images)
@@ -25,25 +38,30 @@ class Stretch:
         return self.images.ids[self.places.start : self.places.stop]
 
     @property
-    def labels(self) -> list[int] | None:
+    def labels(self) -> Int[Tensor, "images"] | None:
         """The classes of these images; None unless the source knows them all."""
         labels = self.images.labels
-        return None if labels is None else labels[self.places.start : self.places.stop]
+        return None if labels is None else torch.tensor(labels[self.places.start : self.places.stop], dtype=torch.int64)
 
     def batch(self, start: int, stop: int) -> Images:
         """Return images start to stop (excluded) of these."""
-        return self.images.batch(self.places.start + start, self.places.start + stop)
+        return moved(self._read(start, stop), self.device, self.memory_format)
 
     def at(self, positions: Positions) -> Images:
         """Return the images at some places; those that follow each other are read together."""
         places = positions.cpu()
         runs = places.tensor_split((places.diff() != 1).nonzero()[:, 0] + 1)
-        return torch.cat([self.batch(int(run[0]), int(run[-1]) + 1) for run in runs])
+        x = torch.cat([self._read(int(run[0]), int(run[-1]) + 1) for run in runs])
+        return moved(x, self.device, self.memory_format)
+
+    def _read(self, start: int, stop: int) -> Images:
+        return self.images.batch(self.places.start + start, self.places.start + stop)
 
 
-def on_device(x: Images, device: str) -> Images:
+def moved(x: Images, device: str, memory_format: torch.memory_format) -> Images:
     """Return images on a device; to CUDA from pinned memory, so that the copy runs beside the passes before it."""
-    return x.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else x.to(device)
+    x = x.pin_memory().to(device, non_blocking=True) if device.startswith("cuda") else x.to(device)
+    return x.contiguous(memory_format=memory_format)
 
 
 def memory_format(encoder: Encoder) -> torch.memory_format:
