@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from benchmarks.paced import beside
 from benchmarks.result import Result, from_rounds, report
-from holdfast.core import Rng
+from holdfast.core import Batch, Facts, Method, Rng, Student
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.self_distillation import SelfDistillation
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Student
 from holdfast.parts.methods.simclr import Simclr
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders import open_encoder

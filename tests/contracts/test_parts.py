@@ -13,6 +13,7 @@ from holdfast.core import (
     Failure,
     HoldfastError,
     Measure,
+    Method,
     Objective,
     Observation,
     Probe,
@@ -22,7 +23,6 @@ from holdfast.core import (
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.engine import Engine
 from holdfast.parts.learners.shared.learner import Learner
-from holdfast.parts.methods.shared.student import Method
 from holdfast.parts.objectives.loss import Loss
 from holdfast.parts.smoothing.shared.certificate import Certificate
 

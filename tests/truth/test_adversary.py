@@ -11,14 +11,28 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Attack, Ball, Encoder, Goal, HoldfastError, Images, Passes, Rng, Threat, Trajectory
+from holdfast.core import (
+    Attack,
+    Ball,
+    Batch,
+    EncodedView,
+    Encoder,
+    Facts,
+    Goal,
+    HoldfastError,
+    Images,
+    Method,
+    Passes,
+    Rng,
+    Student,
+    Threat,
+    Trajectory,
+)
 from holdfast.parts.attacks.bim import Bim
 from holdfast.parts.attacks.fgsm import Fgsm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.byol import Byol
 from holdfast.parts.methods.self_distillation import SelfDistillation
-from holdfast.parts.methods.shared.batchnorm import prepared
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student
 from holdfast.parts.methods.simclr import Simclr
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
@@ -31,6 +45,7 @@ from holdfast.parts.threats.uniform import Uniform
 from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training import loop
 from holdfast.training.adversary import Adversary
+from holdfast.training.batchnorm import prepared
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_file import make_recipe
 

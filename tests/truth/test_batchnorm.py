@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from holdfast.core import Encoder, HoldfastError
+from holdfast.core import Batch, Encoder, Facts, HoldfastError
+from holdfast.core.student import parted
 from holdfast.parts.methods.byol import Byol
-from holdfast.parts.methods.shared.batchnorm import parted, prepared, released
-from holdfast.parts.methods.shared.gather import gather
-from holdfast.parts.methods.shared.student import Batch, Facts
 from holdfast.parts.methods.simclr import Simclr
+from holdfast.runtime.distributed import gather
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import trainable
+from holdfast.training.batchnorm import prepared, released
 
 
 class Active(nn.BatchNorm2d):

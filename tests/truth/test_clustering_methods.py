@@ -8,12 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Rng, registry
+from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Rng, Student, registry
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.deepcluster_v2 import DeepclusterV2
 from holdfast.parts.methods.dino import Dino
 from holdfast.parts.methods.shared.spherical_kmeans import spherical_kmeans
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Student
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.listener import Silent
 from holdfast.runtime.optional import optional

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Rng
+from holdfast.core import Batch, Encoder, Facts, HoldfastError, Rng, Student
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.mae import Mae
-from holdfast.parts.methods.shared.student import Batch, Facts, Student
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.listener import Silent
 from holdfast.runtime.optional import optional

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from tiny_students import BATCH, LABELS, SIZE, SMALL, made, moved, pictures, same, snapshot, student_of, views_of
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Rng
+from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Rng, Student
+from holdfast.core.student import spread
 from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, momentum_at, spread
+from holdfast.parts.methods.shared.targets import momentum_at
 from holdfast.parts.threats.linf import Linf
 from holdfast.storage.run_folder import Store
 from holdfast.training import checkpoint, loop

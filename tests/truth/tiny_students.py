@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, registry
-from holdfast.parts.methods.shared.student import Batch, Facts, Method, Student
+from holdfast.core import Batch, Encoder, Facts, Method, Student, registry
 from holdfast.sources.encoders.shared.copies import trainable
 from holdfast.training.checkpoint import tensors_of
 

@@ -14,17 +14,19 @@ from holdfast.core.classifier import Bank, Classifier, Head, LinearProbe, Probe
 from holdfast.core.encoder import Encoder, Geometry, Images, Passes, Reps
 from holdfast.core.image_source import ImageSource
 from holdfast.core.measure import Measure, Score, Table
+from holdfast.core.method import Facts, Method
 from holdfast.core.objective import Goal, Objective
 from holdfast.core.observation import Event, Failure, Observation, Positions, Reader, Scope, Search, Shard
 from holdfast.core.rng import Rng
+from holdfast.core.student import Batch, EncodedView, Look, StepResult, Student, View
 from holdfast.core.subject import Subject
 from holdfast.core.threat import Ball, Corruption, Draws, Noise, PerImage, Threat
 from holdfast.runtime.errors import HoldfastError
 
 __all__ = [
-    "Album", "Attack", "Ball", "Bank", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption", "Draws",
-    "Encoder", "Event", "Examination", "Failure", "Geometry", "Goal", "Head", "HoldfastError", "ImageSource", "Images",
-    "LinearProbe", "Margin", "Measure", "Noise", "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe",
-    "Reader", "Reps", "Rng", "Rows", "Scope", "Score", "Search", "Shard", "Subject", "Table", "Threat", "Trajectory",
-    "Verdict",
+    "Album", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption",
+    "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal", "Head",
+    "HoldfastError", "ImageSource", "Images", "LinearProbe", "Look", "Margin", "Measure", "Method", "Noise",
+    "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Reps", "Rng", "Rows", "Scope",
+    "Score", "Search", "Shard", "StepResult", "Student", "Subject", "Table", "Threat", "Trajectory", "Verdict", "View",
 ]  # fmt: skip

@@ -8,14 +8,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import Attack, Ball, Goal, HoldfastError, Images, Noise, Objective, PerImage, Reps, Rng, Threat
-from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.methods.shared.gather import gather, processes, share
-from holdfast.parts.methods.shared.student import Batch, Student, View
-from holdfast.parts.objectives.untargeted import Untargeted
-from holdfast.parts.threats.linf import Linf
-from holdfast.parts.threats.lowpass import Lowpass
+from holdfast.core import (
+    Attack,
+    Ball,
+    Batch,
+    Corruption,
+    Goal,
+    HoldfastError,
+    Images,
+    Noise,
+    Objective,
+    PerImage,
+    Reps,
+    Rng,
+    Student,
+    Threat,
+    View,
+    registry,
+)
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.distributed import gather, processes, share
 
 
 @dataclass(frozen=True)
@@ -48,9 +60,9 @@ class Adversary(metaclass=Checked):
     free!"; Wong et al. (2020), "Fast is better than free".
     """
 
-    threat: Threat = Linf(0.05)
-    attack: Attack = Pgd(3, keep="last")
-    objective: Objective | None = Untargeted()
+    threat: Threat = registry.part("threats", "linf", radius=0.05)
+    attack: Attack = registry.part("attacks", "pgd", steps=3, keep="last")
+    objective: Objective | None = registry.part("objectives", "untargeted")
     space: str = "representation"
     clean: float = 1.0
     weight: float = 1.0
@@ -75,7 +87,8 @@ class Adversary(metaclass=Checked):
         """Views that a joint loss reads beside the views and the disturbed one; None where the loss is not joint."""
         if self.high_pass is None:
             return [] if self.joint else None
-        low = Lowpass(self.high_pass, views[0].shape[-1]).sample(views[0], Rng(0))
+        lowpass: Corruption = registry.part("threats", "lowpass", radius=self.high_pass, side=views[0].shape[-1])
+        low = lowpass.sample(views[0], Rng(0))
         return [(views[0] - low + 0.5).clamp(0, 1)]
 
     def disturb(

@@ -6,7 +6,7 @@ import os
 import torch
 
 from holdfast.core import Encoder, HoldfastError, Images, Reps, registry
-from holdfast.parts.methods.shared.gather import processes, rank
+from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.errors import first_line
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import copied, save, with_weights

@@ -13,10 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images, Rng
-from holdfast.parts.methods.shared.batchnorm import prepared, released
-from holdfast.parts.methods.shared.gather import processes, rank
-from holdfast.parts.methods.shared.student import Batch, Facts, StepResult, Student, View
+from holdfast.core import Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
+from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
@@ -24,6 +22,7 @@ from holdfast.sources.encoders.shared.weights import seeded
 from holdfast.storage.run_folder import Store, files_read
 from holdfast.training import accelerator as engines
 from holdfast.training import checkpoint
+from holdfast.training.batchnorm import prepared, released
 from holdfast.training.fit import check, check_reopens, width
 from holdfast.training.images import TrainingImages
 from holdfast.training.log import Log

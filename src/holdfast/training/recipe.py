@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.core import Ball, HoldfastError, Threat, registry
-from holdfast.parts.methods.shared.student import Method
+from holdfast.core import Ball, HoldfastError, Method, Threat, registry
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.training.adversary import Adversary

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from holdfast.core import Encoder, HoldfastError, Images, Rng
-from holdfast.parts.threats.hue import YIQ, chroma_maps
+from holdfast.numerics.geometry.colour import YIQ, chroma_maps
 from holdfast.runtime.checked import Checked, Count
 from holdfast.runtime.errors import first_line
 

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, momentum_at, pairs
+from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Student
+from holdfast.parts.methods.shared.targets import momentum_at, pairs
 from holdfast.runtime.optional import optional
 
 

@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder, HoldfastError, Reps, Rng
+from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Look, Method, Reps, Rng, Student
 from holdfast.parts.methods.shared.spherical_kmeans import spherical_kmeans
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Look, Method, Student
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.optional import optional
 

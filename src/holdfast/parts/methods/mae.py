@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images, Rng
-from holdfast.parts.methods.shared.gather import gather, share
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, View, pairs
+from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Images, Method, Rng, Student, View
+from holdfast.parts.methods.shared.targets import pairs
+from holdfast.runtime.distributed import gather, share
 from holdfast.runtime.optional import optional
 
 LOOKED_AT = 32

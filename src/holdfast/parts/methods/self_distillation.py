@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder, Images, Reps
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, pairs
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Images, Method, Reps, Student
+from holdfast.parts.methods.shared.targets import pairs
 from holdfast.runtime.errors import unknown
 
 DIVERGENCES = ("l2", "cosine")

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Encoder, Reps
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student, pairs
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Method, Reps, Student
+from holdfast.parts.methods.shared.targets import pairs
 from holdfast.runtime.checked import Count
 from holdfast.runtime.optional import optional
 

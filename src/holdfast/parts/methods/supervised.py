@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Reps
-from holdfast.parts.methods.shared.student import Batch, EncodedView, Facts, Method, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Method, Reps, Student
 from holdfast.runtime.checked import Signed
 
 

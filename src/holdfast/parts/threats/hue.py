@@ -8,10 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Draws, HoldfastError, Images, Noise
+from holdfast.numerics.geometry.colour import chroma_maps
 from holdfast.parts.threats.shared.inside import even
-
-YIQ = ((0.299, 0.587, 0.114), (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135))
-"""From red, green and blue to luma and the two axes of chroma (NTSC)."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,6 @@ class Hue(Noise):
         angle = math.radians(self.degrees) * even(z)[..., None, None]
         along, across = (torch.einsum("dc,bchw->bdhw", m.to(x), x)[:, None] for m in chroma_maps())
         return (x[:, None] + (angle.cos() - 1) * along + angle.sin() * across).clamp(0, 1)
-
-
-def chroma_maps() -> tuple[Float[Tensor, "3 3"], Float[Tensor, "3 3"]]:
-    """Matrices that take RGB to its chroma, and to that turned by a right angle round the grey axis; float64."""
-    to_yiq = torch.tensor(YIQ, dtype=torch.float64)
-    back = to_yiq.inverse()
-    return back[:, 1:] @ to_yiq[1:], back[:, [1, 2]] @ torch.stack([-to_yiq[2], to_yiq[1]])
 
 
 def _check_colours(x: Images) -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from holdfast.auditing.plan_file import ball_of
-from holdfast.core import Ball, HoldfastError, Objective, registry
-from holdfast.parts.methods.shared.student import Method
+from holdfast.core import Ball, HoldfastError, Method, Objective, registry
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import first_line, unknown
 from holdfast.storage.documents import parse_json

@@ -34,6 +34,6 @@ def gather(mine: Tensor) -> Tensor:
     return torch.cat(lightly.gather(mine.contiguous()))
 
 
-def share(whole: Tensor) -> Tensor:
+def share(gathered: Tensor) -> Tensor:
     """Return the rows of a gathered tensor that belong to this process."""
-    return whole.chunk(processes())[rank()]
+    return gathered.chunk(processes())[rank()]

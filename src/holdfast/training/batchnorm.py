@@ -1,9 +1,7 @@
 """Whose statistics BatchNorm takes: of all images alike, of attacked and clean ones apart, or of nobody."""
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -13,20 +11,9 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.core import Encoder, HoldfastError
-from holdfast.parts.methods.shared.gather import processes
+from holdfast.core.student import ATTACKED
+from holdfast.runtime.distributed import processes
 from holdfast.sources.encoders.shared.copies import copied
-
-_views: ContextVar[tuple[int, int]] = ContextVar("views", default=(0, 1))
-
-
-@contextmanager
-def parted(attacked: int, of: int) -> Iterator[None]:
-    """Encode `of` views of a batch together inside, of which the last `attacked` ones are attacked."""
-    token = _views.set((attacked, of))
-    try:
-        yield
-    finally:
-        _views.reset(token)
 
 
 def prepared(encoder: Encoder, kind: str) -> Encoder:
@@ -122,15 +109,15 @@ class _Split(_Around):
         self.clean = copy.deepcopy(layer)
 
     def forward(self, x: Tensor) -> Tensor:
-        attacked, of = _views.get()
+        attacked, views = ATTACKED.get()
         if not self.training and not attacked:  # an attack sees the layer of attacked images alone
             return self.layer(x)
-        if len(x) % of:
+        if len(x) % views:
             raise HoldfastError(
-                f"batchnorm=split: expected rows of {of} views in equal numbers, got {len(x)}, in a layer that mixes "
-                "images; use shared or frozen"
+                f"batchnorm=split: expected rows of {views} views in equal numbers, got {len(x)}, in a layer that "
+                "mixes images; use shared or frozen"
             )
-        rows = len(x) // of * attacked
+        rows = len(x) // views * attacked
         parts = zip((self.clean, self.layer), x.split([len(x) - rows, rows]), strict=True)
         return torch.cat([layer(part) for layer, part in parts if len(part)])
 
@@ -172,12 +159,12 @@ class _Mean(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: object, mine: Tensor) -> Tensor:
-        whole = mine.detach().clone()
-        dist.all_reduce(whole)
-        return whole / processes()
+        total = mine.detach().clone()
+        dist.all_reduce(total)
+        return total / processes()
 
     @staticmethod
     def backward(ctx: object, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        whole = gradient.contiguous().clone()
-        dist.all_reduce(whole)
-        return whole / processes()
+        total = gradient.contiguous().clone()
+        dist.all_reduce(total)
+        return total / processes()

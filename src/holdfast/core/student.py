@@ -1,9 +1,10 @@
 """What a pre-training method trains: the encoder with its heads, its twin and what it remembers."""
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,25 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, HoldfastError, Images, Reps
-from holdfast.parts.methods.shared.batchnorm import parted
-from holdfast.parts.methods.shared.gather import gather
-from holdfast.runtime.checked import Checked
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a method may know before it begins.
-
-    Attributes:
-        dim: size of the representation.
-        images: how many images it learns from.
-        classes: how many classes they have; None where labels are not known.
-    """
-
-    dim: int
-    images: int
-    classes: int | None = None
+from holdfast.core.encoder import Encoder, Images, Reps
+from holdfast.runtime.distributed import gather
+from holdfast.runtime.errors import HoldfastError
 
 
 @dataclass(frozen=True)
@@ -56,6 +41,20 @@ View = Float[Tensor, "batch channel _ _"]
 
 Look = Callable[[Int[Tensor, "batch"]], list[View]]
 """Positions of images among those learned from -> their augmented views, each [b, C, H, W]."""
+
+
+ATTACKED: ContextVar[tuple[int, int]] = ContextVar("attacked", default=(0, 1))
+"""How many of the views that are being encoded together, the last ones, are attacked; and how many views there are."""
+
+
+@contextmanager
+def parted(attacked: int, views: int) -> Iterator[None]:
+    """Encode so many views of a batch together inside, of which the last ones are attacked."""
+    token = ATTACKED.set((attacked, views))
+    try:
+        yield
+    finally:
+        ATTACKED.reset(token)
 
 
 class EncodedView(NamedTuple):
@@ -212,7 +211,7 @@ class Student(nn.Module, ABC):
             with torch.no_grad():
                 twins = self._encode(self.twin[0], aimed, clean)
         heads = [(reps.get(place), *self.heads(reps.get(place), twins.get(place))) for place in range(len(views))]
-        return [EncodedView(*map(_whole, view)) for view in heads]
+        return [EncodedView(*map(_in_float32, view)) for view in heads]
 
     def forward(
         self,
@@ -239,13 +238,13 @@ class Student(nn.Module, ABC):
         roles = [*range(first, len(views)), *[0] * (len(more) + len(attacked))]
         encoded = self.see([*views[first:], *more, *attacked], roles, batch=batch, attacked=len(attacked))
         ends = len(views) - first, len(encoded) - len(attacked)
-        kept, rest, disturbed = encoded[: ends[0]], encoded[ends[0] : ends[1]], encoded[ends[1] :]
+        kept, added, disturbed = encoded[: ends[0]], encoded[ends[0] : ends[1]], encoded[ends[1] :]
         # the loss of the views as they are, and with the first replaced by its attacked versions
         zero = torch.zeros((), device=views[0].device)
-        unattacked, rest = (kept[1 - first :], None) if further is None else (kept, rest)
+        unattacked, joined = (kept[1 - first :], None) if further is None else (kept, added)
         with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences
             plain = self.loss(kept, batch) if first == 0 else zero
-            every = [self.worst(attacked_view, unattacked, rest, batch) for attacked_view in disturbed]
+            every = [self.worst(attacked_view, unattacked, joined, batch) for attacked_view in disturbed]
         worst = torch.stack(every).mean() if every else zero
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *unattacked], batch)
@@ -296,22 +295,9 @@ class Student(nn.Module, ABC):
                 old.lerp_(new, 1 - momentum)
 
 
-def pairs(views: Sequence[EncodedView]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (out of one view, target of another) for all ordered pairs of views that have them."""
-    for i, first in enumerate(views):
-        for j, second in enumerate(views):
-            if i != j and first.out is not None and second.target is not None:
-                yield first.out, second.target
-
-
-def _whole(value: Tensor | None) -> Tensor | None:
+def _in_float32(value: Tensor | None) -> Tensor | None:
     """Return a value in float32, where mixed precision left it in half."""
     return value.float() if value is not None and value.dtype in (torch.float16, torch.bfloat16) else value
-
-
-def momentum_at(first: float, progress: float) -> float:
-    """Return 1 - (1 - first) (1 + cos(π · progress)) / 2: a momentum that rises from `first` to 1."""
-    return 1 - (1 - first) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def spread(reps: Reps) -> Float[Tensor, ""]:
@@ -320,23 +306,3 @@ def spread(reps: Reps) -> Float[Tensor, ""]:
     size = reps.square().sum(1).mean()
     moved = (reps - reps.mean(0)).square().sum(1).mean()
     return torch.where(size > 0, (moved / size.clamp_min(1e-300)).sqrt(), torch.zeros_like(size))
-
-
-class Method(metaclass=Checked):
-    """What an encoder learns from: a frozen dataclass of hyper-parameters, one file each.
-
-    Attributes:
-        needs_labels: whether it reads labels.
-        least: the smallest batch that has a loss.
-    """
-
-    needs_labels: bool = False
-    least: int = 2
-
-    @abstractmethod
-    def student(self, encoder: Encoder, facts: Facts) -> Student:
-        """The network that is trained: the encoder with its heads.
-
-        Raises:
-            HoldfastError: an encoder or data that the method cannot train on.
-        """
