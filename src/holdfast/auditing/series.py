@@ -132,6 +132,6 @@ def fluctuation(names: list[str], tables: Mapping[str, Table]) -> dict[str, Any]
     labels = tables[names[0]]["label"]
     moved = semantic_fluctuation(right, labels)
     condition = "given what the probes learned; of the value with its noise"
-    mean = statistics.mean(over_classes(moved, labels), given=condition, most=1.0)
+    mean = statistics.mean(over_classes(moved, labels), condition=condition, most=1.0)
     classes = {f"class {label}": float(moved[labels == label].mean()) for label in labels.unique().tolist()}
     return {"mean": asdict(mean), "noise": float(flipping(right, labels).mean()), "classes": classes}

@@ -79,8 +79,8 @@ def _drops(study: Study, right: Mapping[str, Right], scores: Mapping[str, Score]
 def _share(hits: Float[Tensor, "rows images"]) -> Score:
     """Return the share of right answers; one image under several encoders is a cluster."""
     if len(hits) == 1:
-        return statistics.share(hits[0], given=GIVEN)
-    return statistics.share(hits.flatten(), torch.arange(hits.shape[1]).repeat(len(hits)), given=GIVEN)
+        return statistics.share(hits[0], condition=GIVEN)
+    return statistics.share(hits.flatten(), torch.arange(hits.shape[1]).repeat(len(hits)), condition=GIVEN)
 
 
 def _each(hits: Right) -> list[float]:
