@@ -87,7 +87,7 @@ class InstanceAccuracy(Bracket):
     def reduced(self, table: Table, column: str) -> Score:
         """Return the mean; where every image has one negative, a share with its exact interval."""
         if isinstance(self.negatives, MadeNegatives) and self.negatives.count == 1:
-            return statistics.share(table[column], condition=self._condition)
+            return statistics.share(table[column], condition=self.condition)
         return super().reduced(table, column)
 
     def remarks(self, table: Table) -> str:

@@ -47,7 +47,6 @@ class Tightness(Bracket):
     divergence: str = "cosine"
 
     statistic = "median"
-    condition = "given this population, from which the negatives come"
     better = "higher"
     unit = "share"
     question = "How much of the harm that the certificate cannot exclude did the attack find?"
@@ -67,6 +66,12 @@ class Tightness(Bracket):
     def column(self) -> str:
         """The tightness."""
         return "tightness"
+
+    @property
+    def condition(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the intervals are conditional on: the population only where the negatives come from it."""
+        drawn = not isinstance(self.negatives, MadeNegatives)
+        return "given this population, from which the negatives come" if drawn else ""
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, certified margins, attacked margins."""
@@ -102,7 +107,7 @@ class Tightness(Bracket):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of vacuous bounds and the tightness."""
-        vacuous = statistics.mean(table["vacuous"], condition=self._condition, most=1.0)
+        vacuous = statistics.mean(table["vacuous"], condition=self.condition, most=1.0)
         return {"vacuous": vacuous, "tightness": self.reduced(table, "tightness")}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

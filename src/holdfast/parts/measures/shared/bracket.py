@@ -14,7 +14,6 @@ from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.numerics.statistics import drawn_pairs, universal
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
-from holdfast.parts.observations.shared.some import MadeNegatives
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import unknown
@@ -61,11 +60,6 @@ class Bracket(Measure):
     def remarks(self, table: Table) -> str:
         """Return what a reader of the certificate must know, such as how much is vacuous."""
 
-    @property
-    def _condition(self) -> str:
-        """What the intervals are conditional on: the population only where the negatives come from it."""
-        return "" if isinstance(getattr(self, "negatives", None), MadeNegatives) else self.condition
-
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the searches for the attack's side; nothing else relies on one."""
         return super().relies_on(score) if "attack" in score else ()
@@ -84,13 +78,13 @@ class Bracket(Measure):
         """Return the `statistic` of a column."""
         match self.statistic:
             case "median":
-                return statistics.median(table[column], table.get("pair"), self._condition)
+                return statistics.median(table[column], table.get("pair"), self.condition)
             case "share":
-                return statistics.share(table[column], table.get("pair"), self._condition)
+                return statistics.share(table[column], table.get("pair"), self.condition)
             case "mean" if f"{column} contributes" in table:
-                return drawn_pairs.mean(table[column], table[f"{column} contributes"], self._condition, most=self.most)
+                return drawn_pairs.mean(table[column], table[f"{column} contributes"], self.condition, most=self.most)
             case "mean":
-                return statistics.mean(table[column], table.get("pair"), self._condition, most=self.most)
+                return statistics.mean(table[column], table.get("pair"), self.condition, most=self.most)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image (of each pair, where images come in pairs) on the certificate."""
