@@ -34,6 +34,7 @@ class Frozen(Check):
     def judge(self, subject: Subject) -> Verdict:
         """Compare fingerprints before and after, and two forward passes."""
         encoder = subject.encoder
+        # modes, weights and buffers
         training = [name for name, module in encoder.module.named_modules() if module.training]
         if training:
             meaning = "Dropout and BatchNorm behave differently in training; the numbers are not those of deployment."
@@ -41,6 +42,7 @@ class Frozen(Check):
         if encoder.take_fingerprint() != encoder.fingerprint:
             meaning = "The forward pass changes the network, so the order of the images decides the numbers."
             return Verdict("fail", "weights or buffers changed during the audit", meaning)
+        # two forward passes of the same images, relative to the largest representation
         x = subject.batch(0, min(self.examined, subject.population))
         with torch.no_grad():
             first, second = encoder(x), encoder(x)

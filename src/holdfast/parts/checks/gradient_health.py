@@ -41,6 +41,7 @@ class GradientHealth(Check):
 
     def judge(self, subject: Subject) -> Verdict:
         """Take the gradient of a random projection."""
+        # ∇_x ⟨v, f(x)⟩ for a random direction v, at random points near the images
         count = min(self.examined, subject.population)
         x = subject.batch(0, count)
         rng = Rng(subject.seed, ("gradient health",), tuple(str(i) for i in range(count)))
@@ -51,6 +52,7 @@ class GradientHealth(Check):
             return Verdict("fail", "the representation has no gradient with respect to the pixels", meaning)
         direction = rng.child("direction").normal(reps.shape[1]).to(reps)
         (gradient,) = torch.autograd.grad((reps * direction).sum(), points)
+        # is it finite, does it vanish on whole images, how many pixels does it reach?
         finite = float(torch.isfinite(gradient).float().mean())
         reached = float((gradient != 0).float().mean())
         details = {"finite": finite, "nonzero": reached}

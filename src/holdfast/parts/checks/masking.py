@@ -40,6 +40,7 @@ class Masking(SearchCheck):
     def judge(self, subject: Subject) -> Verdict:
         """Count the images on which the gradient-free attack wins."""
         free_search = by(self.search, self.free)
+        # of a failure: images that only the gradient-free attack breaks
         if isinstance(self.objective, Failure):
             gradient, free = (broken(subject, search, self.examined) for search in (self.search, free_search))
             more = int((free & ~gradient).sum())
@@ -47,6 +48,7 @@ class Masking(SearchCheck):
             finding = f"an attack without gradients breaks {100 * won:.0f} % of {len(free)} images that stood"
             warns, fails, details = more > 0, more > max(1, self.fail * len(free)), {"won": won}
         else:
+            # of an objective: how much farther the gradient-free attack gets, image by image
             gradient, free = (rise(subject, search, self.examined)[:, -1] for search in (self.search, free_search))
             ratio = free / gradient.clamp_min(NOTHING)
             won, gain = float((ratio > 1.05).double().mean()), float(ratio.median()) - 1

@@ -85,6 +85,7 @@ class NoiseOrder(Check):
 
     def judge(self, subject: Subject) -> Verdict:
         """Compare every pair of measures of which one must not be above the other."""
+        # pairs (a, b) of which a must not be above b, each tested at its part of the chance of a false alarm
         ordered = sorted(self.measures, key=_rank)
         names, tables = _names(ordered), _together([measure.observe(subject) for measure in ordered])
         pairs = [
@@ -97,6 +98,7 @@ class NoiseOrder(Check):
         values = [score.value for score in scores]
         if any(value is None for value in values):
             return Verdict("skip", "no image holds without a disturbance", "There is nothing to compare.")
+        # orders broken beyond their paired interval; turned within it; images that fail for a draw, but for no attack
         finding = ", ".join(f"{name} {100 * (value or 0.0):.4g} %" for name, value in zip(names, values, strict=True))
         broken = [(a, b) for a, b in pairs if exceeds(tables[a], tables[b], scores[a], scores[b])]
         turned = [(a, b) for a, b in pairs if (a, b) not in broken and (values[a] or 0.0) > (values[b] or 0.0)]

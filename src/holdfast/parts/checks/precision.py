@@ -82,6 +82,7 @@ class Precision(Check):
         encoder, precision = subject.encoder, subject.encoder.precision
         if precision == "float32":
             return Verdict("skip", "searches run in float32", "There is nothing to compare.")
+        # how far rounding moves representations, and to which neighbours
         count = min(self.examined, subject.attacked if self.attack is not None else subject.population)
         x, clean = subject.batch(0, count), subject.read(Clean())["reps"].double()
         drift, moved = _off(_reduced(encoder, x).cpu().double(), clean)
@@ -97,6 +98,7 @@ class Precision(Check):
         )
         if self.attack is None:
             return Verdict("pass", finding, "Nothing was searched; every number here is float32.", details)
+        # what the search loses: the same attack in float32, and what rounding makes of the value where it ends
         attacked = subject.read(self._attacked(self.attack))
         mine, (float32, rounded) = attacked["values"][:, self.attack.steps].double(), self._float32(subject, x, clean)
         error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())

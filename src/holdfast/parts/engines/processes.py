@@ -182,6 +182,7 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
         threads: of torch.
         gpu: the only GPU that this worker sees; None: as the process that started it.
     """
+    # signals and threads, before torch starts any of its own
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
     signal.signal(signal.SIGTERM, _end)  # so that half files are removed
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -190,6 +191,7 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
     import torch
 
     torch.set_num_threads(threads)
+    # make the work once, and say whether that succeeded
     try:
         try:
             with foreign("code that a worker called", "run"):
@@ -198,6 +200,7 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
             theirs.send_bytes(pickle.dumps(portable(error)))
             return
         theirs.send_bytes(pickle.dumps(None))
+        # tasks, one by one, each answered by (result, None) or (None, error)
         while True:
             task = pickle.loads(theirs.recv_bytes())
             try:

@@ -149,10 +149,12 @@ class Attacked(Observation):
         """
         if self.first is not None:
             return ()
+        # in units of the median objective between a clean image and its partner
         values = results["values"].double()
         own = torch.arange(len(values))
         scale = float(self.objective(clean[partners(own)], clean[own], clean[own]).abs().median()) or 1.0
         low, median, high = (values / scale).quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
+        # median over images against the step, with the band from 10 to 90 %
         line = Line(tuple(range(values.shape[1])), numbers(median), numbers(low), numbers(high))
         chart = Curves(
             heading="What the attacks maximised",

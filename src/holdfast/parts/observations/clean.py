@@ -41,6 +41,7 @@ class Clean(Observation):
         Raises:
             HoldfastError: an encoder that fails, that changes its input, or a representation that is not finite.
         """
+        # f(x), by code of others, which may fail in any way or write into x
         kept = shard.x.clone()
         try:
             with torch.no_grad():
@@ -57,6 +58,7 @@ class Clean(Observation):
             raise HoldfastError(
                 f"encoder {shard.encoder.name!r} changes its input in place; let it work on a copy (x = x.clone())"
             )
+        # every representation is finite
         bad = (~torch.isfinite(reps).all(1)).nonzero().flatten().tolist()
         if bad:
             names = ", ".join(shard.rng.ids[i] for i in bad[:3])

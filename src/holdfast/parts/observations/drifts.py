@@ -42,6 +42,7 @@ class Drifts(Some):
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Bound the drift of one shard."""
+        # rows of the margin: ±(f(x') - f(x)) in every coordinate, f(x') along f(x), and along the way from the partner
         clean = clean_of(shard)
         own, partner = clean[shard.positions], clean[partners(shard.positions)]
         dim = own.shape[1]
@@ -50,12 +51,14 @@ class Drifts(Some):
         weights = torch.cat([eye, -eye, unit(own)[:, None], away[:, None]], 1)
         bias = torch.cat([-own, own, torch.zeros_like(own[:, :1]), -(away * partner).sum(1, keepdim=True)], 1)
         margin = Margin(weights, bias)
+        # one bound propagation for all rows of an image
         bounds = [
             self.certifier(shard.encoder, margin.part(part), shard.x[part], self.ball)
             for part in pieces(shard.x, weights.shape[1])
         ]
         lower = torch.cat([bound.lower for bound in bounds]).double().cpu()
         vacuous = torch.cat([bound.vacuous for bound in bounds]).double().mean(1).cpu()
+        # of r = f(x') - f(x): max(r) = -min(-r)
         return {
             "low": lower[:, :dim],
             "high": -lower[:, dim : 2 * dim],

@@ -89,6 +89,7 @@ class FineTuned(OfTraining):
         """
         if shard.labels is None or shard.others is None:
             raise no_labels("fine-tuning", "the training images")
+        # a linear layer that begins at zero, on a copy of the encoder
         classes, targets = classes_of(shard.labels)
         assert shard.clean is not None  # clean representations are always observed first
         weights = torch.zeros(len(classes), shard.clean.shape[1], device=shard.x.device)
@@ -99,6 +100,7 @@ class FineTuned(OfTraining):
             bare = not any(value.requires_grad for value in tuned.parameters())
             parameters = [*tuned.parameters(), weights.requires_grad_(), bias.requires_grad_()]
             step = self._descent(parameters, self.epochs * len(targets))
+            # descent on the cross-entropy, through the layer and the encoder
             for epoch, x, numbers in self._batches(shard, targets.to(shard.x.device), random):
                 reps = tuned(x.requires_grad_(bare))
                 if not reps.requires_grad:

@@ -126,6 +126,7 @@ class Impersonated(Some):
         """
         if shard.labels is None or shard.head is None or shard.clean is None:
             raise no_labels("the observation impersonated", "the source of images")
+        # pair the i-th image of one class that the head gets right with the i-th of the other, in the whole population
         head, labels, clean = shard.head(self.probe), shard.labels, shard.clean
         right = self._right(head, labels, clean)
         pairs = self._pairs(labels, right)
@@ -139,11 +140,13 @@ class Impersonated(Some):
         rows = (results["partner"] >= 0).nonzero().flatten()
         if not len(rows):
             return results
+        # attack every paired image of the shard towards the clean representation of its partner
         own, partners = at[rows], results["partner"][rows]
         goal = self.objective.pursue(shard.encoder, clean[own].to(shard.x.device), clean[partners].to(shard.x.device))
         rng = shard.rng.at([shard.rng.ids[row] for row in rows.tolist()])
         searched = self.attack.truncated_to(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
         trajectory = searched.reevaluated(goal, shard.encoder)
+        # whether the head takes it for its partner's class, at each read-out; pictures of the first pairs
         for step, reps in trajectory.reps.items():
             results[f"taken@{step}"][rows] = (head.ranks(reps.cpu(), labels[partners]) == 0).double()
         last = max(trajectory.reps)

@@ -70,17 +70,20 @@ class Sampled(OfNoise):
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Draw for the images of one shard, until every question is answered for every image."""
+        # one stream of draws for all questions; UNDRAWN where an image had enough
         failures = self.failures
         events = [failure.bind(shard) for failure in failures]
         noise, most = noise_of(shard, self.noise), max(rule.most for _, rule in self.asks)
         outcomes = torch.full((len(failures), len(shard.x), most), UNDRAWN, dtype=torch.int8)
         active = torch.arange(len(shard.x))
+        # block by block: draw for the images that are active, and note which draws fail
         for start, stop in looks(most):
             for rows, first, last in spans(shard, active.tolist(), start, stop):
                 with torch.no_grad():
                     event_values = values(shard, events, rows, drawn(shard, noise, rows, first, last))
                 for number, value in enumerate(event_values):
                     outcomes[number, rows, first:last] = (value > 0).to(outcomes.dtype)
+            # after each block an image stays active as long as some question needs more of it
             open_ = torch.zeros(len(active), dtype=torch.bool)
             for failure, rule in self.asks:
                 failed = count(outcomes[failures.index(failure), active], stop)

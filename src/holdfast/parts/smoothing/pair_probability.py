@@ -64,6 +64,7 @@ class PairProbability(Certificate):
                 f"pair_probability: expected a temperature and a precision of 0 or more, got {self.temperature} and "
                 f"{self.precision}"
             )
+        # the paper's estimate must stay below 1; a bound needs so many draws that p̲ can pass ½
         if self.convention == "paper":
             if self.temperature == 0:
                 raise HoldfastError(

@@ -129,12 +129,14 @@ def _curves(table: Table, column: str) -> tuple[Chart, ...]:
         table: shapes a and scales s.
         column: how far from the original the attack brought each image.
     """
+    # Ψ of each image is one half at s (log 2)^(1/a), its width
     fitted = torch.stack([table[name].double() for name in ("shape", "scale", column)])
     shape, scale, distance = fitted[:, fitted.isfinite().all(0)]
     if not len(shape):
         return ()
     half = scale * math.log(2) ** (1 / shape)
     order, most = half.argsort(), 1.5 * float(half.max())
+    # the curves of three images by width, then each attacked image on its own curve
     lines = []
     for image in (order[len(order) // 2], order[0], order[-1]):
         end = scale[image] * math.log(200) ** (1 / shape[image])  # where Ψ is 0.5 %

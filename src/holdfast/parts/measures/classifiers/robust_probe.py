@@ -122,6 +122,7 @@ class RobustProbe(Measure):
 
     def observe(self, subject: Subject) -> Table:
         """Return whether each head is right on every image, clean, corrupted and attacked."""
+        # each head on the same images: clean, under each corruption and on average, attacked
         count = subject.attacked if self.first is None else min(self.first, subject.attacked)
         labels, clean = labels_of(subject)[:count], subject.read(Clean())["reps"][:count]
         table: Table = {}
@@ -139,6 +140,7 @@ class RobustProbe(Measure):
             turned = (broken_by >= 0).double()
             turned[broken_by == WRONG] = torch.nan
             table |= {f"turned@{name}": turned, f"both@{name}": (right + corrupted) / 2}
+        # how the robust head was learned: its ε, and whether it is the standard head after all
         course = subject.read(learning_of(self.robust))
         kept = not len(course["loss"]) or int(course["loss"].argmin()) == 0
         table |= {"radius": torch.full((count,), float(course["radius"]), dtype=torch.float64)}

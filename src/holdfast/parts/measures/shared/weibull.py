@@ -71,12 +71,14 @@ def independent(values: Samples) -> Fit:
     Args:
         values: one sample per row, [S, n].
     """
+    # y = log t, shifted to max(y) = 0 so that e^{ay} does not overflow; samples without a spread have no fit
     logs = values.double().log()
     top = logs.amax(-1, keepdim=True)
     y = logs - top
     valid = y.isfinite().all(-1) & (y.amin(-1) < -_FLAT)
     y = torch.where(valid[:, None], y, torch.linspace(-1, 0, y.shape[-1], dtype=y.dtype))
     mean = y.mean(-1)
+    # Newton's steps for g(a) = 0, bisected where they leave (low, high), in which g changes its sign
     low, high = -1 / mean, torch.full_like(mean, torch.inf)  # g(low) <= 0, since y <= 0
     shape = low
     for _ in range(100):
@@ -91,6 +93,7 @@ def independent(values: Samples) -> Fit:
         moved, shape = (step - shape).abs() / shape, step
         if not (moved > 1e-13).any():
             break
+    # s^a = mean(t^a); the residuals (t/s)^a are exponential where the fit is right
     log_mean = (shape[:, None] * y).exp().mean(-1).log()
     residuals = (shape[:, None] * y - log_mean[:, None]).exp()
     shape = torch.where(valid, shape, torch.nan)

@@ -58,6 +58,7 @@ class SmoothedRadius(SmoothedMeasure):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of pairs with a radius, the mean of each image's smallest, and the mean radius."""
+        # what a radius promises by its convention, and the largest that the draws can show
         certificate = self.certificate
         assert isinstance(certificate, PairProbability)
         if certificate.convention == "paper":
@@ -67,10 +68,12 @@ class SmoothedRadius(SmoothedMeasure):
             who = "all pairs of an image together" if certificate.simultaneous else "each pair's radius on its own"
             promise = f"{who} at confidence {1 - certificate.alpha:g}"
             most = self.sigma * betting.highest_radius(certificate.draws, certificate.level)
+        # pairs without a radius count as 0; what all draws cost
         pairs = certificate.negatives * int((~table["radius"].isnan()).sum())
         failed = round(float((1 - table["certified"]).nansum()) * certificate.negatives)
         counted = f"{failed:,} of {pairs:,} pairs not {word}to have one, counted as 0"
         spent = f"{float(table['draws'].nanmean()):,.0f} draws per image"
+        # intervals over images: each pair counts in both of its roles, the nearest negative in one
         condition = "given this population, from which the negatives come"
         share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
         least = statistics.mean(table["least"][~table["least"].isnan()], condition=condition, most=most)

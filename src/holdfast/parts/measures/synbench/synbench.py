@@ -136,6 +136,7 @@ class Synbench(Measure):
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the scores against ε, the expected bounds behind them, and all scores as a table."""
+        # SynBench score at the headline's a_t against ε
         epsilons = self.mixtures.epsilons
         relative = self.mixtures.budget == "relative"
         against = Readouts(
@@ -148,6 +149,7 @@ class Synbench(Measure):
                             "representations"),
             choice="best ε",
         )  # fmt: skip
+        # all scores: a_t down, ε across
         cells = Cells(
             heading=HEADING,
             how_to_read=HOW_TO_READ,

@@ -20,15 +20,18 @@ def gallery(results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]
         results: of `attacked`, an untargeted trajectory.
         album: the images, and where files go.
     """
+    # the images that the last read-out moved farthest, among those whose pictures were kept
     clean = album.clean
     last = max((key for key in results if key.startswith("reps@")), key=lambda key: int(key.removeprefix("reps@")))
     drift = divergence("l2")(results[last].double(), clean[: len(results[last])].double())
     kept = results["gallery.position"]
     order = drift[kept].sort(descending=True, stable=True).indices[:WORST]
     positions = kept[order]
+    # how far that is among clean distances, and which images are near, before and after
     quantiles = pairwise.share_below(clean, drift[positions])
     before = pairwise.nearest(clean[positions], clean, NEIGHBOURS + 1)
     after = pairwise.nearest(results[last][positions], clean, NEIGHBOURS)
+    # pictures and an entry for each of them
     folder, ids, entries = f"pictures/{album.slug}", album.ids, []
     for rank, position in enumerate(positions.tolist()):
         x, attacked = album.picture(position), results["gallery.image"][order[rank]]

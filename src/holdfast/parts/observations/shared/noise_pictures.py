@@ -37,6 +37,7 @@ def show_noise(noise: LearnedNoise, labelled: bool, clusters: int, album: Album,
     Raises:
         HoldfastError: a noise that cannot be drawn for these images.
     """
+    # images, their groups, and draws of the noise for each
     reps = album.clean[: min(IMAGES, album.attacked)]
     labels = album.labels[: len(reps)] if labelled and album.labels is not None else None
     grouped, groups = _groups(album, noise.generator, reps, labels, clusters)
@@ -44,6 +45,7 @@ def show_noise(noise: LearnedNoise, labelled: bool, clusters: int, album: Album,
     rng = Rng(album.seed, ids=tuple(album.ids[: len(reps)])).child("pictures of noise")
     disturbed = Disturbed(noise, reps, labels, rng)
     drawn = look(disturbed)
+    # two principal components of the draws; mean weights of each group; tables of draws, means and one covariance
     flat = plane(drawn.perturbation)
     by_group = [drawn.weights[codes == code].mean(0) for code in range(len(names))]
     tables = {
@@ -113,6 +115,7 @@ def _pictures(
     album: Album, name: str, disturbed: Disturbed, codes: Int[Tensor, "images"]
 ) -> tuple[float, list[dict[str, Any]]]:
     """Write pictures of a few draws; return by how much differences are amplified, and the record's entries."""
+    # a few images of different groups with their first draws
     shown = []
     for image in _one_of_each(codes.tolist())[:SAMPLES]:
         x = album.picture(image)[None]
@@ -120,6 +123,7 @@ def _pictures(
         shown.append((image, shrunk(x, PICTURE)[0], shrunk(moved, PICTURE)))
     largest = max(float((moved - x).abs().max()) for _, x, moved in shown)
     factor = float(f"{0.5 / largest:.2g}") if largest > 0 else 1.0  # the largest difference becomes white or black
+    # clean, disturbed, and the difference amplified around grey
     entries = []
     for image, x, moved in shown:
         begin = f"{name}/{image}"
