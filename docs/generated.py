@@ -85,7 +85,7 @@ def parts(kind: str) -> str:
     """Return a table of all parts of a kind, or of the sources of encoders or data."""
     from holdfast.report.parts import catalogue
 
-    return _table("name", catalogue()[kind])
+    return _table("name", catalogue([kind])[kind])
 
 
 def commands() -> str:

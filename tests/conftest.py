@@ -17,7 +17,8 @@ import typechecker
 install_import_hook("holdfast", "typechecker.check")  # before the first import of holdfast
 
 
-from holdfast.core import Encoder, registry  # noqa: E402
+import registered  # noqa: E402
+from holdfast.core import Encoder  # noqa: E402
 
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
 
@@ -40,9 +41,7 @@ def shared() -> Path:
 def own_parts_forgotten() -> Iterator[None]:
     """Forget afterwards what a test registers."""
     yield
-    for mine in registry._here.values():
-        mine.clear()
-    registry.forget()
+    registered.forget()
 
 
 @pytest.fixture

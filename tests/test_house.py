@@ -36,8 +36,8 @@ def test_no_module_is_private() -> None:
     assert not [path for path in FILES if path.stem.startswith("_") and not path.stem.startswith("__")]
 
 
-def test_report_imports_no_torch() -> None:
-    code = "import sys, holdfast.report.html, holdfast.report.terminal; sys.exit('torch' in sys.modules)"
+def test_help_and_report_imports_no_torch() -> None:
+    code = "import sys, holdfast.cli, holdfast.report.html, holdfast.report.terminal; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -4,6 +4,7 @@ A function is checked at its first calls in each test and then at one in so many
 times with the same shapes, and checking them all took a third of the suite's time.
 """
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterator
@@ -42,8 +43,11 @@ def _jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
     """Return a function that is checked at its first 30 calls in each test and then at one in 20."""
     if function is None:
         return functools.partial(_jaxtyped, typechecker=typechecker)
-    enforcing = functools.partial(_at_every_call, function, typechecker=typechecker)
-    return _sampled(function, functools.cache(enforcing)) if inspect.isfunction(function) else enforcing()
+    if inspect.isclass(function):  # of a dataclass, what makes its instances
+        if dataclasses.is_dataclass(function) and not hasattr(function.__init__, "__wrapped__"):
+            function.__init__ = _jaxtyped(function.__init__, typechecker=typechecker)
+        return function
+    return _sampled(function, functools.cache(functools.partial(_at_every_call, function, typechecker=typechecker)))
 
 
 def _sampled(function: Callable[..., Any], enforcing: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

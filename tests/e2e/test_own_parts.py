@@ -1,13 +1,14 @@
 """A source, a threat, an attack, an observation and a measure of one's own, in one file, appear everywhere."""
 
+import io
 import json
-import os
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from test_command_line import status_of
 
+import registered
 from holdfast.core import HoldfastError, registry
 
 OWN = Path(__file__).parents[1] / "own_parts.py"
@@ -26,20 +27,24 @@ measures = [
 
 @pytest.fixture(scope="module")
 def audit(tmp_path_factory) -> Path:
-    """A run folder, made by two workers."""
+    """A run folder, made by a worker process."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "plan.toml").write_text(PLAN)
-    holdfast("audit", "plan.toml", "--out", "run", "--workers", "2", at=folder)
+    holdfast("audit", "plan.toml", "--out", "run", "--engine", "processes", "--workers", "1", at=folder)
     return folder
 
 
-def holdfast(*arguments: str, at: Path, own: bool = True, status: int = 0) -> str:
-    parts = ["--parts", str(OWN)] if own else []
-    environment = {key: value for key, value in os.environ.items() if key != "HOLDFAST_PARTS"}
-    command = [sys.executable, "-m", "holdfast", *parts, *arguments]
-    run = subprocess.run(command, cwd=at, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == status, run.stdout + run.stderr
-    return run.stdout + run.stderr
+def holdfast(*arguments: str, at: Path, own: Path | None = OWN, status: int = 0) -> str:
+    """Run the command line as a new process would, which knows no parts of one's own yet."""
+    parts, printed = ["--parts", str(own)] if own else [], io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
+        patch.chdir(at)
+        patch.setenv(registry.OWN, "")
+        try:
+            assert status_of(*parts, *arguments) == status, printed.getvalue()
+        finally:
+            registered.forget()
+    return printed.getvalue()
 
 
 def test_they_are_listed_and_shown(tmp_path: Path) -> None:
@@ -60,14 +65,14 @@ def test_workers_know_them_and_the_record_names_their_file(audit: Path) -> None:
 
 
 def test_report_and_check_need_no_code(audit: Path) -> None:
-    assert "norm loss" in holdfast("report", "run", at=audit, own=False).lower()
+    assert "norm loss" in holdfast("report", "run", at=audit, own=None).lower()
     assert "norm loss" in (audit / "run" / "report.html").read_text().lower()
-    holdfast("check", "run", "--require", "norm_loss > 99 %", at=audit, own=False, status=1)
+    holdfast("check", "run", "--require", "norm_loss > 99 %", at=audit, own=None, status=1)
 
 
 def test_compare_pairs_images_with_their_code(audit: Path) -> None:
     assert "norm_loss" in holdfast("compare", "run", "--json", at=audit)
-    assert "holdfast --parts own_parts.py compare" in holdfast("compare", "run", at=audit, own=False, status=2)
+    assert "holdfast --parts own_parts.py compare" in holdfast("compare", "run", at=audit, own=None, status=2)
 
 
 def test_options_that_a_source_does_not_obey_are_refused(tmp_path: Path) -> None:
@@ -87,12 +92,6 @@ def test_a_file_that_failed_is_refused_again(tmp_path: Path, own_parts_forgotten
 def test_bad_files_are_one_line(tmp_path: Path) -> None:
     for text in ("import nowhere\n", "x = 1\n", "raise ValueError\n"):
         (tmp_path / "bad.py").write_text(text)
-        said = subprocess.run(
-            [sys.executable, "-m", "holdfast", "--parts", "bad.py", "list"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert said.returncode == 2
-        assert len(said.stderr.strip().splitlines()) <= 4
-        assert "Traceback" not in said.stderr
+        printed = holdfast("list", at=tmp_path, own=tmp_path / "bad.py", status=2)
+        assert len(printed.strip().splitlines()) == 1
+        assert "bad.py" in printed

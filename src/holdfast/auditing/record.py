@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +72,22 @@ def passes_entry(passes: Passes) -> dict[str, int]:
 
 def environment() -> dict[str, Any]:
     """Return versions of what computed the numbers."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    versions = {package: version for package in PACKAGES if (version := _version(package))}
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "platform": platform.platform(),
         "packages": versions,
     }
+
+
+@cache
+def _version(package: str) -> str | None:
+    """Return the version of a package, or None where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def software() -> dict[str, Any]:
@@ -93,7 +98,7 @@ def software() -> dict[str, Any]:
         revision = subprocess.run(command, capture_output=True, text=True, timeout=5).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
         revision = None
-    return {"version": importlib.metadata.version("holdfast"), "git": revision, "parts": registry.files()}
+    return {"version": _version("holdfast"), "git": revision, "parts": registry.files()}
 
 
 def slugs(names: list[str]) -> list[str]:

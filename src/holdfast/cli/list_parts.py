@@ -15,12 +15,11 @@ def list_parts(
     json_output: JsonOption = False,
 ) -> None:
     """List what there is: encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""
-    from holdfast.report.parts import catalogue
+    from holdfast.report.parts import LISTED, catalogue
 
-    parts = catalogue()
-    if kind is not None and kind not in parts:
-        raise unknown("kind", kind, parts)
-    parts = {kind: parts[kind]} if kind else parts
+    if kind is not None and kind not in LISTED:
+        raise unknown("kind", kind, LISTED)
+    parts = catalogue([kind] if kind else LISTED)
     if json_output:
         answer(parts)
         return

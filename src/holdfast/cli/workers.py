@@ -5,7 +5,6 @@ from typing import Any
 
 from holdfast.cli.common import answer, listening, out, partly, warned
 from holdfast.runtime.errors import HoldfastError
-from holdfast.sources.trust import executes
 
 
 def engine_of(
@@ -41,6 +40,7 @@ def make_shard(plan: Any, folder: str, shard: str, json_output: bool, overwrite:
     """Make one part of an audit's shards, and say what was made; what failed ends the command as `partly` says."""
     from holdfast.auditing.partition import make_part, part_of
     from holdfast.auditing.prepare import prepare
+    from holdfast.sources.trust import executes
 
     part = part_of(shard)
     with listening(quiet) as bars:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,10 @@ def write_page(text: str, path: Path) -> None:
     write_file(str(path), lambda part: part.write_text(text, encoding="utf-8"))
 
 
+@cache
 def _templates() -> jinja2.Environment:
-    # Escape everything, whatever a template is called; a misspelt name is an error, not an empty string.
+    # Escape everything, whatever a template is called; a misspelt name is an error, not an empty string. Kept, for it
+    # keeps the templates that it has compiled.
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("holdfast.report"),
         autoescape=True,

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -15,26 +16,37 @@ from holdfast.runtime.errors import unknown
 from holdfast.sources import data
 from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED
 
+LISTED = ("encoders", "data", *registry.KINDS[1:], "profiles")
+"""Kinds of what can be named."""
 
-def catalogue() -> dict[str, dict[str, str]]:
+
+def catalogue(kinds: Iterable[str] = LISTED) -> dict[str, dict[str, str]]:
     """Return everything that can be named, kind by kind, with one line each."""
+    return {kind: _entries(kind) for kind in kinds}
 
-    def lines(sources: dict[str, tuple[str, str | None]]) -> dict[str, str]:
-        return {f"{key}:": text + (f" [extra {extra}]" if extra else "") for key, (text, extra) in sources.items()}
 
-    opened: dict[str, Any] = {name: registry.find("encoders", name) for name in registry.names("encoders")}
-    zoo = SHIPPED | {name: network.about for name, network in NETWORKS.items()}
-    known = {"encoders": lines({name: (source.about, source.extra) for name, source in opened.items()})}
-    known["encoders"] |= {f"zoo:{name}": line for name, line in zoo.items()}
-    known["encoders"]["series:"] = "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label="
-    known["encoders"]["all take"] = "?label= layer= pool= weights=default|random|FILE seed= mean= std= size="
-    known["data"] = lines(data.SOURCES)
-    shaped = "balance=long_tail|uniform ratio= balance_seed="
-    known["data"]["all take"] = f"?size=H|HxW channels=1|3 skip_corrupt=true {shaped}"
-    for kind in registry.KINDS[1:]:
-        known[kind] = {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
-    known["profiles"] = {name: profile_table(name)["description"] for name in profile_names()}
-    return known
+def _entries(kind: str) -> dict[str, str]:
+    """Return what of one kind can be named, with one line each; only its parts are imported."""
+    if kind == "encoders":
+        opened: dict[str, Any] = {name: registry.find(kind, name) for name in registry.names(kind)}
+        zoo = SHIPPED | {name: network.about for name, network in NETWORKS.items()}
+        return {
+            **_sources({name: (source.about, source.extra) for name, source in opened.items()}),
+            **{f"zoo:{name}": line for name, line in zoo.items()},
+            "series:": "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label=",
+            "all take": "?label= layer= pool= weights=default|random|FILE seed= mean= std= size=",
+        }
+    if kind == "data":
+        shaped = "balance=long_tail|uniform ratio= balance_seed="
+        return {**_sources(data.SOURCES), "all take": f"?size=H|HxW channels=1|3 skip_corrupt=true {shaped}"}
+    if kind == "profiles":
+        return {name: profile_table(name)["description"] for name in profile_names()}
+    return {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
+
+
+def _sources(sources: Mapping[str, tuple[str, str | None]]) -> dict[str, str]:
+    """Return a line for each source: what it opens, and the extra that it needs."""
+    return {f"{name}:": about + (f" [extra {extra}]" if extra else "") for name, (about, extra) in sources.items()}
 
 
 def _first_line(part: type) -> str:

@@ -135,19 +135,20 @@ def shown(value: Any) -> str:
 
 
 class _Misfit(Exception):
-    """What was expected instead."""
+    """What was expected instead: an annotation, which is put into words where somebody reads them, or words."""
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        expected = self.args[0]
+        return expected if isinstance(expected, str) else _words(expected)
 
 
 def _bound(
     target: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call as their annotations want them."""
-    signature, kinds = _signature(target)
+    signature, kinds, takes, several = _signature(target)
     own = isinstance(target, type) and target.__module__.startswith("holdfast.")
-    takes = [
-        parameter.name for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_POSITIONAL
-    ]
-    several = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
     for key in kwargs:
         if key not in takes and not several:
             raise unknown(f"parameter of {name}", key, takes)
@@ -165,14 +166,21 @@ def _bound(
 
 
 @cache
-def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any]]:
-    """Return the signature of a class or function, and its annotations, those in quotes too."""
+def _signature(target: Any) -> tuple[inspect.Signature, dict[str, Any], list[str], bool]:
+    """Return the signature of a class or function.
+
+    Returns:
+        The signature; its annotations, those in quotes too; the names of what it takes; whether it takes any name.
+    """
     call = target.__init__ if isinstance(target, type) else target
     try:
         kinds = get_type_hints(target if isinstance(target, type) else call, include_extras=True)
     except NameError:  # quoted names that only a type checker sees
         kinds = {key: kind for key, kind in getattr(target, "__annotations__", {}).items() if not isinstance(kind, str)}
-    return _without_self(target) if isinstance(target, type) else inspect.signature(call), kinds
+    signature = _without_self(target) if isinstance(target, type) else inspect.signature(call)
+    parameters = signature.parameters.values()
+    takes = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    return signature, kinds, takes, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def _without_self(cls: type) -> inspect.Signature:
@@ -194,16 +202,16 @@ def _fit(value: Any, kind: Any) -> Any:
     if kind is Any or isinstance(kind, (str, TypeVar, ParamSpec)):
         return value
     if origin in (Union, types.UnionType):
-        return _one_of(value, inner)
+        return _one_of(value, kind)
     if origin is Annotated:
         infinite = math.inf in inner[1:] and isinstance(value, float) and math.isinf(value)
         fit = value if infinite else _fit(value, inner[0])
         if "above 0" in inner[1:] and fit <= 0:
-            raise _Misfit(_words(kind))
+            raise _Misfit(kind)
         return fit
     if origin is Literal:
         if not any(type(value) is type(choice) and value == choice for choice in inner):
-            raise _Misfit(_words(kind))
+            raise _Misfit(kind)
         return value
     if origin is tuple:
         return _tuple(value, inner)
@@ -219,7 +227,7 @@ def _fit(value: Any, kind: Any) -> Any:
     else:
         fits = _is(value, origin or kind)
     if not fits:
-        raise _Misfit(_words(kind))
+        raise _Misfit(kind)
     return value
 
 
@@ -235,17 +243,17 @@ def _is(value: Any, kind: Any) -> bool:
         return True
 
 
-def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
-    for kind in kinds:
+def _one_of(value: Any, union: Any) -> Any:
+    for kind in get_args(union):
         try:
             return _fit(value, kind)
         except _Misfit:
             continue
-    raise _Misfit(" or ".join(dict.fromkeys(map(_words, kinds))))
+    raise _Misfit(union)
 
 
 def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
-    wanted = _words(tuple[kinds])  # pyright: ignore[reportInvalidTypeArguments]
+    wanted = tuple[kinds]  # pyright: ignore[reportInvalidTypeArguments]
     if hasattr(value, "tolist") and not isinstance(value, (list, tuple)):  # an array or a tensor of numbers
         value = value.tolist()
     if not isinstance(value, (list, tuple)):
@@ -256,19 +264,19 @@ def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
     try:
         return tuple(_fit(plain(item), kind) for item, kind in zip(value, each, strict=True))
     except _Misfit as misfit:
-        raise _Misfit(f"{wanted} (one member is not {misfit})") from None
+        raise _Misfit(f"{_words(wanted)} (one member is not {misfit})") from None
 
 
 def _simple(value: Any, kind: type) -> Any:
     """Return a number, a text or a truth value; a truth value is no number."""
     if kind is bool or kind is str or isinstance(value, bool):
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise _Misfit(_WORDS[kind])
+            raise _Misfit(kind)
         if isinstance(value, str) and _surrogates(value):
             raise _Misfit("text that UTF-8 can write")
         return value
     if not isinstance(value, (int, float) if kind is float else int):
-        raise _Misfit(_WORDS[kind])
+        raise _Misfit(kind)
     if kind is int and not -LARGEST <= value <= LARGEST:
         raise _Misfit("a whole number below 2^63")
     try:
@@ -276,7 +284,7 @@ def _simple(value: Any, kind: type) -> Any:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise _Misfit(_WORDS[kind])
+        raise _Misfit(kind)
     return number
 
 
