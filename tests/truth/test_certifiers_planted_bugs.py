@@ -72,7 +72,7 @@ def lose_bias(operation: str, compared: bool = False) -> Plant:
         patch.setattr(
             Operations, operation, lambda self, x, weight, bias=None, *rest: before(self, x, weight, None, *rest)
         )
-        patch.setattr(trace, "_known", WeakKeyDictionary())  # all networks are read again
+        patch.setattr(trace, "_traced", WeakKeyDictionary())  # all networks are read again
         if not compared:
             patch.setattr(trace, "_compare", lambda *_: None)
 

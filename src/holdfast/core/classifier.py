@@ -98,8 +98,8 @@ class Head(Classifier):
             HoldfastError: a label that is not among the classes.
         """
         own = self.numbers(labels)
-        every = torch.arange(len(self.classes)).expand(len(labels), -1)
-        rivals = every[every != own[:, None]].view(len(labels), -1)
+        classes = torch.arange(len(self.classes)).expand(len(labels), -1)
+        rivals = classes[classes != own[:, None]].view(len(labels), -1)
         return Margin(
             self.weights[own, None] - self.weights[rivals],
             self.bias[own, None] - self.bias[rivals],

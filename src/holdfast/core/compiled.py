@@ -25,8 +25,8 @@ def compiled(call: FunctionType, name: str) -> Callable[[Tensor], Any]:
         HoldfastError: when it is called: a network that cannot be compiled, or no compiler.
     """
     # What was compiled belongs to the code of a function, for at most eight kinds of input: to each encoder its own.
-    mine = FunctionType(call.__code__.replace(), call.__globals__, closure=call.__closure__)
-    graph = torch.compile(mine, fullgraph=True)
+    own_call = FunctionType(call.__code__.replace(), call.__globals__, closure=call.__closure__)
+    graph = torch.compile(own_call, fullgraph=True)
 
     def run(x: Tensor) -> Any:
         torch._dynamo.maybe_mark_dynamic(x, 0)

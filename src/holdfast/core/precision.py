@@ -126,8 +126,8 @@ def _scale(gradient: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch"]:
     return torch.where(largest > 0, exponent.exp2(), 1.0)
 
 
-def _overflow(what: str) -> HoldfastError:
+def _overflow(quantity: str) -> HoldfastError:
     return HoldfastError(
-        f"precision fp16: expected a finite {what}, got NaN or infinity: its range ends at 65,504; take --precision "
-        "bf16, which has the range of float32"
+        f"precision fp16: expected a finite {quantity}, got NaN or infinity: its range ends at 65,504; take "
+        "--precision bf16, which has the range of float32"
     )

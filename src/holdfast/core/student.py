@@ -244,8 +244,8 @@ class Student(nn.Module, ABC):
         unattacked, joined = (kept[1 - first :], None) if further is None else (kept, added)
         with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences
             plain = self.loss(kept, batch) if first == 0 else zero
-            every = [self.worst(attacked_view, unattacked, joined, batch) for attacked_view in disturbed]
-        worst = torch.stack(every).mean() if every else zero
+            losses = [self.worst(attacked_view, unattacked, joined, batch) for attacked_view in disturbed]
+        worst = torch.stack(losses).mean() if losses else zero
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *unattacked], batch)
         apart = spread(self.shown(views, encoded).detach())

@@ -24,17 +24,17 @@ def executes(spec: str) -> str:
     return ""
 
 
-def demand_trust(specs: Iterable[str], whose: str) -> None:
+def demand_trust(specs: Iterable[str], document: str) -> None:
     """Refuse specs of somebody else that run code.
 
     Args:
         specs: the specs.
-        whose: where they stand, for the error.
+        document: where they stand, for the error.
 
     Raises:
         HoldfastError: one that runs code.
     """
-    if running := [f"{spec} ({what})" for spec in dict.fromkeys(specs) if (what := executes(spec))]:
+    if running := [f"{spec} ({code})" for spec in dict.fromkeys(specs) if (code := executes(spec))]:
         raise HoldfastError(
-            f"{whose} names code to be run here: {', '.join(running)}; if you trust whoever wrote it, add --trust"
+            f"{document} names code to be run here: {', '.join(running)}; if you trust whoever wrote it, add --trust"
         )

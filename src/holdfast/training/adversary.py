@@ -166,12 +166,12 @@ def _loss_goal(student: Student, views: Sequence[View], further: Sequence[Images
     with torch.no_grad():
         roles = [*range(first, len(views)), *[0] * len(more)]
         encoded = student.see([*views[first:], *more], roles, batch=batch)
-    unattacked, rest = encoded[: len(views) - first], None if further is None else encoded[len(views) :]
+    unattacked, joined = encoded[: len(views) - first], None if further is None else encoded[len(views) :]
 
     def goal(x: Images) -> tuple[PerImage, Tensor]:
         (view,) = student.see([x], [0], targets=False, batch=batch)
         assert view.rep is not None
-        loss = student.worst(view, unattacked, rest, batch)
+        loss = student.worst(view, unattacked, joined, batch)
         return (loss / len(x)).expand(len(x)), share(view.rep)
 
     return goal

@@ -158,8 +158,8 @@ class _Mean(torch.autograd.Function):
     """The mean over processes; its gradient is the mean of theirs, as every process's loss reads it."""
 
     @staticmethod
-    def forward(ctx: object, mine: Tensor) -> Tensor:
-        total = mine.detach().clone()
+    def forward(ctx: object, own: Tensor) -> Tensor:
+        total = own.detach().clone()
         dist.all_reduce(total)
         return total / processes()
 

@@ -105,9 +105,9 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
     finally:
         store.delete(name)
     with torch.no_grad():
-        here = _represented(start, x)
+        expected = _represented(start, x)
         for candidate in (student, again):
-            if not torch.equal(here.cpu(), _represented(candidate, x).cpu()):
+            if not torch.equal(expected.cpu(), _represented(candidate, x).cpu()):
                 raise HoldfastError(
                     f"encoder {start.name!r}: expected the same representations once its weights are written and read "
                     "again, got others, so that training it would be in vain; keep all that it draws or learns in "

@@ -49,7 +49,7 @@ class TrainingImages:
         self._kept: Tensor | None = None
         if 4 * math.prod(self.images.shape) * len(self.ids) <= IN_MEMORY:
             self.images.note()  # what is read here is not read again for the fingerprint, or for what is held out
-            self._kept = self._whole()
+            self._kept = self._all_images()
         if leave_out is not None:
             self._without(leave_out, spec)
         labels = self.images.labels
@@ -85,7 +85,7 @@ class TrainingImages:
             return x
         return self._corruption.sample(x, self._rng.at([self.ids[place] for place in places]))
 
-    def _whole(self) -> Tensor:
+    def _all_images(self) -> Tensor:
         """Return all images; as 8-bit numbers where that loses nothing."""
         blocks = [self._read(range(at, min(at + BLOCK, len(self)))) for at in range(0, len(self), BLOCK)]
         small = [(block * 255).round().to(torch.uint8) for block in blocks]

@@ -164,7 +164,7 @@ class _Training:
         begun |= {"labels": learned.labels_fingerprint, "files": files_read(settings)}
         self.settings = {**settings, **self.pace.decides, "begun_from": begun}
         self.command, self.rng = command, Rng(recipe.seed, ("training",))
-        self.step, self.log, self._order, self._flat, self._whole = 0, Log(), (-1, torch.empty(0)), 0, True
+        self.step, self.log, self._order, self._flat, self._between_steps = 0, Log(), (-1, torch.empty(0)), 0, True
         self._heard = 0  # how far the listener knows the training to be
         self._attacked: dict[int, list[Images]] = {}  # part of the batch -> what the step before attacked it with
 
@@ -175,10 +175,10 @@ class _Training:
         """
         few = torch.arange(self.recipe.batch_size // self.recipe.accumulate // processes())
         x, device = self.images.batch(few), self.accelerator.device
-        whole = few.repeat(processes())  # each process's part is gathered
-        labels = None if self.images.labels is None else self.images.labels[whole].to(device)
+        gathered = few.repeat(processes())  # each process's part is gathered
+        labels = None if self.images.labels is None else self.images.labels[gathered].to(device)
         self._outcome(
-            student.to(device).eval(), [x] * student.views, [x], Batch(whole.to(device), labels)
+            student.to(device).eval(), [x] * student.views, [x], Batch(gathered.to(device), labels)
         ).loss.backward()
         for value in student.parameters():
             value.requires_grad_(value.requires_grad and value.grad is not None)
@@ -217,7 +217,7 @@ class _Training:
                         self._save(digest)
                         saved = time.monotonic()
         except KeyboardInterrupt:
-            if self._whole:
+            if self._between_steps:
                 self._save(digest)
             raise
         finally:
@@ -237,7 +237,7 @@ class _Training:
         self._heard = done
 
     def _one_step(self) -> None:
-        recipe, self._whole = self.recipe, False
+        recipe, self._between_steps = self.recipe, False
         # where this step stands: of a batch replayed for free adversarial training, in its epoch
         done, replay = divmod(self.step, self.replays)
         epoch, number = divmod(done, self.per_epoch)
@@ -272,20 +272,20 @@ class _Training:
             self.ema_model.update_parameters(self.student.encoder.module)
         self.log.add(step=self.step, epoch=epoch + (number + 1) / self.per_epoch, rate=rate, gradient=norm, **facts)
         self._look((number + 1, replay + 1) == (self.per_epoch, self.replays), epoch + 1)
-        self._whole = True
+        self._between_steps = True
 
     def _learn(self, part: Tensor, epoch: int) -> StepResult:
         """Return the loss of a part of a batch, of which this process holds its share."""
         recipe, student = self.recipe, self.student
-        mine = part.chunk(processes())[rank()]
-        views = self._views(mine, epoch)
+        own = part.chunk(processes())[rank()]
+        views = self._views(own, epoch)
         labels = None if self.images.labels is None else self.images.labels[part].to(self.accelerator.device)
         batch = Batch(
             part.to(self.accelerator.device), labels, self.pace.progress(self.step), epoch, self.images.classes
         )
         if recipe.adversary is None:
             return self._outcome(self.model, views, [], batch)
-        rng, key = self._rng(mine, epoch).child("adversary", self.step), int(part[0])
+        rng, key = self._rng(own, epoch).child("adversary", self.step), int(part[0])
         attacked = recipe.adversary.disturb(student, views, batch, rng, self._attacked.get(key, ()))
         if self.replays > 1:
             self._attacked[key] = attacked
@@ -328,16 +328,16 @@ class _Training:
         bad = [name for name, value in facts.items() if not math.isfinite(value)]
         if self.recipe.precision == "fp16" and bad == ["gradient"]:
             bad = []  # the scaler leaves out such steps and lowers its scale
-        where = f"at step {self.step + 1} of {self.pace} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
+        moment = f"at step {self.step + 1} of {self.pace} (epoch {self.step // (self.per_epoch * self.replays) + 1})"
         if bad:
             raise HoldfastError(
-                f"training stopped {where}: not finite: {', '.join(bad)}; {self._kept()}; lower the rate, clip the "
+                f"training stopped {moment}: not finite: {', '.join(bad)}; {self._kept()}; lower the rate, clip the "
                 "gradient (clip=1), or check the images and weights"
             )
         self._flat = self._flat + 1 if facts["spread"] < COLLAPSED else 0
         if self._flat >= PATIENCE:
             raise HoldfastError(
-                f"training stopped {where}: collapsed: all images have one representation (relative spread "
+                f"training stopped {moment}: collapsed: all images have one representation (relative spread "
                 f"{facts['spread']:.1g} for {PATIENCE} steps); {self._kept()}; lower the rate, strengthen the "
                 "augmentations, or choose a method that cannot collapse (simclr, barlow_twins, vicreg)"
             )

@@ -111,8 +111,8 @@ def entry(recipe: Recipe) -> dict[str, Any]:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             with contextlib.suppress(HoldfastError):
                 return registry.spec(value)
-            mine = type(value) in (Recipe, Views, Optimiser, Adversary)
-            own = {} if mine else {"class": f"{type(value).__module__}.{type(value).__qualname__}"}
+            plain_class = type(value) in (Recipe, Views, Optimiser, Adversary)
+            own = {} if plain_class else {"class": f"{type(value).__module__}.{type(value).__qualname__}"}
             return own | {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return registry.spec(value)
 

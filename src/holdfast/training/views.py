@@ -126,9 +126,9 @@ class Views(metaclass=Checked):
             x = self._colours(x, u[:, 9:15])
         x = x * _between(self.gain, u[:, 15]).view(-1, 1, 1, 1) if self.gain != (1.0, 1.0) else x
         if self.blur_share:
-            x = _where(u[:, 16] < self.blur_share, _blurred(x, _between(self.blur, u[:, 17]), self.blur[1]), x)
+            x = _choose(u[:, 16] < self.blur_share, _blurred(x, _between(self.blur, u[:, 17]), self.blur[1]), x)
         if self.solarize:
-            x = _where(u[:, 18] < self.solarize, torch.where(x > 0.5, 1 - x, x), x)
+            x = _choose(u[:, 18] < self.solarize, torch.where(x > 0.5, 1 - x, x), x)
         if self.noise:
             x = x + self.noise * rng.child("noise").normal(*x.shape[1:]).to(x)
         if self.hole and self.hole_share:
@@ -174,9 +174,9 @@ class Views(metaclass=Checked):
             new = mean + contrast * (new - mean)
             luma = (new * weights).sum(1, keepdim=True)
             new = luma + colourful * _turned(new - luma, math.pi / 2 * self.colour * (2 * u[:, 4] - 1))
-            x = _where(u[:, 0] < self.colour_share, new.clamp(0, 1), x)
+            x = _choose(u[:, 0] < self.colour_share, new.clamp(0, 1), x)
         if self.grey:
-            x = _where(u[:, 5] < self.grey, (x * weights).sum(1, keepdim=True).expand_as(x), x)
+            x = _choose(u[:, 5] < self.grey, (x * weights).sum(1, keepdim=True).expand_as(x), x)
         return x
 
     def _holed(self, x: Images, u: Float[Tensor, "batch 2"], chosen: Bool[Tensor, "batch"]) -> Images:
@@ -197,7 +197,7 @@ def _between(pair: tuple[float, float], u: Float[Tensor, "batch"]) -> Float[Tens
     return pair[0] + (pair[1] - pair[0]) * u
 
 
-def _where(chosen: Bool[Tensor, "batch"], new: Images, old: Images) -> Images:
+def _choose(chosen: Bool[Tensor, "batch"], new: Images, old: Images) -> Images:
     return torch.where(chosen.view(-1, 1, 1, 1), new, old)
 
 

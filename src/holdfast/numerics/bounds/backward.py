@@ -155,31 +155,33 @@ def backward(
     pending: dict[int, Form] = {start: form}
     total: Tensor | float = 0.0
     for index in range(start, -1, -1):
-        here = pending.pop(index, None)
-        if here is None:
+        current = pending.pop(index, None)
+        if current is None:
             continue
         node = network.nodes[index]
         operation = node.operation
-        if trail is not None and not isinstance(operation, Affine) and isinstance(here, Dense):
-            trail[index] = here.coefs
+        if trail is not None and not isinstance(operation, Affine) and isinstance(current, Dense):
+            trail[index] = current.coefs
         if operation is None:
-            return total + region.least(here)  # concretise: the minimum over the ball
+            return total + region.least(current)  # concretise: the minimum over the ball
         if isinstance(operation, Affine):
             if operation.constant is not None:
-                total = total + here.dot(operation.constant)
-            passed = here.through(operation)
+                total = total + current.dot(operation.constant)
+            passed = current.through(operation)
         elif stop:  # concretise early, on the range of this activation
-            total = total + _least_in_box(here, operation.box(ranges[node.inputs[0]]))
+            total = total + _least_in_box(current, operation.box(ranges[node.inputs[0]]))
             continue
         elif isinstance(operation, MaxPool):
-            relaxed, constant = here.pooled(*operation.choose(ranges[node.inputs[0]]), operation)
+            relaxed, constant = current.pooled(*operation.choose(ranges[node.inputs[0]]), operation)
             total, passed = total + constant, [relaxed]
         else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses the lower slope, β adds the split's multiplier
             free = alphas is not None and relaxations[index].free is not None
             if alphas is not None and free and index not in alphas:
-                usual = here.broadcast(relaxations[index]).below_slope
-                alphas[index] = usual.expand(torch.broadcast_shapes(usual.shape, here.coefs.shape)).clone()
-            relaxed, constant = here.relaxed(relaxations[index], alphas[index] if alphas is not None and free else None)
+                usual = current.broadcast(relaxations[index]).below_slope
+                alphas[index] = usual.expand(torch.broadcast_shapes(usual.shape, current.coefs.shape)).clone()
+            relaxed, constant = current.relaxed(
+                relaxations[index], alphas[index] if alphas is not None and free else None
+            )
             if betas is not None and index in betas:
                 assert isinstance(relaxed, Dense)
                 relaxed = Dense(relaxed.coefs + betas[index])

@@ -104,9 +104,9 @@ class Tree:
     def _inner(self, index: int) -> Box:
         return self.ranges[self.network.nodes[index].inputs[0]]
 
-    def _halves(self, leaf: Leaf, where: tuple[int, int] | None) -> list[Leaf]:
-        assert where is not None
-        node, index = where
+    def _halves(self, leaf: Leaf, split: tuple[int, int] | None) -> list[Leaf]:
+        assert split is not None
+        node, index = split
         halves = []
         for sign in (1.0, -1.0):
             signs = leaf.signs[node].clone(memory_format=torch.contiguous_format)

@@ -48,9 +48,9 @@ class Effort:
 
     def __init__(self, network: Network, values: Mapping[int, int], rounds: int, device: str):
         self._reach = list(accumulate(torch.Size(node.shape).numel() for node in network.nodes))
-        self._whole = sum(self._of(node, 2 * count) for node, count in values.items())
+        self._total = sum(self._cost(node, 2 * count) for node, count in values.items())
         self._done = 0.0
-        most, coefficients = MOST.get(device, MOST["cuda"]), rounds * self._whole
+        most, coefficients = MOST.get(device, MOST["cuda"]), rounds * self._total
         if coefficients > most:
             raise NotCertified(
                 f"not certified: {sum(values.values()):,} values inside the network would be bounded first, with "
@@ -59,15 +59,15 @@ class Effort:
             )
         self._tell()
 
-    def _of(self, node: int, forms: float) -> float:
+    def _cost(self, node: int, forms: float) -> float:
         return forms * self._reach[node]
 
     def add(self, node: int, forms: float) -> None:
         """Note that forms on a node were propagated in one image, and tell who listens."""
-        self._done += self._of(node, forms)
+        self._done += self._cost(node, forms)
         self._tell()
 
     def _tell(self) -> None:
         listener = _listener.get()
         if listener is not None:
-            listener(min(1.0, self._done / self._whole) if self._whole else 1.0)
+            listener(min(1.0, self._done / self._total) if self._total else 1.0)

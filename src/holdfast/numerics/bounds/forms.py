@@ -138,8 +138,8 @@ class Patches:
 
     def _or_dense(self) -> "Form":
         """Return dense forms where windows have grown so large that they save nothing."""
-        window, whole = self.coefs.shape[-2:].numel(), self.shape[1] * self.shape[2]
-        return self if window < whole else self.dense()
+        window, image = self.coefs.shape[-2:].numel(), self.shape[1] * self.shape[2]
+        return self if window < image else self.dense()
 
     def cut(self, values: Tensor) -> Tensor:
         """Return the windows of values [B, C, H, W], zero outside: [B, L, C, h, w]."""
@@ -149,8 +149,8 @@ class Patches:
         bottom, right = last_y * sy + h - self.top - height, last_x * sx + w - self.left - width
         padded = F.pad(values, (self.left, right, self.top, bottom))
         windows = padded.unfold(2, h, sy).unfold(3, w, sx).permute(0, 2, 3, 1, 4, 5)  # [B, Ho, Wo, C, h, w]
-        every = windows.reshape(len(values), -1, *windows.shape[3:])  # copied once, then taken row by row
-        return every.index_select(1, self.at[:, 0] * windows.shape[2] + self.at[:, 1])
+        rows = windows.reshape(len(values), -1, *windows.shape[3:])  # copied once, then taken row by row
+        return rows.index_select(1, self.at[:, 0] * windows.shape[2] + self.at[:, 1])
 
     def dot(self, values: Tensor) -> Tensor:
         """Return Σ coefs · values, [B, L · O], for values [*shape] or [B, *shape]."""
@@ -165,7 +165,7 @@ class Patches:
                 coefs = coefs * self.cut(coefs.new_ones(1, 1, *self.shape[1:]))[:, :, None]
             flat = _transposed(operation, coefs.flatten(0, 2))
             (sy, sx), (left, _, top, _) = operation.stride, operation.padding
-            here = Patches(
+            patches = Patches(
                 flat.unflatten(0, coefs.shape[:3]),
                 self.at,
                 (self.stride[0] * sy, self.stride[1] * sx),
@@ -174,7 +174,7 @@ class Patches:
                 operation.inner,
                 any(operation.padding),
             )
-            return [here._or_dense()]
+            return [patches._or_dense()]
         if isinstance(operation, Scale):
             factor = self.cut(operation.factor.expand(1, *self.shape))
             return [self._with(self.coefs * factor[:, :, None])]

@@ -209,8 +209,8 @@ class Operations(Reader):
 
     def _op_leaky_relu(self, x, slope=0.01) -> int:
         """A z + (1 - a) max(z, 0), so that what is known about ReLU serves."""
-        line, rest = self._scale(x, float(slope), 0.0), self._scale(self._op_relu(x), 1.0 - slope, 0.0)
-        return self.append(Add(), (line, rest))
+        line, bend = self._scale(x, float(slope), 0.0), self._scale(self._op_relu(x), 1.0 - slope, 0.0)
+        return self.append(Add(), (line, bend))
 
     def _op_hardtanh(self, x, low=-1.0, high=1.0) -> int:
         """Low + max(z - low, 0) - max(z - high, 0)."""

@@ -67,9 +67,9 @@ def ranges_inside(
             ranges[source] = intervals[source]
             if source not in exact:
                 # CROWN first, which settles most signs; then α-CROWN for those still open
-                for how in (None, ascent) if ascent is not None and relaxations else (None,):
+                for climb in (None, ascent) if ascent is not None and relaxations else (None,):
                     matters = _sign_is_open(ranges[source]) if relu else None
-                    tighter = _box_of(network, source, matters, region, ranges, relaxations, how, effort)
+                    tighter = _box_of(network, source, matters, region, ranges, relaxations, climb, effort)
                     ranges[source] = meet(ranges[source], tighter)
         if isinstance(node.operation, Curved):
             relaxations[index] = node.operation.relax(ranges[source])
@@ -78,8 +78,8 @@ def ranges_inside(
 
 def _values(network: Network, node: int, box: Box, operation: object) -> int:
     """Number of values of a node that matter."""
-    whole = torch.Size(network.nodes[node].shape).numel()
-    return int(_sign_is_open(box).sum()) if isinstance(operation, Relu) else whole
+    count = torch.Size(network.nodes[node].shape).numel()
+    return int(_sign_is_open(box).sum()) if isinstance(operation, Relu) else count
 
 
 def _sign_is_open(box: Box) -> Tensor:
@@ -99,48 +99,48 @@ def _box_of(
 ) -> Box:
     """Return the range of the values of a node that matter, (-inf, inf) elsewhere, in pieces that fit in memory."""
     shape = network.nodes[node].shape
-    like = region.x
-    low = like.new_full((len(like), *shape), -torch.inf)
+    x = region.x
+    low = x.new_full((len(x), *shape), -torch.inf)
     high = -low
     largest = max(torch.Size(n.shape).numel() for n in network.nodes[: node + 1])
     # pieces: as many images, and as many rows of each, as the memory of one backward pass allows
-    room = AT_ONCE.get(like.device.type, AT_ONCE["cuda"]) // (2 * largest)
+    room = AT_ONCE.get(x.device.type, AT_ONCE["cuda"]) // (2 * largest)
     many = torch.Size(shape).numel() if matters is None else int(matters.sum())
     images = max(1, room * WINDOW // max(1, many))
-    for first in range(0, len(like), images):
+    for first in range(0, len(x), images):
         batch = slice(first, first + images)
-        here = Problem(network, node, Dense(like), region, ranges, relaxations).part(batch)
-        for form, index in _units(shape, matters, like, max(1, room)):
-            problem = replace(here, form=form)
-            parameters = None if ascent is None else optimise(problem.single(), ascent)[1].to(like.dtype)
+        batched = Problem(network, node, Dense(x), region, ranges, relaxations).part(batch)
+        for form, index in _units(shape, matters, x, max(1, room)):
+            problem = replace(batched, form=form)
+            parameters = None if ascent is None else optimise(problem.single(), ascent)[1].to(x.dtype)
             with torch.no_grad():
                 ends = problem.bound(parameters).unflatten(1, (-1, 2))
             low[(batch, *index)], high[(batch, *index)] = ends[..., 0], -ends[..., 1]
-            effort.add(node, 2 * len(index[0]) * len(here.region.x) / len(like))
+            effort.add(node, 2 * len(index[0]) * len(batched.region.x) / len(x))
     return low, high
 
 
 def _units(
-    shape: tuple[int, ...], matters: Tensor | None, like: Tensor, at_once: int
+    shape: tuple[int, ...], matters: Tensor | None, x: Tensor, at_once: int
 ) -> Iterator[tuple[Form, tuple[Tensor, ...]]]:
     """Give the forms +value and -value of the values that matter, some at a time, each time with their indices.
 
     Values of [C, H, W] are read as patches. Where half of them matter, all channels of a position go together and
     share its windows.
     """
-    kind = {"dtype": like.dtype, "device": like.device}
-    places = (torch.ones(shape, device=like.device) if matters is None else matters).nonzero()
+    kind = {"dtype": x.dtype, "device": x.device}
+    places = (torch.ones(shape, device=x.device) if matters is None else matters).nonzero()
     if not len(places):
         return
     # all channels of a position together: one window serves their rows
     if len(shape) == 3 and 2 * len(places) > torch.Size(shape).numel():
         channels, _, width = shape
         eye = torch.eye(channels, **kind)
-        positions = torch.arange(shape[1] * width, device=like.device)
+        positions = torch.arange(shape[1] * width, device=x.device)
         for piece in positions.split(max(1, at_once * WINDOW // channels)):
             at = torch.stack([piece // width, piece % width], 1)
             unit = torch.stack([eye, -eye], 1).view(1, 1, 2 * channels, channels, 1, 1)
-            channel = torch.arange(channels, device=like.device).repeat(len(piece))
+            channel = torch.arange(channels, device=x.device).repeat(len(piece))
             index = (channel, *at.repeat_interleave(channels, 0).unbind(1))
             yield Patches(unit, at, (1, 1), 0, 0, (shape[0], shape[1], shape[2])), index
     elif len(shape) == 3:

@@ -95,10 +95,10 @@ class Reader:
         path, kind = list(stack.values())[-1]
         return place(path, str(kind).rpartition(".")[2])
 
-    def refuse(self, what: str) -> NotCertified:
+    def refuse(self, operation: str) -> NotCertified:
         """Return the error that says where an operation is that cannot be bounded."""
         return NotCertified(
-            f"not certified: {self.where()} of encoder {self._encoder!r}: {what} cannot be bounded; {REMEDY}"
+            f"not certified: {self.where()} of encoder {self._encoder!r}: {operation} cannot be bounded; {REMEDY}"
         )
 
     def shape(self) -> tuple[int, ...]:

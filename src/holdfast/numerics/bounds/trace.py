@@ -18,7 +18,7 @@ from holdfast.numerics.bounds.operations import Operations
 from holdfast.numerics.bounds.reader import EXAMPLES, REMEDY, place
 from holdfast.runtime.errors import NotCertified, first_line
 
-_known: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], str, Network]]] = WeakKeyDictionary()
+_traced: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], str, Network]]] = WeakKeyDictionary()
 
 
 def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
@@ -36,7 +36,7 @@ def trace(encoder: Encoder, shape: tuple[int, ...]) -> Network:
         ['Reshape', 'Matrix', 'Relu']
     """
     state = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
-    traced, layers = _known.setdefault(encoder, {}), repr(encoder.module)
+    traced, layers = _traced.setdefault(encoder, {}), repr(encoder.module)
     if shape in traced and _same(traced[shape][0], state) and traced[shape][1] == layers:
         return traced[shape][2]
     bad = [name for name, t in state.items() if t.is_floating_point() and not torch.isfinite(t).all()]
@@ -81,12 +81,12 @@ def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.
             return torch.export.export(pixels, (example,), strict=False)
     except Exception as error:  # whatever a foreign network raises
         values = type(error).__name__ in VALUE_ERRORS or "tensor subclasses" in str(error)
-        why = (
+        reason = (
             "its forward pass depends on the values of tensors (an if, a loop, a size)" if values else first_line(error)
         )
-        where = inside[-1] if inside else "the encoder"
+        module = inside[-1] if inside else "the encoder"
         raise NotCertified(
-            f"not certified: {where} of encoder {name!r} cannot be traced by torch.export: {why}; {REMEDY}"
+            f"not certified: {module} of encoder {name!r} cannot be traced by torch.export: {reason}; {REMEDY}"
         ) from error
 
 
@@ -99,8 +99,8 @@ def _followed(pixels: _Pixels, inside: list[str]) -> Iterator[None]:
     """Keep a list of the modules that are running, the innermost last; an error leaves those where it was raised."""
     hooks = []
     for path, module in pixels.named_modules():
-        here = place(path, type(module).__name__)
-        hooks.append(module.register_forward_pre_hook(lambda *_, here=here: inside.append(here)))
+        location = place(path, type(module).__name__)
+        hooks.append(module.register_forward_pre_hook(lambda *_, location=location: inside.append(location)))
         hooks.append(module.register_forward_hook(lambda *_: inside.pop() and None))
     try:
         yield
@@ -126,8 +126,10 @@ def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...
     """Refuse a network that does not compute what the encoder computes."""
     x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)).to(pixels.mean)
     with torch.no_grad():
-        theirs, ours = pixels(x), network(x)
+        expected, computed = pixels(x), network(x)
     if network.normalised is not None:
-        ours = F.normalize(ours)
-    if theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=1e-9, atol=1e-9 * float(theirs.abs().max())):
+        computed = F.normalize(computed)
+    if expected.shape != computed.shape or not torch.allclose(
+        expected, computed, rtol=1e-9, atol=1e-9 * float(expected.abs().max())
+    ):
         raise NotCertified(f"not certified: the traced network of encoder {name!r} computes something else")

@@ -94,7 +94,7 @@ class GaussianClasses:
             raise HoldfastError(f"robust Bayes classifiers: expected epsilons >= 0, got {epsilons.tolist()}")
         if len(self.half) == 0:
             return RobustBayes(self, 0 * radii if relative else radii, radii.new_zeros(len(radii), 0), norm)
-        radii = radii * length(self._seen(self.half, norm), norm) if relative else radii
+        radii = radii * length(self._mapped(self.half, norm), norm) if relative else radii
         if norm == 2 or self.vectors is None or bool(((self.vectors != 0).sum(0) == 1).all()):
             half = self.half.expand(len(radii), -1)
             weights = (half - nearest_shift(half, self.values, radii, norm)) / self.values
@@ -102,7 +102,7 @@ class GaussianClasses:
             weights = weights_along(self.half, self.vectors, self.values, radii, norm)
         return RobustBayes(self, radii, weights, norm)
 
-    def _seen(self, rows: Float[Tensor, "*rows k"], norm: float) -> Float[Tensor, "*rows other"]:
+    def _mapped(self, rows: Float[Tensor, "*rows k"], norm: float) -> Float[Tensor, "*rows other"]:
         """Return rows of the same length as F applied to them: themselves for p = 2."""
         return rows if norm == 2 else self._spread(rows)
 
@@ -201,7 +201,7 @@ class RobustBayes:
     def _length(self) -> PerRadius:
         if self.weights.shape[1] == 0:
             return torch.zeros_like(self.radii)
-        return length(self.mixture._seen(self.weights, self.norm), dual_norm(self.norm))
+        return length(self.mixture._mapped(self.weights, self.norm), dual_norm(self.norm))
 
     def _classes(self, mean: PerRadius) -> tuple[tuple[float, PerRadius], tuple[float, PerRadius]]:
         share, threshold = self.mixture.share, self.mixture.threshold

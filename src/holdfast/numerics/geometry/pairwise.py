@@ -168,7 +168,7 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
     """
     placed = ~values.isnan()  # among sorted numbers NaN would mislead the binary search
     question, (different, inverse) = (content(bank), name), torch.unique(values[placed].double(), return_inverse=True)
-    shares = _known(question, different)
+    shares = _remembered(question, different)
     if shares is None:
         shares = _shares_below(bank, different, name)
         _PLACED.put(question, (different, shares))
@@ -177,7 +177,7 @@ def share_below(bank: Bank, values: Float[Tensor, "*shape"], name: str = "l2") -
     return quantiles
 
 
-def _known(question: tuple[str, str], different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
+def _remembered(question: tuple[str, str], different: Float[Tensor, "values"]) -> Float[Tensor, "values"] | None:
     """Return the shares below values that were all placed before, among others; None where one was not."""
     if (placed := _PLACED.get(question)) is None or not len(placed[0]):
         return None
@@ -276,7 +276,7 @@ def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tenso
     """
     k = min(k, len(bank))
     best = torch.full((len(queries), k), torch.inf, dtype=torch.float64)
-    where = torch.full((len(queries), k), len(bank), dtype=torch.long)
+    nearest_positions = torch.full((len(queries), k), len(bank), dtype=torch.long)
     for i, j, block in _blocks(queries, bank, name):
         rows = slice(i, i + block.shape[0])
         positions = torch.arange(j, j + block.shape[1]).expand(block.shape[0], -1)
@@ -288,7 +288,7 @@ def nearest(queries: Queries, bank: Bank, k: int, name: str = "l2") -> Int[Tenso
             distances[row, column] = distance
         # merge with the best so far; a stable sort keeps the lower position first
         values = torch.cat([best[rows], distances], 1)
-        indices = torch.cat([where[rows], positions], 1)
+        indices = torch.cat([nearest_positions[rows], positions], 1)
         order = torch.sort(values, dim=1, stable=True).indices[:, :k]
-        best[rows], where[rows] = values.gather(1, order), indices.gather(1, order)
-    return where
+        best[rows], nearest_positions[rows] = values.gather(1, order), indices.gather(1, order)
+    return nearest_positions

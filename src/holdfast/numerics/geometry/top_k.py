@@ -66,27 +66,27 @@ def top(
     return _cosines(keys), _LAST - (keys & _LAST)
 
 
-def _unit(reps: Float[Tensor, "batch dim"], what: str, dim: int) -> Float[Tensor, "batch dim"]:
+def _unit(reps: Float[Tensor, "batch dim"], name: str, dim: int) -> Float[Tensor, "batch dim"]:
     if reps.shape[1] != dim:
-        raise HoldfastError(f"expected {what} of {dim} numbers each as the queries have, got {reps.shape[1]}")
+        raise HoldfastError(f"expected {name} of {dim} numbers each as the queries have, got {reps.shape[1]}")
     reps = reps.detach().cpu().float()
     if not bool(torch.linalg.vector_norm(reps, dim=1).isfinite().all()):
         raise HoldfastError(
-            f"{what}: expected finite representations, got NaN or infinite ones; see the audit's checks"
+            f"{name}: expected finite representations, got NaN or infinite ones; see the audit's checks"
         )
     return unit(reps)
 
 
 def _blocks(bank: Iterable[Tensor], dim: int) -> Iterator[Tensor]:
     """Yield the bank's unit vectors COLUMNS at a time, however it is cut."""
-    rest = torch.empty(0, dim)
+    left = torch.empty(0, dim)
     for chunk in bank:
-        parts = torch.cat([rest, _unit(chunk, "bank", dim)]).split(COLUMNS)
-        whole = [part for part in parts if len(part) == COLUMNS]
-        yield from whole
-        rest = parts[-1] if len(parts) > len(whole) else rest[:0]
-    if len(rest):
-        yield rest
+        parts = torch.cat([left, _unit(chunk, "bank", dim)]).split(COLUMNS)
+        full = [part for part in parts if len(part) == COLUMNS]
+        yield from full
+        left = parts[-1] if len(parts) > len(full) else left[:0]
+    if len(left):
+        yield left
 
 
 def _merged(best: Keys, cosines: Float[Tensor, "queries block"], start: int, k: int) -> Keys:
@@ -101,8 +101,8 @@ def _merged(best: Keys, cosines: Float[Tensor, "queries block"], start: int, k: 
     order = torch.arange(len(row)) - (counts.cumsum(0) - counts)[row]
     added = torch.full((len(best), max(counts.tolist(), default=cosines.shape[1])), _NONE)
     added[row, order] = _keys(cosines.view(-1)[place], start + column)
-    every = torch.cat([best, added], 1)
-    return every.topk(min(k, every.shape[1]), sorted=False).values
+    keys = torch.cat([best, added], 1)
+    return keys.topk(min(k, keys.shape[1]), sorted=False).values
 
 
 def _reached(cosines: Float[Tensor, "queries block"], k: int) -> Float[Tensor, "queries 1"]:

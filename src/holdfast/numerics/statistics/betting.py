@@ -259,11 +259,11 @@ def clopper_pearson_lower(
     return torch.where(k > 0, root.reshape(k.shape) * (1 - 1e-13), 0.0)
 
 
-def check_level(alpha: float, what: str) -> None:
+def check_level(alpha: float, name: str) -> None:
     """Raise unless alpha is a chance of error strictly between 0 and ½.
 
     Example:
         >>> check_level(0.001, "smoothing")
     """
     if not 0 < alpha < 0.5:
-        raise HoldfastError(f"{what}: expected an alpha between 0 and 0.5 (0.001 is usual), got {alpha}")
+        raise HoldfastError(f"{name}: expected an alpha between 0 and 0.5 (0.001 is usual), got {alpha}")

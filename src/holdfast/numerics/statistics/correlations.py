@@ -36,9 +36,9 @@ def pearson(a: Values, b: Values, confidence: float = 0.95) -> Score:
     """
     a, b, note = _finite(a, b)
     kind = "Fisher's transformation, points as a sample"
-    value, why = _correlation(a, b)
+    value, reason = _correlation(a, b)
     if value is None or len(a) < 4:
-        return _without_interval(value, len(a), kind, confidence, note, why)
+        return _without_interval(value, len(a), kind, confidence, note, reason)
     if 1 - abs(value) < 1e-12:
         return _without_interval(value, len(a), kind, confidence, note, "all points lie on a line: no interval")
     return _transformed(value, value, 1 / math.sqrt(len(a) - 3), len(a), kind, confidence, note)
@@ -68,9 +68,9 @@ def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
     a, b, note = _finite(a, b)
     kind = "Fisher's transformation with Bonett and Wright's variance, points as a sample"
     n = len(a)
-    value, why = _correlation(*(torch.from_numpy(stats.rankdata(column.numpy())) for column in (a, b)))
+    value, reason = _correlation(*(torch.from_numpy(stats.rankdata(column.numpy())) for column in (a, b)))
     if value is None or n < 4:
-        return _without_interval(value, n, kind, confidence, note, why)
+        return _without_interval(value, n, kind, confidence, note, reason)
     most = 1 - 6 / (n**3 - n)  # half a step of the ranks inside ±1
     inner = max(-most, min(most, value))
     return _transformed(value, inner, math.sqrt((1 + inner**2 / 2) / (n - 3)), n, kind, confidence, note)

@@ -56,8 +56,8 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
     size = effective_trials(value, variance, freedom, pairs, confidence)
     low, high = clopper_pearson(value * size, size, confidence)
     carriers = int((rows[attacked] > 0).sum())
-    those = f"{m} images" if carriers == m else f"{carriers} of {m} images contribute"
-    note = f"only {those}: the upper limit may be too low" if carriers < 10 else ""
+    contributing = f"{m} images" if carriers == m else f"{carriers} of {m} images contribute"
+    note = f"only {contributing}: the upper limit may be too low" if carriers < 10 else ""
     return Score(value, low, high, m, kind, confidence, note)
 
 

@@ -69,13 +69,13 @@ class Ensemble(Attack):
             counts = [member.steps if step else 0 for step in read_at]
             trajectory = member(goal, x, ball, rng, counts)
             # the member's start and end, as read-outs 0 and 1 of the ensemble
-            mine = Trajectory(
+            ends = Trajectory(
                 {step: trajectory.images[count] for step, count in zip(read_at, counts, strict=True)},
                 {step: trajectory.reps[count] for step, count in zip(read_at, counts, strict=True)},
                 torch.stack([trajectory.values[0], trajectory.values[-1]]),
                 torch.full((len(x),), number, device=x.device),
             )
-            best = mine if best is None else _stronger(best, mine)
+            best = ends if best is None else _stronger(best, ends)
         assert best is not None  # __post_init__ has checked
         return best
 

@@ -53,10 +53,10 @@ class AlphaCrown(Propagation):
         """Return lower bounds and ranges; images are treated one by one, for each has its own open signs."""
         results = []
         for i in range(len(region.x)):
-            here, rows = region.part([i]), rows_of(margin, i)
+            image, rows = region.part([i]), rows_of(margin, i)
             # intermediate bounds first, each with slopes of its own; then those of the margin
-            ranges = ranges_inside(network, here, held, Ascent(self.inside, 0.5, 0.85))
-            problem = Problem(network, *start(network, rows), here, ranges, standard_relaxations(network, ranges))
+            ranges = ranges_inside(network, image, held, Ascent(self.inside, 0.5, 0.85))
+            problem = Problem(network, *start(network, rows), image, ranges, standard_relaxations(network, ranges))
             results.append((best_bound(problem, Ascent(self.steps, 0.3, 0.97))[0] + rows.bias, ranges))
         return torch.cat([bound for bound, _ in results]), joined([ranges for _, ranges in results])
 

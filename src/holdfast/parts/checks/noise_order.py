@@ -135,7 +135,7 @@ def ball_of(measure: ChanceMeasure) -> Ball | None:
     return None
 
 
-def _known(measure: ChanceMeasure) -> str:
+def _structure(measure: ChanceMeasure) -> str:
     """Return what the noise of a measure knows of an image, as the structure of a learned one."""
     match measure:
         case WorstNoiseRobustness():
@@ -151,7 +151,7 @@ def _rank(measure: ChanceMeasure) -> tuple[int, int]:
         case AdversarialRobustness():
             return 0, 0
         case WorstNoiseRobustness():
-            return 1, len(KNOWS_MORE[_known(measure)])
+            return 1, len(KNOWS_MORE[_structure(measure)])
     return 2, 0
 
 
@@ -194,9 +194,9 @@ def must_not_exceed(lower: ChanceMeasure, upper: ChanceMeasure) -> bool:
         case (AdversarialRobustness(), WorstNoiseRobustness() | ProbabilisticRobustness()):
             return True
         case (WorstNoiseRobustness(), ProbabilisticRobustness()):
-            return _known(lower) in (_known(upper), *KNOWS_MORE[_known(upper)])
+            return _structure(lower) in (_structure(upper), *KNOWS_MORE[_structure(upper)])
         case (WorstNoiseRobustness(), WorstNoiseRobustness()):
-            return _known(lower) in KNOWS_MORE[_known(upper)]
+            return _structure(lower) in KNOWS_MORE[_structure(upper)]
     return False
 
 

@@ -100,9 +100,10 @@ class Precision(Check):
             return Verdict("pass", finding, "Nothing was searched; every number here is float32.", details)
         # what the search loses: the same attack in float32, and what rounding makes of the value where it ends
         attacked = subject.read(self._attacked(self.attack))
-        mine, (float32, rounded) = attacked["values"][:, self.attack.steps].double(), self._float32(subject, x, clean)
+        searched = attacked["values"][:, self.attack.steps].double()
+        float32, rounded = self._float32(subject, x, clean)
         error = float(((rounded - float32).abs() / float32.abs().clamp_min(1e-30)).median())
-        gain = float((float32 / mine.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
+        gain = float((float32 / searched.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
         details |= {"objective error median": error, "gain of float32": gain}
         finding += (
             f"; the same attack in float32 gets {100 * gain:+.1f} % farther, and where it ends {precision} has the "

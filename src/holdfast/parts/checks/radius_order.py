@@ -38,10 +38,10 @@ class RadiusOrder(Check):
         """Compare both means."""
         pairs, classes = self.pairs.observe(subject)["certificate"], self.classes.observe(subject)["certificate"]
         images = min(int((~pairs.isnan()).sum()), len(classes))
-        ours, theirs = float(pairs[:images].mean()), float(classes[:images].mean())
-        finding = f"{ours:.3g} between images, {theirs:.3g} for classes, in pixels, on {images} images"
-        details = {"between images": ours, "for classes": theirs}
-        if ours >= theirs:
+        between, for_classes = float(pairs[:images].mean()), float(classes[:images].mean())
+        finding = f"{between:.3g} between images, {for_classes:.3g} for classes, in pixels, on {images} images"
+        details = {"between images": between, "for classes": for_classes}
+        if between >= for_classes:
             return Verdict(
                 "pass", finding, "Images are harder to confuse with each other than classes, as they must be.", details
             )

@@ -87,14 +87,14 @@ class _Processes(Pool):
 
     def _start(self, number: int) -> "_Worker":
         context = multiprocessing.get_context("spawn")  # a fork would share locks of threads that it does not have
-        mine, theirs = context.Pipe()
+        near_end, far_end = context.Pipe()
         gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
         process = context.Process(
-            target=serve, args=(theirs, self._make, self._threads, gpu), name=f"holdfast-worker-{number}", daemon=True
+            target=serve, args=(far_end, self._make, self._threads, gpu), name=f"holdfast-worker-{number}", daemon=True
         )
         process.start()
-        theirs.close()  # else the end of the process would not end the connection
-        return _Worker(process, mine)
+        far_end.close()  # else the end of the process would not end the connection
+        return _Worker(process, near_end)
 
     def give(self, worker: int, task: Any) -> None:
         """Send a task; a worker that has just died is found out by `wait`."""
@@ -135,17 +135,17 @@ class _Processes(Pool):
             self._failed += 1
             if code is None or code >= 0:
                 raise HoldfastError(
-                    f"a worker process ended before it could work ({_how(code)}); a script that calls Holdfast with "
+                    f"a worker process ended before it could work ({_cause(code)}); a script that calls Holdfast with "
                     "workers must do so under: if __name__ == '__main__'"
                 )
             if self._failed >= STARTS:
                 raise HoldfastError(
-                    f"{STARTS} worker processes, one after the other, ended before they could work ({_how(code)}); "
+                    f"{STARTS} worker processes, one after the other, ended before they could work ({_cause(code)}); "
                     "take fewer workers"
                 )
         dead.connection.close()
         self._workers[number] = self._start(number)
-        return Outcome(number, died=_how(code))
+        return Outcome(number, died=_cause(code))
 
     def end(self) -> None:
         """End the processes, whatever they do."""
@@ -165,7 +165,7 @@ class _Worker:
     ready: bool = False
 
 
-def _how(code: int | None) -> str:
+def _cause(code: int | None) -> str:
     if code is None or code >= 0:
         return f"it ended with status {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
@@ -173,11 +173,11 @@ def _how(code: int | None) -> str:
     return f"killed by signal {-code} ({name}){memory}"
 
 
-def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> None:
+def serve(connection: Connection, make: bytes, threads: int, gpu: str | None) -> None:
     """Do tasks in a worker process until the connection ends.
 
     Args:
-        theirs: where tasks come from and outcomes go; first None, or why the work cannot be made.
+        connection: where tasks come from and outcomes go; first None, or why the work cannot be made.
         make: what makes the work, pickled.
         threads: of torch.
         gpu: the only GPU that this worker sees; None: as the process that started it.
@@ -197,18 +197,18 @@ def serve(theirs: Connection, make: bytes, threads: int, gpu: str | None) -> Non
             with foreign("code that a worker called", "run"):
                 work: Work = unpacked(make)
         except Exception as error:
-            theirs.send_bytes(pickle.dumps(portable(error)))
+            connection.send_bytes(pickle.dumps(portable(error)))
             return
-        theirs.send_bytes(pickle.dumps(None))
+        connection.send_bytes(pickle.dumps(None))
         # tasks, one by one, each answered by (result, None) or (None, error)
         while True:
-            task = pickle.loads(theirs.recv_bytes())
+            task = pickle.loads(connection.recv_bytes())
             try:
                 with foreign("code that a worker called", "run"):
                     outcome = pickle.dumps((work(task), None))
             except Exception as error:
                 outcome = pickle.dumps((None, portable(error)))
-            theirs.send_bytes(outcome)
+            connection.send_bytes(outcome)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # whoever started this is gone
     finally:

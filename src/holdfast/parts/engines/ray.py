@@ -63,9 +63,9 @@ class Ray(Engine):
         """
         ray = optional("ray", "ray", "ray", "--engine ray")
         work = packed(make, ray.cloudpickle.dumps)  # sends classes of the user's script whole: actors do not import it
-        ours = not ray.is_initialized()
+        started_here = not ray.is_initialized()
         try:
-            if ours:
+            if started_here:
                 self._connect(ray)
             elif self.address:
                 raise HoldfastError(
@@ -79,7 +79,7 @@ class Ray(Engine):
             finally:
                 pool.end()
         finally:
-            if ours:
+            if started_here:
                 ray.shutdown()
 
     def _connect(self, ray: Any) -> None:
@@ -93,9 +93,9 @@ class Ray(Engine):
             # "local", for an empty address would join what runs here or what RAY_ADDRESS names
             ray.init(address="local", num_cpus=self._cpus_here(), include_dashboard=False, **quiet)
         except (OSError, RuntimeError, ValueError) as error:  # ConnectionError is an OSError
-            where = f"at {self.address!r}" if self.address else "on this machine"
+            place = f"at {self.address!r}" if self.address else "on this machine"
             raise HoldfastError(
-                f"expected Ray {where} to answer, got: {first_line(error)}; is it running (ray status), of this "
+                f"expected Ray {place} to answer, got: {first_line(error)}; is it running (ray status), of this "
                 "version, and is its address HOST:PORT, ray://HOST:PORT or auto?"
             ) from error
 
@@ -105,11 +105,11 @@ class Ray(Engine):
     def _check_room(self, ray: Any) -> None:
         """Refuse what no cluster of this size can hold, which Ray would wait for without end."""
         for kind, each in (("GPU", self.gpus), ("CPU", self.cpus)):
-            there = float(ray.cluster_resources().get(kind, 0))
-            if self.workers * each > there + 1e-9:
+            available = float(ray.cluster_resources().get(kind, 0))
+            if self.workers * each > available + 1e-9:
                 raise HoldfastError(
                     f"expected {self.workers * each:g} {kind}s for {self.title} of {each:g} each, the cluster has "
-                    f"{there:g}; take fewer workers, or less for each"
+                    f"{available:g}; take fewer workers, or less for each"
                 )
 
 
@@ -183,18 +183,18 @@ class _Actors(Pool):
         return None
 
     def _replace(self, number: int, error: Exception) -> Outcome:
-        actor, how = self._actors[number], _how(error)
+        actor, reason = self._actors[number], _cause(error)
         if actor.loading is not None:
             self._failed += 1
             if self._failed >= STARTS:
                 raise HoldfastError(
-                    f"{STARTS} Ray workers, one after the other, ended before they could work ({how}); is Holdfast "
+                    f"{STARTS} Ray workers, one after the other, ended before they could work ({reason}); is Holdfast "
                     "installed on every node, and is there memory enough?"
                 )
         with suppress(Exception):  # it may be gone, or out of reach
             self._ray.kill(actor.handle)
         self._actors[number] = self._start()
-        return Outcome(number, died=how)
+        return Outcome(number, died=reason)
 
     def _late(self) -> HoldfastError:
         ready = sum(actor.loading is None for actor in self._actors)
@@ -212,7 +212,7 @@ class _Actors(Pool):
                 self._ray.kill(actor.handle)
 
 
-def _how(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     """Return how an actor ended: the line in which Ray tells it, without its advice."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = next((line for line in lines if "Worker exit" in line or "memory" in line), lines[0] if lines else "")

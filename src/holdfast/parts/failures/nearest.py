@@ -79,8 +79,8 @@ class Nearest(Failure):
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
             scores = (reps.double() - middle) @ weights.T + bias
-            ours = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
-            ahead = ((scores - ours) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
+            own_scores = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
+            ahead = ((scores - own_scores) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
             return ahead.amax(2).clamp_min(LEAST)
 
         return event

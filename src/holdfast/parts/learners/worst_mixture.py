@@ -157,10 +157,10 @@ class WorstMixture(Learner):
             fails = event(clean[:, None], torch.arange(len(clean), device=clean.device))[:, 0] > 0
         rows = (~fails).nonzero()[:, 0][: self.images]
         if len(rows) < 2:
-            why = ", or look at the encoder: it fails without any noise" if fails.any() else ""
+            hint = ", or look at the encoder: it fails without any noise" if fails.any() else ""
             raise HoldfastError(
                 f"expected at least 2 training images that do not fail without noise, got {len(rows)} of {len(clean)}; "
-                f"use more images{why}"
+                f"use more images{hint}"
             )
         return rows
 

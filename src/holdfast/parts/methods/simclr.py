@@ -63,13 +63,13 @@ class _Student(Student):
 
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         outs = [view.out for view in views]
-        every = [self._criterion(a, b) for i, a in enumerate(outs) for b in outs[i + 1 :]]
-        return torch.stack(every).mean()
+        losses = [self._criterion(a, b) for i, a in enumerate(outs) for b in outs[i + 1 :]]
+        return torch.stack(losses).mean()
 
     def joint(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         z = [F.normalize(view.out, dim=1) for view in views if view.out is not None]
         own = torch.cat(z[:2])  # what every view is told from: the first two views of all images
-        images, every = len(z[0]), []
+        images, losses = len(z[0]), []
         for i, anchor in enumerate(z):
             # similarities to the first two views of all images, its own left out
             likeness = anchor @ own.T / self._temperature
@@ -77,5 +77,5 @@ class _Student(Student):
                 likeness.diagonal(i * images).fill_(-torch.inf)  # but not from itself
             # -log softmax at every other view of the same image
             among = likeness.logsumexp(1)
-            every += [(among - (anchor * z[j]).sum(1) / self._temperature).mean() for j in range(len(z)) if j != i]
-        return torch.stack(every).mean()
+            losses += [(among - (anchor * z[j]).sum(1) / self._temperature).mean() for j in range(len(z)) if j != i]
+        return torch.stack(losses).mean()

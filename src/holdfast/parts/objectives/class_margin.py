@@ -63,8 +63,8 @@ def ahead(logits: Reps, clean: Reps, target: Reps, rank: int) -> PerImage:
             + ("take a lower rank" if rank > 1 else "attack the representation itself with untargeted or targeted")
         )
     own = target.argmax(1, keepdim=True)
-    mine = logits.gather(1, own).squeeze(1)
+    own_logit = logits.gather(1, own).squeeze(1)
     if not rank:
-        return logits.scatter(1, own, -torch.inf).amax(1) - mine
+        return logits.scatter(1, own, -torch.inf).amax(1) - own_logit
     rival = clean.scatter(1, own, -torch.inf).topk(rank, dim=1).indices[:, -1:]
-    return logits.gather(1, rival).squeeze(1) - mine
+    return logits.gather(1, rival).squeeze(1) - own_logit

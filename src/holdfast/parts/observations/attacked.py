@@ -71,9 +71,9 @@ class Attacked(Observation):
     def title(self) -> str:
         """What it observes, in a few words."""
         words = f"{part_name(self.objective)} {getattr(self.objective, 'divergence', '')}".strip()
-        where = f"{part_name(self.ball)} {self.ball.radius:g}"
+        ball = f"{part_name(self.ball)} {self.ball.radius:g}"
         first = f", first {self.first}" if self.first is not None else ""
-        return f"{words}: {part_name(self.attack)}, {self.attack.steps} steps, {where}{first}"
+        return f"{words}: {part_name(self.attack)}, {self.attack.steps} steps, {ball}{first}"
 
     @property
     def searches(self) -> tuple[Search, ...]:

@@ -72,8 +72,8 @@ class FineTuned(OfTraining):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        how = f"{self.epochs} epochs, {self.optimiser} {self._rate:g}"
-        return f"fine-tuning, {how}" + ("" if self.threat is None else f": {self.threat.title}")
+        training = f"{self.epochs} epochs, {self.optimiser} {self._rate:g}"
+        return f"fine-tuning, {training}" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property
     def passes(self) -> Passes:

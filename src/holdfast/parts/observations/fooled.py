@@ -139,6 +139,6 @@ class Fooled(Some):
         return fooled.cpu()
 
 
-def _moved(head: Head, like: Tensor) -> Head:
+def _moved(head: Head, x: Tensor) -> Head:
     """Return the head on the device of a tensor; its classes stay where labels are."""
-    return replace(head, weights=head.weights.to(like.device), bias=head.bias.to(like.device))
+    return replace(head, weights=head.weights.to(x.device), bias=head.bias.to(x.device))

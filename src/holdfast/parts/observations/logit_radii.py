@@ -76,5 +76,5 @@ class LogitRadii(Some):
     def _holds(self, shard: Shard, margin: Margin, own: Tensor, radii: PerImage) -> Tensor:
         lower = self.certifier(shard.encoder, margin, shard.x, self.ball, radii).lower
         classes = own.shape[1]
-        ours = lower[:, :classes].masked_fill(~own, torch.inf).amin(1)
-        return ours > (-lower[:, classes:]).masked_fill(own, -torch.inf).amax(1)
+        own_lower = lower[:, :classes].masked_fill(~own, torch.inf).amin(1)
+        return own_lower > (-lower[:, classes:]).masked_fill(own, -torch.inf).amax(1)

@@ -83,8 +83,8 @@ class MinimalRadii(SomeMargins):
             raise HoldfastError("minimal_radii: the search begins at the negatives, and their images cannot be had")
         searches = []
         for number, others in enumerate(self.others(shard).unbind(1)):
-            these = torch.full_like(others, number)
-            searches.append(self._search(shard, row(margin, these), shard.others(others)))
+            rows = torch.full_like(others, number)
+            searches.append(self._search(shard, row(margin, rows), shard.others(others)))
         sizes, reps = (torch.stack(part, 1) for part in zip(*searches, strict=True))
         return {"radius": sizes, "size": sizes.clone(), "reps": reps}
 

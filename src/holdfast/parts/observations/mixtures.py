@@ -191,8 +191,8 @@ class Mixtures(Observation):
         return torch.cat(reps), signs
 
     def _represented(self, shard: Shard, x: Images) -> Reps:
-        like = torch.channels_last if shard.x.is_contiguous(memory_format=torch.channels_last) else None
-        x = x.to(shard.x.device).contiguous(memory_format=like or torch.contiguous_format)
+        layout = torch.channels_last if shard.x.is_contiguous(memory_format=torch.channels_last) else None
+        x = x.to(shard.x.device).contiguous(memory_format=layout or torch.contiguous_format)
         with torch.no_grad():
             reps = shard.encoder(x).float().cpu()
         if not bool(reps.isfinite().all()):

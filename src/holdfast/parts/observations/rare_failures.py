@@ -69,9 +69,9 @@ class RareFailures(OfNoise):
         def value(z: Float[Tensor, "draws numbers"], images: Int[Tensor, "draws"]) -> Float[Tensor, "draws"]:
             event_values = torch.empty(len(z), dtype=torch.float64)
             for image in images.unique().tolist():
-                mine = (images == image).nonzero().squeeze(1)
+                draws = (images == image).nonzero().squeeze(1)
                 row = torch.tensor([image])
-                for part in mine.split(block):
+                for part in draws.split(block):
                     event_values[part.cpu()] = values(shard, [event], row, pushed(shard, noise, row, z[part][None]))[0][
                         0
                     ]

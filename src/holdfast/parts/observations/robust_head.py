@@ -60,8 +60,8 @@ class RobustHead(OfTraining):
         """What it observes, in a few words."""
         ball, attack = self.probe.ball, self.probe.attack
         size = "arg max SynBench" if self.probe.chosen_by is not None else f"{ball.radius:g}"
-        how = f"{self.probe.epochs} epochs, {part_name(attack)}, {attack.steps} steps, {part_name(ball)} {size}"
-        return f"robust probing, {how}" + ("" if self.threat is None else f": {self.threat.title}")
+        training = f"{self.probe.epochs} epochs, {part_name(attack)}, {attack.steps} steps, {part_name(ball)} {size}"
+        return f"robust probing, {training}" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property
     def adaptive(self) -> bool:
@@ -140,8 +140,8 @@ class RobustHead(OfTraining):
         count = len(shard.rng.ids)
         if count * shard.x[0].numel() > BLOCK:
             return read
-        every = torch.cat([read(places) for places in torch.arange(count).split(together(shard.x))])
-        return every.__getitem__
+        disturbed = torch.cat([read(places) for places in torch.arange(count).split(together(shard.x))])
+        return disturbed.__getitem__
 
 
 def _best(mixtures: Mixtures, observed: dict[str, Tensor], threshold: float) -> Score:

@@ -154,9 +154,9 @@ class RobustLinear(LinearProbe):
         course: dict[str, list[float]] = {"loss": [], "bound": []}
         for epoch in range(self.epochs):
             # the adversary's answer to this head: a new version of every image (a cut)
-            here = rng.child("robust_linear", epoch)
+            epoch_rng = rng.child("robust_linear", epoch)
             attacked_reps = self._attacked(
-                encoder, _unfolded(heads[-1], centre, scale, head), images, reps, target, ball, here
+                encoder, _unfolded(heads[-1], centre, scale, head), images, reps, target, ball, epoch_rng
             )
             check_finite(attacked_reps)
             versions.append(_with_one((attacked_reps.double() - centre) / scale))
@@ -188,7 +188,7 @@ class RobustLinear(LinearProbe):
         Pixels outside [0, 1], as of noise that is not clamped, stay as far outside: the adversary moves what is inside.
         """
         first = images(torch.arange(1))
-        ours = replace(head, weights=head.weights.to(first.device), bias=head.bias.to(first.device))
+        head_on_device = replace(head, weights=head.weights.to(first.device), bias=head.bias.to(first.device))
         attacked_reps = []
         for places in torch.arange(len(clean)).split(together(first)):
             x, logits, own = images(places), head.scores(clean[places]).to(first), target[places].to(first)
@@ -197,7 +197,7 @@ class RobustLinear(LinearProbe):
 
             def goal(moved: Images) -> tuple[PerImage, Reps]:
                 moved_reps = encoder(moved + beyond)  # noqa: B023 called before the loop goes on
-                return self.objective(ours.scores(moved_reps), logits, own), moved_reps  # noqa: B023
+                return self.objective(head_on_device.scores(moved_reps), logits, own), moved_reps  # noqa: B023
 
             own_rng = rng.at([rng.ids[place] for place in places.tolist()])
             trajectory = self.attack(goal, inside, ball, own_rng).reevaluated(goal, encoder)
@@ -221,7 +221,7 @@ def _folded(head: Head, centre: Tensor, scale: Tensor) -> Tensor:
     return torch.cat([weights * scale, (head.bias.double() + weights @ centre)[:, None]], 1)
 
 
-def _unfolded(parameters: Tensor, centre: Tensor, scale: Tensor, like: Head) -> Head:
+def _unfolded(parameters: Tensor, centre: Tensor, scale: Tensor, head: Head) -> Head:
     """Return parameters of standardised features as a head of representations."""
     weights = parameters[:, :-1] / scale
-    return Head(weights.float(), (parameters[:, -1] - weights @ centre).float(), like.classes)
+    return Head(weights.float(), (parameters[:, -1] - weights @ centre).float(), head.classes)

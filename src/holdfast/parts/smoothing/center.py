@@ -100,7 +100,7 @@ class Center(Certificate):
         # 1. the smoothed representation: centre of the smallest ball that holds half of n draws
         points: list[Tensor] = []
         while (drawn := sum(map(len, points))) < self.draws:
-            points.append(self._seen((yield self.draws - drawn)).clone())
+            points.append(self._compared((yield self.draws - drawn)).clone())
         centre, reach = _centre(torch.cat(points))
         del points
         # 2. test it on n fresh draws, and abstain unless max(δ₁, δ₂) <= Δ
@@ -108,7 +108,7 @@ class Center(Certificate):
         while drawn < self.draws:
             reps = yield self.draws - drawn
             drawn += len(reps)
-            inside += int((_distances(self._seen(reps), centre) <= reach).sum())
+            inside += int((_distances(self._compared(reps), centre) <= reach).sum())
         deviation = math.sqrt(math.log(2 / self.alpha_centre) / (2 * self.draws))
         short = 0.5 - (inside / self.draws - deviation)
         if max(deviation, short) > self.slack:
@@ -116,12 +116,12 @@ class Center(Certificate):
         # 3. R: the order statistic of m fresh distances that covers the share q
         distances: list[Tensor] = []
         while (drawn := sum(map(len, distances))) < self.distances:
-            distances.append(_distances(self._seen((yield self.distances - drawn)), centre).cpu().double())
+            distances.append(_distances(self._compared((yield self.distances - drawn)), centre).cpu().double())
         rank = math.ceil(self.quantile(anchor.sigma) * self.distances)
         spread = torch.cat(distances).kthvalue(rank).values
         return {"spread": spread, "draws": torch.tensor(self.budget)}
 
-    def _seen(self, reps: Reps) -> Reps:
+    def _compared(self, reps: Reps) -> Reps:
         return unit(reps) if self.normalised else reps
 
     def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:

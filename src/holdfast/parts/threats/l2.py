@@ -47,9 +47,9 @@ class L2(Ball):
         norm = self.size(delta).clamp_min(1e-30).view(-1, 1, 1, 1)
         return delta * (self._reach(delta) / norm).clamp_max(1)
 
-    def _reach(self, like: Tensor) -> float:
+    def _reach(self, x: Tensor) -> float:
         """Return the radius less 8 roundings of a precision, more than a norm and a product take."""
-        return rounded_down(self.radius * (1 - 8 * torch.finfo(like.dtype).eps), like.dtype)
+        return rounded_down(self.radius * (1 - 8 * torch.finfo(x.dtype).eps), x.dtype)
 
     def ascend(self, gradient: Images) -> Images:
         """Return gradient / ||gradient||_2 (zero where the gradient is zero)."""
@@ -80,7 +80,7 @@ class L2(Ball):
         next one leaves out the pixels that ended on the box.
         """
         low, high = (box[0] - x)[..., None, :], (box[1] - x)[..., None, :]
-        whole, slopes = slopes, slopes * (high > low)  # pixels that cannot move take no part in the search
+        all_slopes, slopes = slopes, slopes * (high > low)  # pixels that cannot move take no part in the search
         room = radii[..., None].square()
         best = torch.where(slopes > 0, slopes * low, slopes * high).sum(-1)
         price = slopes.detach().norm(dim=-1) / room.sqrt().clamp_min(TINY)
@@ -92,4 +92,4 @@ class L2(Ball):
                 left = room - (step.square() * edge).sum(-1)
                 price = (slopes * ~edge).norm(dim=-1) / left.clamp_min(TINY).sqrt()
             best = torch.maximum(best, (slopes * step).sum(-1) + cost)
-        return best + (whole @ x[..., None]).squeeze(-1)
+        return best + (all_slopes @ x[..., None]).squeeze(-1)

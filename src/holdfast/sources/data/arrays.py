@@ -106,10 +106,10 @@ class Arrays(ImageSource):
         """Return the label, where labels were given."""
         return None if self._labels is None else int(self._labels[index])
 
-    def _column(self, values: Any, what: str) -> np.ndarray:
+    def _column(self, values: Any, name: str) -> np.ndarray:
         column = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values).reshape(-1)
         if len(column) != len(self):
-            raise HoldfastError(f"{self.name}: expected {len(self)} {what}, one per image, got {len(column)}")
+            raise HoldfastError(f"{self.name}: expected {len(self)} {name}, one per image, got {len(column)}")
         return column
 
 

@@ -114,10 +114,10 @@ def _split(splits: list[str], split: str | None, name: str) -> str:
     raise HoldfastError(f"hf:{name} has the splits {', '.join(splits)}; choose with ?split=NAME")
 
 
-def _column(column: str | None, fitting: list[str], columns: list[str], what: str, name: str) -> str:
+def _column(column: str | None, fitting: list[str], columns: list[str], role: str, name: str) -> str:
     if column is not None:
         if column not in columns:
-            raise unknown(f"{what} of hf:{name}", column, columns)
+            raise unknown(f"{role} of hf:{name}", column, columns)
         return column
     if len(fitting) != 1:
         raise HoldfastError(

@@ -70,17 +70,17 @@ class TorchDataset(ImageSource):
         picture, self._labels[index] = self._item(index)
         if isinstance(picture, PIL.Image.Image):
             return picture
-        where = f"{self.name}, item {index}"
+        item = f"{self.name}, item {index}"
         if isinstance(picture, np.ndarray):
             if picture.ndim == 3:
                 picture = picture.transpose(2, 0, 1)
             picture = torch.from_numpy(np.ascontiguousarray(picture))
         if not isinstance(picture, Tensor):
             raise HoldfastError(
-                f"{where}: expected a picture, tensor or array, got {type(picture).__name__}; an item is an image, "
+                f"{item}: expected a picture, tensor or array, got {type(picture).__name__}; an item is an image, "
                 f"(image, class) or a mapping with one of {', '.join(IMAGE)}"
             )
-        return _pixels(picture, where)
+        return _pixels(picture, item)
 
     def label(self, index: int) -> int | None:
         """Return the class of an item, where it says one; reads the item."""
@@ -99,21 +99,21 @@ class TorchDataset(ImageSource):
         return item, None
 
 
-def _pixels(values: Tensor, where: str) -> Tensor:
+def _pixels(values: Tensor, item: str) -> Tensor:
     """Return the pixels of a tensor [C, H, W] or [H, W] in [0, 1]."""
     values = values.detach().cpu()
     values = values[None] if values.ndim == 2 else values
     if values.ndim != 3 or values.shape[0] not in (1, 3):
         raise HoldfastError(
-            f"{where}: expected a tensor [C, H, W] or an array [H, W, C] with C = 1 or 3, got {list(values.shape)}"
+            f"{item}: expected a tensor [C, H, W] or an array [H, W, C] with C = 1 or 3, got {list(values.shape)}"
         )
     if values.dtype in (torch.uint8, torch.bool):
         return values.float() / (255 if values.dtype == torch.uint8 else 1)
     if not values.is_floating_point():
-        raise HoldfastError(f"{where}: expected uint8 or floats in [0, 1], got {values.dtype}; convert them to uint8")
+        raise HoldfastError(f"{item}: expected uint8 or floats in [0, 1], got {values.dtype}; convert them to uint8")
     values = values.float()
     try:
-        check_range(float(values.min()), float(values.max()), where)
+        check_range(float(values.min()), float(values.max()), item)
     except HoldfastError as error:
         raise HoldfastError(
             f"{error}; a Normalize in the dataset's transform belongs to the encoder: give mean and std instead"

@@ -43,12 +43,12 @@ class File(EncoderSource):
                 f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=..."
             )
         state, metadata = read_safetensors(name)
-        chosen, how = _architecture(name, state, arch, metadata.get("arch"))
+        chosen, reason = _architecture(name, state, arch, metadata.get("arch"))
         with seeded(common.seed):
             network = NETWORKS[chosen].build()
         head = _head(network, state, NETWORKS[chosen].shape)
         fill(network, {key: value for key, value in state.items() if key not in head}, f"{name!r} (as {chosen})")
-        origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({how})"}
+        origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({reason})"}
         if head:
             origin["dropped"] = f"head behind the representation: {', '.join(sorted(head))}"
         source = f"metadata of {name}"
@@ -57,11 +57,11 @@ class File(EncoderSource):
 
 def _architecture(name: str, state: Mapping[str, Tensor], chosen: str | None, noted: str | None) -> tuple[str, str]:
     """Return (zoo network, why this one)."""
-    for arch, how in ((chosen, "given"), (noted, "from the file's metadata")):
+    for arch, reason in ((chosen, "given"), (noted, "from the file's metadata")):
         if arch is not None and arch not in NETWORKS:
             raise unknown("architecture", arch, NETWORKS)
         if arch is not None:
-            return arch, how
+            return arch, reason
     fitting = [arch for arch in NETWORKS if _fits(arch, state)]
     if len(fitting) != 1:
         fits = f"{len(fitting)} zoo networks fit ({', '.join(fitting)})" if fitting else "no zoo network fits"

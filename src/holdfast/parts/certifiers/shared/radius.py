@@ -68,7 +68,7 @@ class _Search:
         clean = margin(network.double(region.x))[0]
         self._slack = on_all_images(network.double, margin, region)[1][0]
         self._radii, self._bounds = torch.zeros(1, dtype=torch.float64), clean[None]
-        self._known: dict[tuple[torch.dtype, float], Mapping[int, Box]] = {}
+        self._ranges: dict[tuple[torch.dtype, float], Mapping[int, Box]] = {}
         self._possible = clean > self._slack
         self._proved = torch.zeros_like(clean)
         self._failed = torch.full_like(clean, torch.inf)
@@ -103,7 +103,7 @@ class _Search:
                     before[row] = root
             if not probes:
                 break
-            self._probe(_some(probes) if count == 0 else probes, exact=False)
+            self._probe(_thinned(probes) if count == 0 else probes, exact=False)
         return settled
 
     def _finish(self, roots: dict[int, tuple[float, float]], tolerance: float) -> None:
@@ -152,7 +152,7 @@ class _Search:
         network = self._network.double if exact else self._network.single
         dtype = network.dtype
         largest = float(probes[-1])
-        larger = [key for key in self._known if key[0] == dtype and key[1] >= largest]
+        larger = [key for key in self._ranges if key[0] == dtype and key[1] >= largest]
         if len(probes) > 2 and not any(key[1] <= NEAR * largest for key in larger):
             self._probe([largest], exact)  # what it decides need not be computed for the others
             self._probe(probes[:-1].tolist(), exact)
@@ -160,11 +160,11 @@ class _Search:
         # bound all probes at once; ranges at a larger radius hold at these
         self.probes += len(probes)
         x = self._region.x.expand(len(probes), -1, -1, -1)
-        held = self._known[min(larger, key=lambda key: key[1])] if larger else None
+        held = self._ranges[min(larger, key=lambda key: key[1])] if larger else None
         region = Region.around(self._region.ball, x, probes.to(x.device)).to(dtype)
         bounds, ranges = self._certifier.lower(network, self._margin.to(dtype), region, held)
         bounds = bounds.double() - self._slack
-        self._known[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}
+        self._ranges[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}
         # only float64 proves or fails a radius
         if exact:
             self._proved = torch.maximum(self._proved, torch.where(bounds > 0, probes[:, None], 0.0).amax(0))
@@ -190,7 +190,7 @@ PATIENCE = 4
 """Exact probes that follow the slope; where they do not end the search, it goes on by bisection."""
 
 
-def _some(radii: list[float]) -> list[float]:
+def _thinned(radii: list[float]) -> list[float]:
     """Return a few of many radii, evenly through their order, the largest included."""
     ordered = sorted(set(radii))
     return [ordered[(i + 1) * len(ordered) // AHEAD - 1] for i in range(AHEAD)] if len(ordered) > AHEAD else ordered

@@ -44,12 +44,12 @@ def unpacked(work: bytes) -> Work:
     return pickle.loads(make)()
 
 
-def unready(who: str, error: Exception) -> HoldfastError:
+def unready(worker: str, error: Exception) -> HoldfastError:
     """Return the error of a worker that cannot make its work."""
     if isinstance(error, HoldfastError):
         return error
     reason = f"{type(error).__name__}: {first_line(error)}"
     return HoldfastError(
-        f"expected {who} to open what this process has opened, got {reason}; classes of encoders and images must be in "
-        "modules that workers can import"
+        f"expected {worker} to open what this process has opened, got {reason}; classes of encoders and images must be "
+        "in modules that workers can import"
     )

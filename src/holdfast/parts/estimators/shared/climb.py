@@ -76,19 +76,19 @@ def climb(
         levels[active] += 1
         # clone: each place left empty gets a copy of a draw above the level
         row, slot = out.nonzero(as_tuple=True)
-        whose = active[row]
-        place = gone[row] + (streams.uniform(owner[whose]) * (n - gone[row])).long().clamp_max(n - 1 - gone[row])
+        populations = active[row]
+        place = gone[row] + (streams.uniform(owner[populations]) * (n - gone[row])).long().clamp_max(n - 1 - gone[row])
         parent = s[active].argsort(dim=1)[row, place]  # those above the level come last
-        at, height = z[whose, parent], s[whose, parent]
-        beta, kept = length[whose, None], torch.zeros_like(height)
+        at, height = z[populations, parent], s[populations, parent]
+        beta, kept = length[populations, None], torch.zeros_like(height)
         # move: autoregressive steps that leave N(0, I) as it is, kept above the level (Metropolis)
         for _ in range(moves):
-            new = (1 - beta.square()).sqrt() * at + beta * streams.normal(owner[whose])
-            moved = _values(value, new, owner[whose])
+            new = (1 - beta.square()).sqrt() * at + beta * streams.normal(owner[populations])
+            moved = _values(value, new, owner[populations])
             ok = moved > level[row]
             at, height = torch.where(ok[:, None], new, at), torch.where(ok, moved, height)
             kept += ok
-        z[whose, slot], s[whose, slot] = at, height
+        z[populations, slot], s[populations, slot] = at, height
         # adapt β to the share of moves that were kept
         share = torch.zeros_like(level).index_add(0, row, kept / moves) / gone
         length[active] = (length[active] * (2 * (share - WISHED)).exp().to(length)).clamp(SHORTEST, 1)

@@ -29,13 +29,13 @@ class Draw:
     zeta: Float[Tensor, "batch draws latent"]
 
 
-def draw(images: int, samples: int, noise: LearnedNoise, like: Tensor, generator: torch.Generator) -> Draw:
+def draw(images: int, samples: int, noise: LearnedNoise, x: Tensor, generator: torch.Generator) -> Draw:
     """Return fresh random numbers, drawn on the CPU so that they are the same for every device, as a tensor is."""
-    design, tiny = noise.generator.design, torch.finfo(like.dtype).tiny
-    uniform = torch.rand(images, samples, design.components, generator=generator, dtype=like.dtype).clamp_min(tiny)
+    design, tiny = noise.generator.design, torch.finfo(x.dtype).tiny
+    uniform = torch.rand(images, samples, design.components, generator=generator, dtype=x.dtype).clamp_min(tiny)
     gumbel = -(-uniform.log()).clamp_min(tiny).log()
-    zeta = torch.randn(images, samples, design.latent, generator=generator, dtype=like.dtype)
-    return Draw(gumbel.to(like.device), zeta.to(like.device))
+    zeta = torch.randn(images, samples, design.latent, generator=generator, dtype=x.dtype)
+    return Draw(gumbel.to(x.device), zeta.to(x.device))
 
 
 def relaxed(gaussians: Gaussians, numbers: Draw, temperature: float) -> Float[Tensor, "batch draws latent"]:
@@ -84,8 +84,8 @@ def descend(
         leaves = Outputs(*(_part(output.detach(), part).requires_grad_() for output in outputs))
         for start in range(0, samples, draws):
             drawn = slice(start, start + draws)
-            here = Draw(numbers.gumbel[part, drawn], numbers.zeta[part, drawn])
-            delta = noise.shape(relaxed(noise.generator.gaussians(leaves), here, temperature))
+            part_numbers = Draw(numbers.gumbel[part, drawn], numbers.zeta[part, drawn])
+            delta = noise.shape(relaxed(noise.generator.gaussians(leaves), part_numbers, temperature))
             moved = F.hardtanh((x[part, None] + delta).flatten(0, 1), 0, 1)  # a clamp whose gradient is one pass
             if x.is_contiguous(memory_format=torch.channels_last):
                 moved = moved.contiguous(memory_format=torch.channels_last)

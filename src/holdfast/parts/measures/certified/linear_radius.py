@@ -92,8 +92,8 @@ class LinearRadius(Bracket):
     def remarks(self, table: Table) -> str:
         """Return how many images have no certified radius, and how the bound was made."""
         failed = int((table["certificate"] == 0).sum())
-        how = "separate bounds of the logits (the paper's); " if self.convention == "paper" else ""
-        return f"{how}{failed:,} of {len(table['certificate']):,} images certified nowhere, counted as 0"
+        convention = "separate bounds of the logits (the paper's); " if self.convention == "paper" else ""
+        return f"{convention}{failed:,} of {len(table['certificate']):,} images certified nowhere, counted as 0"
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the clean accuracy, the paper's mean over correctly classified images, and both sides."""

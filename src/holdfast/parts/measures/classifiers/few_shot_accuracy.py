@@ -88,10 +88,10 @@ class FewShotAccuracy(TestedMeasure):
         places = drawn(bank.labels, most, Rng(subject.seed, ("few_shot_accuracy", str(draw))))
         reps, labels = select(bank, places).unflatten(0, (-1, most)), bank.labels[places].view(-1, most)
         tested = labels_of(subject)[: self._tested(subject)]
-        mine, hits = self._reps(subject, self.threat)[: len(tested)], []
+        tested_reps, hits = self._reps(subject, self.threat)[: len(tested)], []
         for shots in self.shots:
             learned = self.probe.fit(reps[:, :shots].flatten(0, 1), labels[:, :shots].flatten())
-            hits.append(learned.ranks(mine, tested) == 0)
+            hits.append(learned.ranks(tested_reps, tested) == 0)
         return torch.stack(hits)
 
     def score(self, table: Table) -> dict[str, Score]:

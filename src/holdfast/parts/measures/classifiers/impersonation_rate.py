@@ -94,10 +94,10 @@ class ImpersonationRate(Measure):
         """Return what became of every image; a pair counts where both of its images were attacked."""
         observed, labels = subject.read(self.impersonated), labels_of(subject)
         partner = observed["partner"]
-        whole, labels = (partner >= 0) & (partner < len(partner)), labels[: len(partner)]
-        taken = {name: observed[name].masked_fill(~whole, torch.nan) for name in map(_taken, self.steps)}
+        paired, labels = (partner >= 0) & (partner < len(partner)), labels[: len(partner)]
+        taken = {name: observed[name].masked_fill(~paired, torch.nan) for name in map(_taken, self.steps)}
         way = torch.where(labels == self.classes[0], 0, torch.where(labels == self.classes[1], 1, -1))
-        return taken | {"pair": torch.where(whole, observed["pair"], -1), "way": way, "right": observed["right"]}
+        return taken | {"pair": torch.where(paired, observed["pair"], -1), "way": way, "right": observed["right"]}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the rate of each direction, then of both, at every read-out."""
@@ -118,9 +118,9 @@ class ImpersonationRate(Measure):
         rows = paired if direction is None else paired & direction
         units = table["pair"][rows] if direction is None else None
         score = statistics.share(table[_taken(step)][rows], units, condition="given the head and the pairs")
-        return score if paired.any() else replace(score, note=self._why(table))
+        return score if paired.any() else replace(score, note=self._reason(table))
 
-    def _why(self, table: Table) -> str:
+    def _reason(self, table: Table) -> str:
         counts = []
         for way, name in enumerate(self.classes):
             right = table["right"][table["way"] == way]

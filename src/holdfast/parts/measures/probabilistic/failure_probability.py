@@ -77,12 +77,14 @@ class FailureProbability(ChanceMeasure):
         values = table["probability"]
         unseen = torch.where(values.isnan(), torch.nan, (values == 0).double())
         most = float(table["high"][values == 0].max()) if bool((values == 0).any()) else 0.0
-        rest = f"images without a failure count as 0; their own intervals end at {most:.2g} at most" if most else ""
+        unseen_note = (
+            f"images without a failure count as 0; their own intervals end at {most:.2g} at most" if most else ""
+        )
         condition = "given each image's estimate"
         return {
             "no failure reached": self.noted(table, statistics.share(unseen)),
-            "mean": self.noted(table, statistics.share_of_draws(values, MANY, condition), rest),
-            "median": self.noted(table, self._median(table), rest),
+            "mean": self.noted(table, statistics.share_of_draws(values, MANY, condition), unseen_note),
+            "median": self.noted(table, self._median(table), unseen_note),
         }
 
     def _median(self, table: Table) -> Score:

@@ -156,8 +156,8 @@ class AttackMeasure(Measure):
             return statistics.influence_of_pair_mean(values, table[f"intrudes@{self.steps[-1]}"])
         if self.statistic == "universal quantile":
             return universal.influence(values, table[f"near@{self.steps[-1]}"])
-        of = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
-        return statistics.by_unit(of(values), table["pair"]) if "pair" in table else of(values)
+        influence = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
+        return statistics.by_unit(influence(values), table["pair"]) if "pair" in table else influence(values)
 
     def reps(
         self, subject: Subject

@@ -91,8 +91,8 @@ class Bracket(Measure):
         if (parts := table.get(f"{self.column} contributes")) is not None:
             return statistics.influence_of_mean(parts)
         values = table[self.column]
-        of = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
-        return statistics.by_unit(of(values), table["pair"]) if "pair" in table else of(values)
+        influence = statistics.influence_of_median if self.statistic == "median" else statistics.influence_of_mean
+        return statistics.by_unit(influence(values), table["pair"]) if "pair" in table else influence(values)
 
 
 def in_order(
@@ -139,7 +139,7 @@ def in_both_roles(subject: Subject, table: Table, pairs: Mapping[str, Float[Tens
     return {name: universal.padded(values, population) for name, values in table.items()} | parts
 
 
-def counted(share: Mapping[str, Tensor], column: str, what: str) -> str:
+def counted(share: Mapping[str, Tensor], column: str, words: str) -> str:
     """Return "12 % of the pairs vacuous", or nothing where there are none."""
     value = float(share[column].nanmean())
-    return f"{100 * value:.3g} % {what}" if value > 0 else ""
+    return f"{100 * value:.3g} % {words}" if value > 0 else ""

@@ -69,7 +69,7 @@ class ChanceMeasure(Measure):
         """
         failure = spec(self.failure)  # with what it chooses by name: a divergence, a probe
         chosen = [v["name"] if isinstance(v, dict) else v for key, v in failure.items() if key not in ("kind", "name")]
-        what = " ".join([failure["name"], *(v for v in chosen if isinstance(v, str))]).replace("_", " ")
+        failure_words = " ".join([failure["name"], *(v for v in chosen if isinstance(v, str))]).replace("_", " ")
         setting = {"failure": self.failure, "ball": ball, "among": self.among, "first": self.first}
         return Row(
             heading="From the worst point to a given noise",
@@ -80,7 +80,7 @@ class ChanceMeasure(Measure):
                 "near to the worst from above: where a mark lies clearly left of one further up, the search further up "
                 "was too short."
             ),
-            title=f"{what}, {part_name(ball)} {ball.radius:g}",
+            title=f"{failure_words}, {part_name(ball)} {ball.radius:g}",
             name=name.replace("_", " "),
             place=place,
             across="images or draws that hold",

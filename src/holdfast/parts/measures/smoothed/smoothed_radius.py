@@ -65,8 +65,8 @@ class SmoothedRadius(SmoothedMeasure):
             word, promise, most = "estimated ", "an estimate by the plain mean of draws, no certificate", None
         else:
             word = "certified "
-            who = "all pairs of an image together" if certificate.simultaneous else "each pair's radius on its own"
-            promise = f"{who} at confidence {1 - certificate.alpha:g}"
+            scope = "all pairs of an image together" if certificate.simultaneous else "each pair's radius on its own"
+            promise = f"{scope} at confidence {1 - certificate.alpha:g}"
             most = self.sigma * betting.highest_radius(certificate.draws, certificate.level)
         # pairs without a radius count as 0; what all draws cost
         pairs = certificate.negatives * int((~table["radius"].isnan()).sum())

@@ -25,11 +25,11 @@ def spherical_kmeans(
     DeepCluster-v2.
     """
     first = torch.randperm(len(points), generator=generator)[:clusters]
-    centroids, here = points[first.to(points.device)], points.cpu()
+    centroids, on_cpu = points[first.to(points.device)], points.cpu()
     for _ in range(iterations):
         nearest = _nearest(points, centroids).cpu()
         # sums are taken on the CPU, where their order is always the same
-        sums = torch.zeros(clusters, points.shape[1], dtype=points.dtype).index_add_(0, nearest, here)
+        sums = torch.zeros(clusters, points.shape[1], dtype=points.dtype).index_add_(0, nearest, on_cpu)
         empty = torch.bincount(nearest, minlength=clusters).eq(0).to(points.device)
         centroids = torch.where(empty[:, None], centroids, F.normalize(sums.to(points), dim=1))
     return centroids, _nearest(points, centroids)

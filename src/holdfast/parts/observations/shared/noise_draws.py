@@ -110,10 +110,10 @@ def covariance_of_blocks(gaussians: Gaussians, block: int) -> Float[Tensor, "blo
     """
     main = int(gaussians.weights[0].argmax())
     scales = gaussians.scales[0, main].double()
-    of = torch.arange(len(scales), device=scales.device) // block
-    counts = of.bincount().double()
+    block_of = torch.arange(len(scales), device=scales.device) // block
+    counts = block_of.bincount().double()
     if gaussians.below is None:  # never as a matrix: without an up-sampler it would be one of pixels × pixels
-        return (scales.new_zeros(len(counts)).index_add_(0, of, scales.square()) / counts.square()).diag()
+        return (scales.new_zeros(len(counts)).index_add_(0, block_of, scales.square()) / counts.square()).diag()
     root = gaussians.below[0, main].double() + scales.diag()
-    means = scales.new_zeros(len(counts), len(scales)).index_add_(0, of, root) / counts[:, None]
+    means = scales.new_zeros(len(counts), len(scales)).index_add_(0, block_of, root) / counts[:, None]
     return means @ means.T

@@ -175,11 +175,11 @@ def nearest_rows(margin: Margin, reps: Reps, count: int) -> Int[Tensor, "batch r
 
 def confusion(encoder: Encoder, margin: Margin, like: Images) -> Goal:
     """Return the goal -m(x') for margins of one row: above zero where they are below."""
-    ours = margin.to(like)
+    margin = margin.to(like)
 
     def goal(x: Images) -> tuple[PerImage, Reps]:
         reps = encoder(x)
-        return -ours(reps).squeeze(1), reps
+        return -margin(reps).squeeze(1), reps
 
     return goal
 

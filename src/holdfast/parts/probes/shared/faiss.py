@@ -30,10 +30,10 @@ def top(queries: Reps, bank: Iterable[Tensor], k: int) -> tuple[Float[Tensor, "q
     cosines, places, start = torch.empty(len(directions), 0), torch.empty(len(directions), 0, dtype=torch.int64), 0
     for chunk in bank:
         members = _unit(chunk)
-        here, at = faiss.knn(
+        similarities, at = faiss.knn(
             directions.numpy(), members.numpy(), min(k, len(members)), metric=faiss.METRIC_INNER_PRODUCT
         )
-        cosines = torch.cat([cosines, torch.from_numpy(here)], 1)
+        cosines = torch.cat([cosines, torch.from_numpy(similarities)], 1)
         places = torch.cat([places, torch.from_numpy(at) + start], 1)
         cosines, best = cosines.topk(min(k, cosines.shape[1]))
         places, start = places.gather(1, best), start + len(members)

@@ -20,19 +20,19 @@ def blocks(bank: Bank, targets: Int[Tensor, "bank"], rows: int) -> Iterator[Labe
     Raises:
         HoldfastError: representations that are not finite, or not as many as labels.
     """
-    done, rest = 0, None
+    done, left = 0, None
     for chunk in bank.chunks():
         check_finite(chunk)
-        parts = (chunk if rest is None else torch.cat([rest, chunk])).split(rows)
+        parts = (chunk if left is None else torch.cat([left, chunk])).split(rows)
         for part in parts[:-1]:
             yield part, targets[done : done + rows].to(part.device)
             done += rows
-        rest = parts[-1].clone()  # a view would keep its chunk in memory
-    total = done + (0 if rest is None else len(rest))
+        left = parts[-1].clone()  # a view would keep its chunk in memory
+    total = done + (0 if left is None else len(left))
     if total != len(targets):
         raise HoldfastError(f"expected a representation for each of {len(targets)} labels, got {total}")
-    if rest is not None and len(rest):
-        yield rest, targets[done:].to(rest.device)
+    if left is not None and len(left):
+        yield left, targets[done:].to(left.device)
 
 
 def shuffled(stream: Iterator[Labelled], random: torch.Generator) -> Iterator[Labelled]:
@@ -46,9 +46,9 @@ def shuffled(stream: Iterator[Labelled], random: torch.Generator) -> Iterator[La
         if pool is None:
             pool = _permuted(reps, targets, random)
             continue
-        every = _permuted(torch.cat([pool[0], reps]), torch.cat([pool[1], targets]), random)
-        yield every[0][: len(reps)], every[1][: len(reps)]
-        pool = every[0][len(reps) :].clone(), every[1][len(reps) :].clone()
+        mixed = _permuted(torch.cat([pool[0], reps]), torch.cat([pool[1], targets]), random)
+        yield mixed[0][: len(reps)], mixed[1][: len(reps)]
+        pool = mixed[0][len(reps) :].clone(), mixed[1][len(reps) :].clone()
     if pool is not None:
         yield pool
 
@@ -63,8 +63,8 @@ def select(bank: Bank, places: Int[Tensor, "some"]) -> Float[Tensor, "some dim"]
     ordered, back = places.sort()
     picked, start = [], 0
     for chunk in bank.chunks():
-        here = ordered[(ordered >= start) & (ordered < start + len(chunk))] - start
-        picked.append(chunk[here.to(chunk.device)])
+        within = ordered[(ordered >= start) & (ordered < start + len(chunk))] - start
+        picked.append(chunk[within.to(chunk.device)])
         start += len(chunk)
     if int(ordered[-1]) >= start:
         raise HoldfastError(f"expected a representation for every label, got {start} of them")
@@ -82,11 +82,13 @@ def moments(stream: Iterator[Labelled]) -> tuple[Float[Tensor, "dim"], Float[Ten
     count, mean, squares, largest = 0, *[torch.zeros((), dtype=torch.float64)] * 3
     for block, _ in stream:
         reps = block.double()
-        here, total = reps.mean(0), count + len(reps)
-        gap = here - mean.to(here)
-        mean = mean.to(here) + gap * (len(reps) / total)
-        squares = squares.to(here) + (reps - here).square().sum(0) + gap.square() * (count * len(reps) / total)
-        largest = torch.maximum(largest.to(here), reps.abs().amax(0))
+        block_mean, total = reps.mean(0), count + len(reps)
+        gap = block_mean - mean.to(block_mean)
+        mean = mean.to(block_mean) + gap * (len(reps) / total)
+        squares = (
+            squares.to(block_mean) + (reps - block_mean).square().sum(0) + gap.square() * (count * len(reps) / total)
+        )
+        largest = torch.maximum(largest.to(block_mean), reps.abs().amax(0))
         count = total
     scale = (squares / count).sqrt()
     return mean, torch.where(scale > 1e-12 * largest, scale, torch.ones_like(scale))

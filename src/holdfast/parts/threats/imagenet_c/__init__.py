@@ -114,8 +114,8 @@ class ImagenetC(Corruption):
     @property
     def title(self) -> str:
         """For example "gaussian noise 3"."""
-        of = "" if self.constants == "auto" else f" ({self.constants})"
-        return f"{self.corruption.replace('_', ' ')} {self.severity}{of}"
+        constants = "" if self.constants == "auto" else f" ({self.constants})"
+        return f"{self.corruption.replace('_', ' ')} {self.severity}{constants}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Corrupt every image; the result has 8 bits.

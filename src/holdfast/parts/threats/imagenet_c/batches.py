@@ -25,7 +25,7 @@ def in_parts(values: int) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         @wraps(function)
-        def whole(x: Images, rng: Rng, constants: tuple[float, ...], **more: Any) -> Images:
+        def in_blocks(x: Images, rng: Rng, constants: tuple[float, ...], **more: Any) -> Images:
             size = max(1, values // x[0].numel()) if x.device.type == "cpu" else len(x)
             if size >= len(x):
                 return function(x, rng, constants, **more)
@@ -36,7 +36,7 @@ def in_parts(values: int) -> Callable[[Function], Function]:
                 out[part] = function(x[part], rng.at(rng.ids[part]), constants, **more)
             return out
 
-        return whole
+        return in_blocks
 
     return decorate
 

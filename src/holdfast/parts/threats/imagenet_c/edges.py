@@ -63,10 +63,10 @@ def edges(x: Grey, low: float, high: float) -> Mask:
 def _grown(mask: Mask) -> Mask:
     """Where a pixel or one of its eight neighbours is marked."""
     for dim in (2, 3):
-        rest = mask.shape[dim] - 1
+        length = mask.shape[dim] - 1
         wider = mask.clone()
-        wider.narrow(dim, 1, rest).logical_or_(mask.narrow(dim, 0, rest))
-        wider.narrow(dim, 0, rest).logical_or_(mask.narrow(dim, 1, rest))
+        wider.narrow(dim, 1, length).logical_or_(mask.narrow(dim, 0, length))
+        wider.narrow(dim, 0, length).logical_or_(mask.narrow(dim, 1, length))
         mask = wider
     return mask
 

@@ -74,8 +74,8 @@ def crops(x: Images, rng: Rng, folder: str, scale: float) -> Images:
             f"textures of frost: expected a folder with .png or .jpg photographs, found none in {folder}"
         )
     pieces = []
-    for which, down, right in rng.child("piece").uniform(3).tolist():
-        photograph = _photograph(paths[int(len(paths) * which)], scale, *x.shape[2:])
+    for number, down, right in rng.child("piece").uniform(3).tolist():
+        photograph = _photograph(paths[int(len(paths) * number)], scale, *x.shape[2:])
         top = int((photograph.shape[1] - x.shape[2] + 1) * down)
         left = int((photograph.shape[2] - x.shape[3] + 1) * right)
         pieces.append(photograph[:, top : top + x.shape[2], left : left + x.shape[3]])

@@ -186,8 +186,8 @@ class Generator(nn.Module):
             raise HoldfastError(f"structure {design.structure!r}: expected {design.groups} known groups, got {groups}")
         self.upsampler = Upsampler(design.upsampler, design.latent, design.shape, design.side)
         self.register_buffer("known", groups)  # the name in files of learned noises
-        weights, rest = SOURCES[design.structure]
-        if rest == "reps":
+        weights, shapes = SOURCES[design.structure]
+        if shapes == "reps":
             hidden = design.hidden
             self.register_buffer("middle", torch.zeros(design.dim))
             self.register_buffer("spread", torch.ones(design.dim))
@@ -196,9 +196,9 @@ class Generator(nn.Module):
             self.embedding = nn.Embedding(design.groups, design.embedding)
         count = design.components
         self.logits = self._head(weights, torch.zeros(count), still=True)  # uniform weights at the beginning
-        self.means = self._head(rest, torch.randn(count * design.latent))  # different ones, or all would stay equal
-        self.scales = self._head(rest, torch.zeros(count * design.latent))
-        self.below = self._head(rest, torch.zeros(count * design.below)) if design.below else None
+        self.means = self._head(shapes, torch.randn(count * design.latent))  # different ones, or all would stay equal
+        self.scales = self._head(shapes, torch.zeros(count * design.latent))
+        self.below = self._head(shapes, torch.zeros(count * design.below)) if design.below else None
 
     def _head(self, source: str, start: Float[Tensor, "outputs"], still: bool = False) -> nn.Module | nn.Parameter:
         if source == "free":
@@ -238,10 +238,10 @@ class Generator(nn.Module):
             inputs["reps"] = self.trunk(self._standard(reps))
         if "groups" in self.asks:
             inputs["groups"] = F.normalize(self.embedding(groups), dim=-1)
-        weights, rest = (inputs[source] for source in SOURCES[self.design.structure])
-        means, scales = _through(self.means, rest, heat.means), _through(self.scales, rest, heat.roots)
+        weights, shapes = (inputs[source] for source in SOURCES[self.design.structure])
+        means, scales = _through(self.means, shapes, heat.means), _through(self.scales, shapes, heat.roots)
         size = math.sqrt(self.design.latent)  # so that a root's row has a norm of about one while outputs have
-        below = means[:, :0] if self.below is None else _through(self.below, rest, heat.roots * size)
+        below = means[:, :0] if self.below is None else _through(self.below, shapes, heat.roots * size)
         return Outputs(_through(self.logits, weights, heat.weights), means, scales, below)
 
     def gaussians(self, outputs: Outputs) -> Gaussians:

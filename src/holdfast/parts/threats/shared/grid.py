@@ -23,12 +23,12 @@ def layout(x: Images, grid: int, cell: int) -> tuple[int, int]:
     """
     height, width = x.shape[2:]
     common = math.gcd(height, width)
-    count, what = (cell, "cells whose side divides") if cell else (grid, "a grid that divides")
+    count, requirement = (cell, "cells whose side divides") if cell else (grid, "a grid that divides")
     if common % count:
         divisors = [n for n in range(1, common + 1) if common % n == 0]
         near = [max(n for n in divisors if n < count), *[n for n in divisors if n > count][:1]]
         raise HoldfastError(
-            f"shuffle: expected {what} both sides of {height} x {width} images, got {count}; the nearest: "
+            f"shuffle: expected {requirement} both sides of {height} x {width} images, got {count}; the nearest: "
             f"{' and '.join(map(str, near))}"
         )
     return (height // cell, width // cell) if cell else (grid, grid)
@@ -40,7 +40,7 @@ def cells(x: Images, grid: tuple[int, int]) -> Cells:
     return parts.transpose(3, 4).flatten(4, 5).flatten(2, 3)
 
 
-def whole(parts: Cells, grid: tuple[int, int], width: int) -> Images:
+def from_cells(parts: Cells, grid: tuple[int, int], width: int) -> Images:
     """Return the images of some cells, `width` pixels wide; the inverse of `cells`."""
     split = parts.unflatten(2, grid).unflatten(4, (-1, width // grid[1]))
     return split.transpose(3, 4).flatten(4, 5).flatten(2, 3)
@@ -103,4 +103,4 @@ class Shuffle(Corruption):
 
     def _shuffled(self, x: Images, order: Int[Tensor, "things"]) -> Images:
         grid = layout(x, self.grid, self.cell)
-        return whole(self.moved(cells(x, grid), order), grid, x.shape[3])
+        return from_cells(self.moved(cells(x, grid), order), grid, x.shape[3])

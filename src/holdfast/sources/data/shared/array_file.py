@@ -33,7 +33,7 @@ class ArrayFile:
 
     def __init__(self, path: Path):
         self._path = path
-        with _told(path):
+        with _reading(path):
             if path.exists() and not path.is_file():
                 raise ValueError("it is no file")
             self._zip = zipfile.ZipFile(path)
@@ -57,7 +57,7 @@ class ArrayFile:
         Raises:
             HoldfastError: a member that cannot be read.
         """
-        with _told(self._path, name), self._zip.open(self._members[name]) as file:
+        with _reading(self._path, name), self._zip.open(self._members[name]) as file:
             return _header(file)[0] if self._members[name].filename.endswith(".npy") else ()
 
     def read(self, name: str) -> np.ndarray:
@@ -69,7 +69,7 @@ class ArrayFile:
         if name not in self._members:
             raise unknown(f"key of {self._path.name}", name, self._members)
         item = self._members[name]
-        with _told(self._path, name):
+        with _reading(self._path, name):
             with self._zip.open(item) as file:
                 shape, kind = _header(file)
                 size = int(np.prod([max(1, side) for side in shape], dtype=object)) * kind.itemsize
@@ -88,7 +88,7 @@ def map_array(path: Path) -> np.ndarray:
     Raises:
         HoldfastError: a file that is not there, cannot be read, or is no .npy.
     """
-    with _told(path):
+    with _reading(path):
         if path.exists() and not path.is_file():
             raise ValueError("it is no file")
         with path.open("rb") as file:
@@ -108,7 +108,7 @@ def _header(file: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 @contextmanager
-def _told(path: Path, member: str = "") -> Iterator[None]:
+def _reading(path: Path, member: str = "") -> Iterator[None]:
     """Raise whatever reading an array file raises (errors of zip, zlib, struct, NumPy) as one line."""
     try:
         yield
@@ -119,6 +119,6 @@ def _told(path: Path, member: str = "") -> Iterator[None]:
     except OSError as error:
         raise HoldfastError(f"cannot read the array file {str(path)!r}: {os_reason(error)}") from error
     except Exception as error:
-        what = f"{member!r} in the array file" if member else "the array file"
+        part = f"{member!r} in the array file" if member else "the array file"
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise HoldfastError(f"cannot read {what} {str(path)!r} ({reason}); save it again") from error
+        raise HoldfastError(f"cannot read {part} {str(path)!r} ({reason}); save it again") from error

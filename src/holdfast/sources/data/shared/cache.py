@@ -41,20 +41,20 @@ class Kept:
             return
         small = pixels.mul(255).round_().to(torch.uint8)
         lossless = pixels.dtype == torch.float32 and torch.equal(small.to(torch.float32).div(255), pixels)
-        mine = small if lossless else pixels.clone()
+        stored = small if lossless else pixels.clone()
         with self._lock:
-            size = mine.nbytes
+            size = stored.nbytes
             while self._bytes + size > self._limit and self._drop(geometry):
                 pass
             kept = self._pixels.setdefault(geometry, {})
             if self._bytes + size <= self._limit and row not in kept:
-                kept[row] = mine
+                kept[row] = stored
                 self._bytes += size
 
-    def _drop(self, mine: Hashable) -> bool:
+    def _drop(self, current: Hashable) -> bool:
         """Forget another geometry; return whether there was one."""
         for geometry in self._pixels:
-            if geometry != mine:
+            if geometry != current:
                 self._bytes -= sum(pixels.nbytes for pixels in self._pixels.pop(geometry).values())
                 return True
         return False

@@ -103,7 +103,7 @@ class Choice:
             labels.append(self._number.get(label, label))
         return labels
 
-    def renumber(self, classes: tuple[str, ...], where: str) -> None:
+    def renumber(self, classes: tuple[str, ...], reference: str) -> None:
         """Give every class the number that `classes` have for its name; without names on both sides, nothing.
 
         Raises:
@@ -122,12 +122,12 @@ class Choice:
         twice = sorted(name for own in (self.classes, classes) for name in names if own.count(name) > 1)
         if twice:
             raise HoldfastError(
-                f"{self.source}: classes are matched with those of {where} by their names, and several are called "
+                f"{self.source}: classes are matched with those of {reference} by their names, and several are called "
                 f"{', '.join(dict.fromkeys(twice))}; give them different names, or the same list of classes to both"
             )
         if strange := sorted(names - set(classes)):
             raise HoldfastError(
-                f"{self.source}: expected classes that {where} has too, {', '.join(classes[:10])}; got "
+                f"{self.source}: expected classes that {reference} has too, {', '.join(classes[:10])}; got "
                 f"{', '.join(strange[:5])}; name the classes alike in both"
             )
         # from our numbers to theirs
@@ -146,13 +146,13 @@ class Choice:
 
     def leave_out(self, digests: set[str]) -> int:
         """Leave out the images of these contents; return how many they were. Fewer than two images may remain."""
-        rows, mine, skipped = self._survey
-        kept = [place for place, digest in enumerate(mine) if digest not in digests]
+        rows, contents, skipped = self._survey
+        kept = [place for place, digest in enumerate(contents) if digest not in digests]
         for name in ("ids", "labels", "fingerprint", "rows", "_survey"):
             self.__dict__.pop(name, None)  # cached
-        self._survey = [rows[place] for place in kept], [mine[place] for place in kept], skipped
+        self._survey = [rows[place] for place in kept], [contents[place] for place in kept], skipped
         self.rows = self._survey[0]
-        return len(mine) - len(kept)
+        return len(contents) - len(kept)
 
     @property
     def selection(self) -> Selection:
@@ -183,11 +183,11 @@ class Choice:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the sorted (id, content) of the chosen images."""
-        whole = hashlib.sha256()
+        sha256 = hashlib.sha256()
         rows, digests, _ = self._survey
         for name, digest in sorted(zip(map(self.source.id, rows), digests, strict=True)):
-            whole.update(f"{name!r} {digest}\n".encode())
-        return whole.hexdigest()
+            sha256.update(f"{name!r} {digest}\n".encode())
+        return sha256.hexdigest()
 
     @cached_property
     def _survey(self) -> tuple[list[int], list[str], list[tuple[str, str]]]:

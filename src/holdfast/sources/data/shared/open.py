@@ -81,9 +81,9 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
     conversion = Conversion(take(options, "size", _size, None), take(options, "channels", _channels, None))
     skip_corrupt = take(options, "skip_corrupt", boolean, False)
     balanced = _balance(options)
-    whole = spec.strip().partition("?")[0]
-    if prefix is None or (prefix not in SOURCES and Path(whole).exists()):
-        source = _named(whole, options)
+    address = spec.strip().partition("?")[0]
+    if prefix is None or (prefix not in SOURCES and Path(address).exists()):
+        source = _named(address, options)
     elif prefix in SOURCES:
         source = _prefixed(prefix, name, options)
     else:

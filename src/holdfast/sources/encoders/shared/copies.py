@@ -51,8 +51,8 @@ def state_of(encoder: Encoder) -> dict[str, Tensor]:
 def filled(encoder: Encoder, state: Mapping[str, Tensor]) -> Encoder:
     """Return a copy of an encoder, frozen, with the weights and buffers that `state_of` gave."""
     copy_of = copied(encoder)
-    mine = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
-    fill(copy_of.module, mine, f"what was fine-tuned of {encoder.name!r}")
+    tensors = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
+    fill(copy_of.module, tensors, f"what was fine-tuned of {encoder.name!r}")
     return copy_of
 
 

@@ -113,13 +113,13 @@ class Tap(nn.Module):
     def _pooled(self, value: Any) -> Tensor:
         if isinstance(value, (tuple, list)) and len(value) == 1:
             value = value[0]
-        where = "the network" if self.layer is None else f"layer {self.layer!r}"
+        origin = "the network" if self.layer is None else f"layer {self.layer!r}"
         if not isinstance(value, Tensor):
-            raise HoldfastError(f"{where} gives a {type(value).__name__}, expected one tensor; choose another layer")
-        return _pooled(value, self.pool, where)
+            raise HoldfastError(f"{origin} gives a {type(value).__name__}, expected one tensor; choose another layer")
+        return _pooled(value, self.pool, origin)
 
 
-def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, where: str) -> Tensor:
+def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, origin: str) -> Tensor:
     match pool, x.ndim:
         case ((None | "none"), 2):
             return x
@@ -133,4 +133,4 @@ def _pooled(x: Shaped[Tensor, "batch ..."], pool: str | None, where: str) -> Ten
             return x.flatten(1)
     fits = {2: "none", 3: "cls, mean or flatten", 4: "avg or flatten"}.get(x.ndim, "flatten")
     problem = "not one vector per image" if pool is None else f"which pool={pool} does not take"
-    raise HoldfastError(f"{where} gives {list(x.shape)}, {problem}; choose pool={fits}")
+    raise HoldfastError(f"{origin} gives {list(x.shape)}, {problem}; choose pool={fits}")

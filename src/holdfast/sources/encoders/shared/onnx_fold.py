@@ -44,9 +44,9 @@ def _results(node: Any, weights: dict[str, Any], model: Any, onnx: Any) -> Itera
     names = [name for name in node.output if name]
     untyped = [onnx.ValueInfoProto(name=name) for name in names]
     alone = onnx.helper.make_graph([node], "constant", [], untyped, initializer=stored)
-    whole = onnx.helper.make_model(alone, opset_imports=model.opset_import, ir_version=model.ir_version)
+    single = onnx.helper.make_model(alone, opset_imports=model.opset_import, ir_version=model.ir_version)
     try:
-        values = onnx.reference.ReferenceEvaluator(whole).run(None, {})
+        values = onnx.reference.ReferenceEvaluator(single).run(None, {})
         tensors = [onnx.numpy_helper.from_array(value, name) for name, value in zip(names, values, strict=True)]
     except Exception:  # onnx2torch may know it
         return

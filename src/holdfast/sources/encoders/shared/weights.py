@@ -67,7 +67,7 @@ def misfits(network: nn.Module, state: Mapping[str, Tensor]) -> list[str]:
     return missing + shape + kind + extra
 
 
-def fill(network: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
+def fill(network: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """Load a state dict that must fit exactly (BatchNorm's batch counters aside: eval mode has no use for them).
 
     Raises:
@@ -75,7 +75,7 @@ def fill(network: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
     """
     if bad := misfits(network, state):
         more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-        raise HoldfastError(f"{what} does not fit the network: {'; '.join(bad[:3])}{more}")
+        raise HoldfastError(f"{name} does not fit the network: {'; '.join(bad[:3])}{more}")
     network.load_state_dict(dict(state), strict=False)
 
 
@@ -87,7 +87,7 @@ def load(network: nn.Module, path: str) -> dict[str, str]:
 
 
 @contextmanager
-def fetching(what: str) -> Iterator[None]:
+def fetching(name: str) -> Iterator[None]:
     """Build a foreign model inside, quietly; a failed look-up or download becomes one line that says what to do.
 
     Hubs raise OSError (transformers, urllib, requests) or errors of their own client packages; names that a
@@ -107,7 +107,7 @@ def fetching(what: str) -> Iterator[None]:
         if not expected and type(error).__module__.split(".")[0] not in {"httpx", "huggingface_hub"}:
             raise
         raise HoldfastError(
-            f"{what}: the model or its weights could not be fetched ({first_line(error)}); check the name and the "
+            f"{name}: the model or its weights could not be fetched ({first_line(error)}); check the name and the "
             "network, or use ?weights=random or a local path"
         ) from error
     finally:
