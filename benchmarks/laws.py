@@ -44,7 +44,7 @@ from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.parts.observations.radii import Radii
 from holdfast.parts.observations.represented import Represented
-from holdfast.parts.observations.shared.some import SomeMargins
+from holdfast.parts.observations.shared.margins import OfMargins
 from holdfast.parts.observations.smoothed import Smoothed
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.threats.gamma import Gamma
@@ -213,7 +213,7 @@ class Seen:
         """Refuse: failures have laws of their own."""
         raise AssertionError("no law of failures")
 
-    def _margins(self, observation: SomeMargins) -> Tensor:
+    def _margins(self, observation: OfMargins) -> Tensor:
         """Return the margins of attacked images against their negatives, [N, K]."""
         return observation.margins(self.shard(self.population))(self.world.found[self.number])
 

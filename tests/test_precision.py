@@ -28,7 +28,7 @@ from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.minimal_radii import MinimalRadii
-from holdfast.parts.observations.shared.some import clean_of
+from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.data import open_images
 

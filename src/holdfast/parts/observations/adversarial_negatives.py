@@ -9,7 +9,7 @@ from holdfast.core import Attack, Ball, Images, Passes, Rng, Shard, Trajectory
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.objectives.untargeted import Untargeted
-from holdfast.parts.observations.shared.some import MadeNegatives
+from holdfast.parts.observations.shared.margins import MadeNegatives
 from holdfast.parts.threats.linf import Linf
 
 

@@ -12,12 +12,12 @@ from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.objectives.pair_margin import PairMargin
-from holdfast.parts.observations.shared.some import SomeMargins, clean_of, confusion, nearest_rows, rounding, row
+from holdfast.parts.observations.shared.margins import OfMargins, clean_of, confusion, nearest_rows, rounding, row
 from holdfast.parts.threats.linf import Linf
 
 
 @dataclass(frozen=True)
-class AttackedPairs(SomeMargins):
+class AttackedPairs(OfMargins):
     """min m(x') over the images x' that attacks find in the ball, as `margin` [M, R].
 
     Also `clean` [M, R], m(x), and `rounding` [M, R], what float32 may have changed. There is one attack for each

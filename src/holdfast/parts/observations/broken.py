@@ -11,13 +11,13 @@ from holdfast.core import Attack, Ball, Failure, Images, Passes, PerImage, Reps,
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.noisy import undisturbed
-from holdfast.parts.observations.shared.some import Some
 from holdfast.parts.threats.linf import Linf
 
 
 @dataclass(frozen=True)
-class Broken(Some):
+class Broken(OfFirst):
     """The largest value of a failure that an attack found in the ball, as `value` [M]: above 0 where it fails.
 
     Also `wrong` [M]: whether the image fails without a disturbance; `clean` [M], the value there; `values` [M, steps +

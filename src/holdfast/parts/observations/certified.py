@@ -8,12 +8,12 @@ from torch import Tensor
 from holdfast.core import Ball, Certifier, Passes, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.observations.shared.some import SomeMargins, pieces
+from holdfast.parts.observations.shared.margins import OfMargins, pieces
 from holdfast.parts.threats.linf import Linf
 
 
 @dataclass(frozen=True)
-class Certified(SomeMargins):
+class Certified(OfMargins):
     """Lower bounds of margins over the ball around each image, as `lower` [M, R], and `vacuous` [M, R].
 
     Where the rows are the whole population, an image has NaN against itself. All rows of an image share the ranges

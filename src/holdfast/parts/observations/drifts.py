@@ -10,12 +10,13 @@ from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.observations.attacked import partners
-from holdfast.parts.observations.shared.some import Some, clean_of, pieces
+from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.margins import clean_of, pieces
 from holdfast.parts.threats.linf import Linf
 
 
 @dataclass(frozen=True)
-class Drifts(Some):
+class Drifts(OfFirst):
     """Where the representations of a ball are: bounds of linear functions of f(x'), all from one propagation.
 
     `low` and `high` [M, D], the range of every coordinate of f(x') - f(x); `along` [M], the least of

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.core import Classifier, Encoder, Head, HoldfastError, Images, Passes, Scope, Shard, Threat
 from holdfast.core.registry import part_name
-from holdfast.parts.observations.shared.taught import OfTraining
+from holdfast.parts.observations.shared.training import OfTraining
 from holdfast.parts.probes.shared.training import classes_of
 from holdfast.runtime.errors import no_labels, unknown
 from holdfast.sources.encoders.shared.copies import filled, state_of, trainable

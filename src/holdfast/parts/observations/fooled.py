@@ -29,8 +29,9 @@ from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.objectives.class_margin import ClassMargin
 from holdfast.parts.objectives.cross_entropy import CrossEntropy
 from holdfast.parts.objectives.dlr import Dlr
+from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.observations.shared.noisy import wrong
-from holdfast.parts.observations.shared.some import Some, clean_of
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 
@@ -39,7 +40,7 @@ WRONG, NEVER = -2, -1
 
 
 @dataclass(frozen=True)
-class Fooled(Some):
+class Fooled(OfFirst):
     """The first member of an ensemble that fooled the head h, as `broken_by` [M]; -2 wrong from the start, -1 never.
 
     Members go one after the other, each at the images that are still classified rightly. Every image x' of the ball

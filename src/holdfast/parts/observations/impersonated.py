@@ -24,7 +24,7 @@ from holdfast.core import (
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.objectives.targeted import Targeted
-from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import no_labels
@@ -34,7 +34,7 @@ GALLERY = 6
 
 
 @dataclass(frozen=True)
-class Impersonated(Some):
+class Impersonated(OfFirst):
     """max -d(f(x'), f(t)) for pairs (x, t) of two classes, and whether a head h on f then gives the class of t.
 
     The i-th image of one class is paired with the i-th of the other, of those that h classifies rightly, in the order

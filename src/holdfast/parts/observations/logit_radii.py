@@ -8,14 +8,14 @@ from torch import Tensor
 from holdfast.core import Ball, Certifier, HoldfastError, LinearProbe, Margin, Observation, Passes, PerImage, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import no_labels
 
 
 @dataclass(frozen=True)
-class LogitRadii(Some):
+class LogitRadii(OfFirst):
     """The largest ε found with lb_y > max_{j≠y} ub_j, bounds of the logits over the ball, as `radius` [M] in pixels.
 
     The margins e_y - e_j of `Radii` are never looser: min (z_y - z_j) >= min z_y - max z_j.

@@ -13,12 +13,12 @@ from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.shared.minimal import Breaks, minimal_radius, passes
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.objectives.pair_margin import PairMargin
-from holdfast.parts.observations.shared.some import SomeMargins, clean_of, confusion, nearest_rows, rounding, row
+from holdfast.parts.observations.shared.margins import OfMargins, clean_of, confusion, nearest_rows, rounding, row
 from holdfast.parts.threats.linf import Linf
 
 
 @dataclass(frozen=True)
-class MinimalRadii(SomeMargins):
+class MinimalRadii(OfMargins):
     """min ||x' - x|| over the images x' with m(x') < 0 that were found, as `radius` [M, K] in pixels; inf where none.
 
     The search begins from the negative itself as well, which is confused with itself. Every radius belongs to a real

@@ -9,7 +9,7 @@ from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.certifiers.shared.radius import certified_radii
-from holdfast.parts.observations.shared.some import SomeMargins
+from holdfast.parts.observations.shared.margins import OfMargins
 from holdfast.parts.threats.linf import Linf
 
 PROBES = 6
@@ -17,7 +17,7 @@ PROBES = 6
 
 
 @dataclass(frozen=True)
-class Radii(SomeMargins):
+class Radii(OfMargins):
     """The largest ε found such that min m(x') > 0 over the ball is proved, as `radius` [M, R] in pixels; 0 where none.
 
     Attributes:

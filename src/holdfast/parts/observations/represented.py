@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from holdfast.core import Passes, Shard, Threat
+from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.noisy import represented
-from holdfast.parts.observations.shared.some import Some
 from holdfast.parts.threats.gamma import Gamma
 
 
 @dataclass(frozen=True)
-class Represented(Some):
+class Represented(OfFirst):
     """f(x') with x' = threat(x), as `reps` [M, D].
 
     Attributes:

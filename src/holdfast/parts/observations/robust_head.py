@@ -10,7 +10,7 @@ from holdfast.core import HoldfastError, Images, Observation, Passes, Positions,
 from holdfast.core.registry import part_name
 from holdfast.numerics.gaussian_classes import synbench
 from holdfast.parts.observations.mixtures import Mixtures
-from holdfast.parts.observations.shared.taught import OfTraining
+from holdfast.parts.observations.shared.training import OfTraining
 from holdfast.parts.probes.robust_linear import RobustLinear, together
 from holdfast.runtime.errors import no_labels
 

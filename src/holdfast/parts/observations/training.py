@@ -6,7 +6,7 @@ from torch import Tensor
 
 from holdfast.core import Passes, Shard, Threat
 from holdfast.parts.observations.shared.noisy import represented
-from holdfast.parts.observations.shared.taught import OfTraining
+from holdfast.parts.observations.shared.training import OfTraining
 
 
 @dataclass(frozen=True)

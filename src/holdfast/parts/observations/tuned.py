@@ -7,11 +7,11 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Passes, Shard, Threat
 from holdfast.parts.observations.fine_tuned import FineTuned
-from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.observations.shared.first import OfFirst
 
 
 @dataclass(frozen=True)
-class Tuned(Some):
+class Tuned(OfFirst):
     """The logits of x' = threat(x), as `logits` [M, C] in the order of the classes of what was fine-tuned.
 
     Attributes:

@@ -13,7 +13,7 @@ from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
-from holdfast.parts.observations.shared.some import MadeNegatives
+from holdfast.parts.observations.shared.margins import MadeNegatives
 from holdfast.parts.threats.linf import Linf
 
 

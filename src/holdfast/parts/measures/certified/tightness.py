@@ -18,7 +18,7 @@ from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
 from holdfast.parts.measures.shared.bracket import RVCL, Bracket, counted, in_order
 from holdfast.parts.measures.shared.worst import lowest
 from holdfast.parts.objectives.pair_margin import PairMargin
-from holdfast.parts.observations.shared.some import MadeNegatives
+from holdfast.parts.observations.shared.margins import MadeNegatives
 from holdfast.parts.threats.linf import Linf
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from holdfast.core import Attack, Ball, Objective, Rows, Subject
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.observations.attacked import Attacked
-from holdfast.parts.observations.shared.some import SomeMargins, rounding
+from holdfast.parts.observations.shared.margins import OfMargins, rounding
 from holdfast.runtime.checked import Count
 
 
@@ -20,7 +20,7 @@ def trajectories(
     return (Attacked(attack, ball, objective, steps, first),)
 
 
-def lowest(subject: Subject, observed: SomeMargins, ball: Ball, margins: Rows, slack: Rows) -> tuple[Rows, Rows]:
+def lowest(subject: Subject, observed: OfMargins, ball: Ball, margins: Rows, slack: Rows) -> tuple[Rows, Rows]:
     """Return the lowest margins that any search of the run met in a ball, and what float32 may have changed them by.
 
     Args:

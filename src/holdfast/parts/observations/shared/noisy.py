@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Draws, Event, Failure, HoldfastError, Images, Noise, Reps, Shard, Threat
 from holdfast.parts.estimators.shared.draws import FIRST
-from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.smoothed import block_size
 from holdfast.parts.observations.worst_noise import WorstNoise
 from holdfast.parts.threats.uniform import Uniform
@@ -23,7 +23,7 @@ Values = Float[Tensor, "rows draws"]
 
 
 @dataclass(frozen=True)
-class OfNoise(Some):
+class OfNoise(OfFirst):
     """An observation of what a noise does to the first images of an audit.
 
     Attributes:

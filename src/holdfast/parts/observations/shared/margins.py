@@ -1,9 +1,8 @@
-"""Observations of some images, and the pairs that certificates and attacks are both asked about."""
+"""Observations of margins: the pairs of images, or of classes, that certificates and attacks are both asked about."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -17,7 +16,6 @@ from holdfast.core import (
     Images,
     LinearProbe,
     Margin,
-    Observation,
     PerImage,
     Reps,
     Rows,
@@ -26,7 +24,7 @@ from holdfast.core import (
 from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.margins import DIVERGENCES, between
 from holdfast.numerics.geometry.negatives import draw_negatives
-from holdfast.runtime.checked import Count
+from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.runtime.errors import no_labels, unknown
 from holdfast.runtime.rounding import REPRESENTATIONS
 
@@ -38,40 +36,7 @@ WIDER = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Some(Observation):
-    """An observation of the first images of an audit.
-
-    Attributes:
-        first: how many images; None: all that the audit attacks.
-    """
-
-    first: Count | None = None
-
-    def __post_init__(self) -> None:
-        if self.first is not None and self.first < 1:
-            raise HoldfastError(f"{type(self).__name__}: first: expected at least 1 image, got {self.first}")
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """What it observes, in a few words."""
-
-    def key(self) -> Observation:
-        """How many images are observed changes nothing for any of them."""
-        return replace(self, first=None)
-
-    def join(self, twin: Observation) -> Observation:
-        """Observe as many images as the one needs that needs more."""
-        assert isinstance(twin, Some)  # equal keys
-        return replace(self, first=None if None in (self.first, twin.first) else max(self.first or 0, twin.first or 0))
-
-    def images(self, population: int, attacked: int) -> int:
-        """The images that the audit attacks, or the first ones of them."""
-        return attacked if self.first is None else min(self.first, attacked)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MadeNegatives(Some):
+class MadeNegatives(OfFirst):
     """An observation that makes the images which each image must not be confused with: `reps` [M, count, D].
 
     Attributes:
@@ -88,7 +53,7 @@ def clean_of(shard: Shard) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SomeMargins(Some):
+class OfMargins(OfFirst):
     """An observation of margins: of each image against other images, or of its class against the other classes.
 
     Attributes:

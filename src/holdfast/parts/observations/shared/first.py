@@ -1,0 +1,40 @@
+"""Observations of the first images of an audit."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+from holdfast.core import HoldfastError, Observation
+from holdfast.runtime.checked import Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfFirst(Observation):
+    """An observation of the first images of an audit.
+
+    Attributes:
+        first: how many images; None: all that the audit attacks.
+    """
+
+    first: Count | None = None
+
+    def __post_init__(self) -> None:
+        if self.first is not None and self.first < 1:
+            raise HoldfastError(f"{type(self).__name__}: first: expected at least 1 image, got {self.first}")
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it observes, in a few words."""
+
+    def key(self) -> Observation:
+        """How many images are observed changes nothing for any of them."""
+        return replace(self, first=None)
+
+    def join(self, twin: Observation) -> Observation:
+        """Observe as many images as the one needs that needs more."""
+        assert isinstance(twin, OfFirst)  # equal keys
+        return replace(self, first=None if None in (self.first, twin.first) else max(self.first or 0, twin.first or 0))
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them."""
+        return attacked if self.first is None else min(self.first, attacked)
