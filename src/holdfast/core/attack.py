@@ -68,14 +68,14 @@ def _of_pixels(search: Callable[..., "Trajectory"]) -> Callable[..., "Trajectory
     """Return a search that refuses images outside [0, 1]: radii are in pixels of a [0, 1] image."""
 
     @wraps(search)
-    def call(self: "Attack", goal: Goal, x: Tensor, *how: Any, **named: Any) -> "Trajectory":
+    def call(self: "Attack", goal: Goal, x: Tensor, *arguments: Any, **named: Any) -> "Trajectory":
         low, high = (float(end) for end in x.aminmax()) if x.numel() else (0.0, 1.0)
         if not -PIXELS <= low <= high <= 1 + PIXELS:  # NaN is neither
             raise HoldfastError(
                 f"attack: expected pixels in [0, 1], got values from {low:.4g} to {high:.4g}; divide bytes by 255, and "
                 "leave normalisation to the encoder"
             )
-        return search(self, goal, x, *how, **named)
+        return search(self, goal, x, *arguments, **named)
 
     return call
 

@@ -21,5 +21,5 @@ def rank_intervals(beaten: Mapping[str, Collection[str]]) -> dict[str, tuple[int
         >>> rank_intervals({"a": ["b", "c"], "b": [], "c": []})
         {'a': (1, 1), 'b': (2, 3), 'c': (2, 3)}
     """
-    losses = {name: sum(name in those for those in beaten.values()) for name in beaten}
-    return {name: (1 + losses[name], len(beaten) - len(those)) for name, those in beaten.items()}
+    losses = {name: sum(name in losers for losers in beaten.values()) for name in beaten}
+    return {name: (1 + losses[name], len(beaten) - len(losers)) for name, losers in beaten.items()}

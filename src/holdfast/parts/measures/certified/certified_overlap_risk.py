@@ -84,17 +84,17 @@ class CertifiedOverlapRisk(Bracket):
         partner, clean = partners(positions), bank[: len(positions)]
         reach, apart = drift_bounds(ranges, clean)["l2"], ranges["apart"][partner]
         # attack: the farthest and the nearest that any search of the run reached
-        own, theirs = torch.zeros_like(reach), l2(clean[partner], clean)
+        farthest, nearest = torch.zeros_like(reach), l2(clean[partner], clean)
         for points in subject.reached(self.ball):
             count = min(len(points), len(positions)) // 2 * 2  # whole pairs
             for reps in points[:count].unbind(1):
-                own[:count] = own[:count].maximum(l2(reps, clean[:count]))
-                theirs[:count] = theirs[:count].minimum(l2(reps[partner[:count]], clean[:count]))
+                farthest[:count] = farthest[:count].maximum(l2(reps, clean[:count]))
+                nearest[:count] = nearest[:count].minimum(l2(reps[partner[:count]], clean[:count]))
         # overlap where the partner may come nearer to f(x) than the image itself goes away from it
         rounding = 4 * REPRESENTATIONS * float(clean.norm(dim=1).max())
-        in_order(subject.ids, own, reach, rounding)
-        in_order(subject.ids, apart, theirs, rounding)
-        attack = theirs < own
+        in_order(subject.ids, farthest, reach, rounding)
+        in_order(subject.ids, apart, nearest, rounding)
+        attack = nearest < farthest
         return {
             "pair": pair_of(positions),
             "attack": attack.double(),
