@@ -110,9 +110,9 @@ def test_an_epoch_gives_every_row_once_with_its_target_in_an_order_of_its_own() 
 def test_some_rows_come_in_the_order_they_were_asked_for() -> None:
     rows = torch.randn(50, 3)
     places = torch.tensor([49, 0, 17, 17, 18])
-    assert torch.equal(_stream.some(Bank(torch.arange(50), lambda: iter(rows.split(9))), places), rows[places])
+    assert torch.equal(_stream.select(Bank(torch.arange(50), lambda: iter(rows.split(9))), places), rows[places])
     with pytest.raises(HoldfastError, match="expected a representation for every label, got 45"):
-        _stream.some(Bank(torch.arange(50), lambda: iter(rows[:45].split(9))), places)
+        _stream.select(Bank(torch.arange(50), lambda: iter(rows[:45].split(9))), places)
 
 
 def test_what_cannot_be_learned_is_refused() -> None:
