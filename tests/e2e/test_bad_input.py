@@ -41,7 +41,7 @@ from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.threats.linf import Linf
-from holdfast.runtime.errors import Status
+from holdfast.runtime.exit_status import ExitStatus
 from holdfast.sources.data import open_images
 
 
@@ -54,7 +54,7 @@ def as_users_meet_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield
 
 
-REFUSED = (Status.USAGE, Status.NOTHING)
+REFUSED = (ExitStatus.USAGE, ExitStatus.NOTHING)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Faults(list[str]):
         error = next((line for line in told.splitlines() if line.startswith("error: ")), "")
         if status not in REFUSED:
             self.append(f"{case}: status {status}: {told[-300:]}")
-        elif not error and status == Status.USAGE:
+        elif not error and status == ExitStatus.USAGE:
             self.append(f"{case}: no line that begins with error: {told[-300:]}")
         elif "Traceback" in told or len(told.splitlines()) > 1:
             self.append(f"{case}: more than a line: {told[-300:]}")

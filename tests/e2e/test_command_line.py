@@ -14,7 +14,8 @@ import typer
 
 from holdfast import cli
 from holdfast.cli import common
-from holdfast.runtime.errors import HoldfastError, NothingAudited, Status, UnreadableRecord
+from holdfast.runtime.errors import HoldfastError, NothingAudited, UnreadableRecord
+from holdfast.runtime.exit_status import ExitStatus
 from holdfast.storage.run_folder import StoreError
 
 TINY = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
@@ -41,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status_of(*arguments), *capsys.readouterr()
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = Status.USAGE) -> str:
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = ExitStatus.USAGE) -> str:
     """Run something that must fail with one clear line; return that line."""
     code, _, err = run(capsys, *arguments)
     assert code == status, err
@@ -176,7 +177,7 @@ def test_bad_requests_are_one_line(capsys, tmp_path: Path, monkeypatch, argument
 def test_a_folder_without_a_record_is_no_wrong_usage(capsys, tmp_path: Path, monkeypatch, command: str) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ["--require", "breakaway_risk < 5 %"] if command == "check" else []
-    assert "no-such-folder" in refused(capsys, command, "no-such-folder", *asked, status=Status.NOTHING)
+    assert "no-such-folder" in refused(capsys, command, "no-such-folder", *asked, status=ExitStatus.NOTHING)
 
 
 def test_some_encoders_failed(capsys, tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_some_encoders_failed(capsys, tmp_path: Path) -> None:
     encoders = ["zoo:digits-simclr", "zoo:cnn_a_cifar"]
     cheap = ["--profile", "feature_space", "--images", "24", "--json"]
     code, out, err = run(capsys, "audit", *encoders, "--data", "digits", "--out", str(tmp_path), *cheap)
-    assert code == Status.UNMET, err
+    assert code == ExitStatus.UNMET, err
     assert [bool(row["error"]) for row in json.loads(out)["encoders"]] == [False, True]
 
 
@@ -214,7 +215,7 @@ def test_every_end_has_a_status_and_one_line(capsys, monkeypatch, error, status:
     assert code == status
     assert said in err
     assert len(err.strip().splitlines()) == 1
-    if status == Status.FAULT:
+    if status == ExitStatus.FAULT:
         kept = Path(err.split("traceback is in ")[1].split(";")[0])
         assert "ZeroDivisionError: division by zero" in kept.read_text()
         kept.unlink()
@@ -285,13 +286,13 @@ def test_bad_encoders_are_named_and_the_status_is_not_zero(capsys, tmp_path, mon
     (tmp_path / f"{module}.py").write_text("\n".join(source))
     monkeypatch.chdir(tmp_path)
     code, out, err = run(capsys, "audit", f"py:{module}:make?mean=0&std=1", "--data", "digits", *TINY)
-    assert code == Status.NOTHING
+    assert code == ExitStatus.NOTHING
     assert says in err, (out, err)
 
 
 def test_wrong_channels_say_what_to_do(capsys, tmp_path: Path) -> None:
     code, _, err = run(capsys, "audit", "zoo:cnn_a_cifar", "--data", "digits?size=32", "--out", str(tmp_path), *TINY)
-    assert code == Status.NOTHING
+    assert code == ExitStatus.NOTHING
     assert "channels=3" in err
 
 
@@ -299,7 +300,7 @@ def test_unwritable_folder(capsys, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     folder = str(tmp_path / "file" / "run")
     line = refused(
-        capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", folder, *TINY, status=Status.NOTHING
+        capsys, "audit", "zoo:digits-simclr", "--data", "digits", "--out", folder, *TINY, status=ExitStatus.NOTHING
     )
     assert "choose another place" in line
 

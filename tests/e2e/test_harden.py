@@ -20,7 +20,7 @@ from torch import nn
 from holdfast.auditing import profile
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.hardening import print_hardening
-from holdfast.runtime.errors import Status
+from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
@@ -251,7 +251,7 @@ def test_what_could_not_be_measured_is_not_recommended(capsys, tmp_path: Path, m
     monkeypatch.setattr(hardening, "run_audit", lambda *_, **__: audited)
     monkeypatch.setattr(hardening, "write_report", lambda folder: folder / "report.html")
     code, out, _ = run(capsys, *words(FEW, tmp_path))
-    assert code == Status.NOTHING
+    assert code == ExitStatus.NOTHING
     assert "Use it" not in out
     assert "What came out could not be measured" in out
 

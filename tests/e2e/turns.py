@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from holdfast.auditing.work import WorkItem
 from holdfast.core.engine import Engine, Outcome, Pool, Work
-from holdfast.parts.engines.shared.pool import packed, portable, unpacked
+from holdfast.parts.engines.shared.server import packed, portable, unpacked
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
-from holdfast.cli.common import STATUSES, Command, warned
+from holdfast.cli.common import Command, warned
 from holdfast.cli.compare import compare
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
@@ -26,13 +26,10 @@ from holdfast.cli.reproduce import reproduce
 from holdfast.cli.show import show
 from holdfast.cli.study import study
 from holdfast.cli.train import train
-from holdfast.runtime.errors import HoldfastError, Status, first_line, os_reason
+from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+from holdfast.runtime.exit_status import SUMMARY, ExitStatus
 
-app = typer.Typer(
-    epilog=STATUSES,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(epilog=SUMMARY, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
@@ -67,8 +64,8 @@ for _command in (
     show,
     doctor,
 ):
-    app.command(cls=Command, epilog=STATUSES)(_command)
-app.command("list", cls=Command, epilog=STATUSES)(list_parts)
+    app.command(cls=Command, epilog=SUMMARY)(_command)
+app.command("list", cls=Command, epilog=SUMMARY)(list_parts)
 
 _Click: type[Exception] = typer.BadParameter.__mro__[2]  # of the click that this typer uses, which may be its own
 
@@ -83,8 +80,8 @@ def _status() -> int:
     try:
         # the command, which says by its status what it has found
         _not_empty(sys.argv[1:])
-        status = app(prog_name="holdfast", standalone_mode=False) or Status.DONE
-        if status == Status.INTERRUPTED:  # typer makes it of Ctrl-C, without a word
+        status = app(prog_name="holdfast", standalone_mode=False) or ExitStatus.DONE
+        if status == ExitStatus.INTERRUPTED:  # typer makes it of Ctrl-C, without a word
             warned("interrupted:", "what is done is stored; the same command continues")
         return status
     # requests that cannot be answered, and wrong usage
@@ -95,21 +92,21 @@ def _status() -> int:
         return _wrong_usage(error)
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # rich and typer end with 1, as if something were not met
-            return Status.PIPE
+            return ExitStatus.PIPE
         raise
     # what the machine refuses
     except MemoryError:
         _say("not enough memory; take fewer images (--images) or smaller batches (--batch-size), and see --dry-run")
-        return Status.NOTHING
+        return ExitStatus.NOTHING
     except OSError as error:
         _say(f"{error.filename or 'a file'}: {os_reason(error)}")
-        return Status.NOTHING
+        return ExitStatus.NOTHING
     # anything else is a fault of ours
     except Exception as error:
         _say(
             f"a fault of Holdfast, not yours: {type(error).__name__}: {first_line(error)}; {_kept()}; please report it"
         )
-        return Status.FAULT
+        return ExitStatus.FAULT
 
 
 def _not_empty(arguments: Sequence[str]) -> None:
@@ -125,10 +122,10 @@ def _wrong_usage(error: Exception) -> int:
     """Say what is wrong with the arguments, in one line; without any, typer has shown the help."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
-        return Status.USAGE
+        return ExitStatus.USAGE
     message = " ".join(str(error.format_message()).split()).rstrip(".")  # pyright: ignore[reportAttributeAccessIssue]
     _say(f"{message}; see {context.command_path if context is not None else 'holdfast'} --help")
-    return Status.USAGE
+    return ExitStatus.USAGE
 
 
 def _kept() -> str:

@@ -75,16 +75,16 @@ def audit(
 
     if calibrate <= 0:
         raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
-    # the plan: of a file and the options over it, or of the options alone
+    # The plan: of a file and the options over it, or of the options alone
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
     run |= {"precision": precision, "compiled": compiled, "allow": allow}
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:
-        given = {key: value for key, value in run.items() if value is not None}
-        plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **given)
-    # the estimate, a part, or the whole of it
+        options = {key: value for key, value in run.items() if value is not None}
+        plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **options)
+    # The estimate, a part, or the whole of it
     chosen = engine_of(engine, workers, plan.device, address, gpus)
     if dry_run:
         _estimate(plan, out_folder, calibrate, json_output, workers or 1, shard, quiet)

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.common import AllowOption, JsonOption, out, show
-from holdfast.runtime.errors import HoldfastError, Status, os_reason
+from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.exit_status import ExitStatus
 from holdfast.storage.filesystem import Folder
 
 
@@ -38,7 +39,7 @@ def check(
     findings = judge(allowing(record, allow or ()), requirements, encoder or [])
     show({"record": folder, **as_data(findings)}, json_output, lambda: print_findings(findings, out))
     if not all(finding.met for finding in findings):
-        raise typer.Exit(Status.UNMET)
+        raise typer.Exit(ExitStatus.UNMET)
 
 
 def _lines(path: Path) -> list[str]:

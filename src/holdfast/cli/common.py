@@ -16,18 +16,14 @@ from typer.core import TyperCommand
 from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
 from holdfast.runtime.console import Screen
-from holdfast.runtime.errors import Status, described
+from holdfast.runtime.errors import described
+from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import brief, concealed, public
 from holdfast.storage.standing import failed_checks
 
 out, err = Screen(), Screen(stderr=True)
 """What the commands print on: answers, and everything else. Nothing else of Holdfast prints."""
-
-STATUSES = (
-    "Exit status: 0 done and met; 1 a requirement is not met, or a part failed; 2 wrong usage or an unknown name; "
-    "3 nothing could be audited, or a run folder cannot be read or written; 4 a fault of Holdfast; 130 interrupted."
-)
 
 
 def number(text: str | float) -> float:
@@ -168,30 +164,30 @@ def audited(
             print_record(record, out, brief(report) if report else None)
     if record["failures"] and (log := Path(folder, LOG)).is_file():
         warned("tracebacks:", str(log))
-    # the status: first what could not be measured, then the checks
+    # The status: first what could not be measured, then the checks
     measures = [entry for row in record["encoders"] for entry in row.get("measures", {}).values()]
     partly(record["failures"], any(entry["scores"] or entry["not_certified"] for entry in measures))
     if strict and (failed := list(failed_checks(record))):
         for encoder, check in failed:
             warned(f"{encoder}: the check {check} failed")
-        raise typer.Exit(Status.UNMET)
+        raise typer.Exit(ExitStatus.UNMET)
 
 
 @contextmanager
-def _drawing(what: str, folder: str) -> Iterator[None]:
+def _drawing(title: str, folder: str) -> Iterator[None]:
     """Warn of what could not be drawn, of a record that is written all the same."""
     try:
         yield
     except BrokenPipeError:
         raise
     except Exception as error:
-        warned(f"{what} could not be drawn:", f"{described(error)}; the record is written: {folder}/record.json")
+        warned(f"{title} could not be drawn:", f"{described(error)}; the record is written: {folder}/record.json")
 
 
 def partly(failures: Collection[object], any_answer: bool) -> None:
     """End a command in which parts failed: with status 1 where others gave an answer, with 3 where none did."""
     if failures:
-        raise typer.Exit(Status.UNMET if any_answer else Status.NOTHING)
+        raise typer.Exit(ExitStatus.UNMET if any_answer else ExitStatus.NOTHING)
 
 
 @contextmanager

@@ -37,12 +37,12 @@ def compare(
     from holdfast.report.leaderboard import render
     from holdfast.storage.filesystem import write_text
 
-    # the comparison, of the folders that can be read
+    # The comparison, of the folders that can be read
     runs, unreadable = open_runs(folders, allow=allow or ())
     data = compare_runs(runs, measures=measure or (), correction=correction, x=x, y=y)
     data["problems"] += unreadable
 
-    # the files that are wanted
+    # The files that are wanted
     page: dict[str, Any] = {"groups": [data], "unreadable": []}
     exports: list[tuple[str | None, Callable[[str], object]]] = [
         (csv, lambda place: write_csv(data, place)),
@@ -52,10 +52,10 @@ def compare(
         (html, lambda place: write_text(place, render(page, "Comparison"))),
         (eval_results, lambda place: write_eval_results(data, place, benchmark, source_url)),
     ]
-    wanted = [(place, write) for place, write in exports if place is not None]
-    for place, write in wanted:
+    requested = [(place, write) for place, write in exports if place is not None]
+    for place, write in requested:
         write(place)
     show(data, json_output, lambda: texts.print_comparison(data, out))
-    for place, _ in () if json_output else wanted:
+    for place, _ in () if json_output else requested:
         out.print(Text.assemble("written: ", (place, "bold")), soft_wrap=True, highlight=False)
     partly(data["problems"], True)

@@ -44,7 +44,7 @@ def leaderboard(
     if json_output:
         answer(data)
         return
-    # each group, what is wrong with it, and what is on no table
+    # Each group, what is wrong with it, and what is on no table
     for group in data["groups"]:
         out.print(scope(group), soft_wrap=True, highlight=False)
         for text in group["problems"]:

@@ -43,14 +43,14 @@ def reproduce(
     if name is None:
         _list_all()
         return
-    # the table, and the specs that take the place of its own
+    # The table, and the specs that take the place of its own
     recipe, specs = read(name, profile), {}
     for text in inputs or ():
         key, equals, spec = text.partition("=")
         if not equals:
             raise HoldfastError(f"--input: expected NAME=SPEC, got {text!r}")
         specs[key] = spec
-    # trainings, audits and studies
+    # Trainings, audits and studies
     folder = local_folder(f"holdfast-{recipe.name}-{profile}" if out_folder is None else out_folder)
     device = device or "cpu"
     options = {"device": device, "seed": seed or 0, "engine": engine_of(None, workers, device)}

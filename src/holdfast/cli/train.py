@@ -35,7 +35,7 @@ def train(
     from holdfast.training.recipe_file import read_beside, read_recipe
     from holdfast.workflows.monitor import monitors_of
 
-    # the recipe, and what its file says beside it: monitors and trackers
+    # The recipe, and what its file says beside it: monitors and trackers
     options = {"data": data, "epochs": epochs, "images": images, "device": device, "seed": seed}
     plan, beside = read_recipe(recipe, settings or (), **options), read_beside(recipe, settings or ())
     speaks, began = os.environ.get("RANK", "0") == "0", time.perf_counter()  # of several processes, the first
@@ -46,7 +46,7 @@ def train(
         trained = run(plan, out_folder, listener=bars if speaks else None, **watchers)
     if not speaks:
         return
-    # the answer
+    # The answer
     summaries = [monitor.summary() for monitor in monitors]
     if json_output:
         last = {"steps": trained.steps, "resumed": trained.resumed, "loss": trained.rows[-1]["loss"]}

@@ -240,8 +240,8 @@ def _pareto(
     by = dominated(beaten[across], beaten[up])
     scores = {axis: {row["encoder"]: row["score"] for row in entries[axis]["rows"]} for axis in (across, up)}
     points = [
-        {"encoder": name, "x": scores[across][name], "y": scores[up][name], "dominated_by": those}
-        for name, those in by.items()
+        {"encoder": name, "x": scores[across][name], "y": scores[up][name], "dominated_by": dominators}
+        for name, dominators in by.items()
         if all(may_win(scores[axis][name]["standing"], entries[axis]["better"]) for axis in (across, up))
     ]
     return {"x": across, "y": up, "why_not": None, "points": points}

@@ -70,8 +70,8 @@ def leaderboard(
     # compare each group of those that can be compared
     tables = []
     for group in groups(runs):
-        whole, lost = _tables(group, lambda members: _table(members, correction, x, y))
-        tables += whole
+        comparisons, lost = _tables(group, lambda members: _table(members, correction, x, y))
+        tables += comparisons
         unreadable += lost
     if tables and (x or y):
         axes({name: m for table in tables for name, m in table["measures"].items()}, x, y)  # refuses unknown names

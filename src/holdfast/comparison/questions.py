@@ -76,9 +76,9 @@ def _alone(key: str, answers: list[Answer], groups: dict[str, list[Answer]]) -> 
     if not rivals:
         return f"{start}no other encoder was asked"
     second, rival = max(rivals, key=len)[0]
-    mine, theirs = flatten(entry["part"]), flatten(rival["part"])
-    if mine == theirs:
-        mine, theirs = learned_from(first.run.record), learned_from(second.run.record)
-    differing = [k for k in dict.fromkeys((*mine, *theirs)) if mine.get(k) != theirs.get(k)]
-    pairs = ", ".join(f"{k} is {short(mine.get(k))} and {short(theirs.get(k))}" for k in differing[:4])
+    a, b = flatten(entry["part"]), flatten(rival["part"])
+    if a == b:
+        a, b = learned_from(first.run.record), learned_from(second.run.record)
+    differing = [key for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
+    pairs = ", ".join(f"{key} is {short(a.get(key))} and {short(b.get(key))}" for key in differing[:4])
     return f"{start}{pairs} in {first.run.place!r} and {second.run.place!r}"

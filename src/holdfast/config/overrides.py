@@ -116,6 +116,7 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     Raises:
         HoldfastError: a part or a field that nobody knows.
     """
+    # Lists item by item; names as tables; pixels in radii of the ball
     if isinstance(before, list) and not isinstance(value, list):
         value = [value]
     if isinstance(value, list):
@@ -128,6 +129,8 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     if "eps" in value and value.keys() <= {"eps", "most"}:
         radii = {key: fitting(number, Positive, key) for key, number in value.items()}
         return min(ball["radius"] / (1 / radii["eps"]), radii.get("most", math.inf))  # ε / 25 for 0.04, rounded once
+
+    # The part that is meant: the one before, or another of its kind
     old = before if isinstance(before, Mapping) else {}
     kind, name = value.get("kind", old.get("kind")), value.get("name", old.get("name"))
     if kind is None or name is None:
@@ -138,6 +141,8 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     for key in value:
         if key not in ("kind", "name", *fields):
             raise unknown(f"parameter of {name}", key, fields)
+
+    # Its fields, as they were or as the class has them; its ball first, for those inside
     same = (kind, name) == (old.get("kind"), old.get("name"))
     usual = dict(old) if same else defaults(kind, name, ball)
     own = part(value["ball"], usual.get("ball"), ball) if "ball" in value else usual.get("ball")

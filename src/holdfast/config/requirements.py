@@ -71,9 +71,9 @@ class Finding:
         encoder: the encoder's name.
         met: whether it holds.
         compared: what was compared, for example "breakaway_risk, 20 steps, high end (the default for <)".
-        found: what was found there; None where there is nothing to compare.
+        actual: what the record has there; None where there is nothing to compare.
         bound: what it was compared with.
-        unit: of the number found; "" for checks and counts.
+        unit: of that number; "" for checks and counts.
         reason: why it does not hold; "" where it does.
     """
 
@@ -81,7 +81,7 @@ class Finding:
     encoder: str
     met: bool
     compared: str
-    found: float | str | None
+    actual: float | str | None
     bound: float | str
     unit: str = ""
     reason: str = ""
@@ -149,7 +149,7 @@ def judge(record: Mapping[str, Any], requirements: Iterable[str], encoders: Iter
         raise HoldfastError("expected a record with encoders, got one without any; run the audit again")
     # What each requirement is about, before any encoder is judged by it: what the record does not know is refused.
     units = _units(rows.values())
-    judges = [_of_checks(each, rows) if each.of_checks else _of_measure(each, units) for each in parsed]
+    judges = [_of_checks(r, rows) if r.of_checks else _of_measure(r, units) for r in parsed]
     return [judge(rows[name]) for judge in judges for name in names or rows]
 
 
@@ -171,11 +171,11 @@ def _resolve(requirement: Requirement, measures: Mapping[str, Mapping[str, str]]
     if measure is None:
         name, _, field = subject.rpartition(".")
         raise unknown("measure", name if field in FIELDS else subject, measures)
-    scores, rest = measures[measure], subject[len(measure) + 1 :]
+    scores, suffix = measures[measure], subject[len(measure) + 1 :]
     # Behind it stand a score, a field, both or neither; a score may end like a field.
-    score, _, field = rest.rpartition(".")
-    if rest in scores or field not in FIELDS:
-        score, field = rest, ""
+    score, _, field = suffix.rpartition(".")
+    if suffix in scores or field not in FIELDS:
+        score, field = suffix, ""
     if score and scores and score not in scores:
         raise unknown(f"score of {measure}", score, scores)
     if not field and requirement.comparison not in GUARDED:

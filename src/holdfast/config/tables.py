@@ -68,15 +68,15 @@ def spread(tables: Iterable[Any]) -> list[Any]:
     """
     every: list[Any] = []
     for table in tables:
-        each = table.get("each", {}) if isinstance(table, Mapping) else {}
-        if not isinstance(each, Mapping) or not all(isinstance(values, list) and values for values in each.values()):
-            raise HoldfastError(f'each: expected a table of lists, {{ "attack.steps" = [5] }}, got {shown(each)}')
-        if not each:
+        axes = table.get("each", {}) if isinstance(table, Mapping) else {}
+        if not isinstance(axes, Mapping) or not all(isinstance(values, list) and values for values in axes.values()):
+            raise HoldfastError(f'each: expected a table of lists, {{ "attack.steps" = [5] }}, got {shown(axes)}')
+        if not axes:
             every.append(table)
             continue
         common = {key: value for key, value in table.items() if key != "each"}
-        for values in itertools.product(*each.values()):
-            every.append(reduce(over, map(nested, each, values), common))
+        for values in itertools.product(*axes.values()):
+            every.append(reduce(over, map(nested, axes, values), common))
     return every
 
 

@@ -23,19 +23,19 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
         console: where to print; colours follow it.
     """
     table = Table.grid(padding=(0, 1))
-    for requirement, group in groupby(findings, key=lambda one: one.requirement):
-        ones = list(group)
-        compared = Text(f"  {ones[0].compared}", style="dim")
-        table.add_row(_mark(all(one.met for one in ones)), Text.assemble((requirement, "bold"), compared))
-        for one in ones:
-            found = Text(_found(one), style="" if one.met else "red")
-            table.add_row("", Text.assemble(_mark(one.met), " ", one.encoder, ": ", found))
+    for requirement, group in groupby(findings, key=lambda finding: finding.requirement):
+        answers = list(group)
+        compared = Text(f"  {answers[0].compared}", style="dim")
+        table.add_row(_mark(all(finding.met for finding in answers)), Text.assemble((requirement, "bold"), compared))
+        for finding in answers:
+            actual = Text(_actual(finding), style="" if finding.met else "red")
+            table.add_row("", Text.assemble(_mark(finding.met), " ", finding.encoder, ": ", actual))
     console.print(table)
-    missed = sum(not one.met for one in findings)
-    said = f"not met: {missed} of {len(findings)}" if missed else f"all {plural(len(findings), 'requirement')} met"
+    missed = sum(not finding.met for finding in findings)
+    verdict = f"not met: {missed} of {len(findings)}" if missed else f"all {plural(len(findings), 'requirement')} met"
     if len(findings) == 1:
-        said = "not met" if missed else "met"
-    console.print(Text(said, style=MARKS[not missed][1]))
+        verdict = "not met" if missed else "met"
+    console.print(Text(verdict, style=MARKS[not missed][1]))
 
 
 def _mark(met: bool) -> Text:
@@ -44,12 +44,14 @@ def _mark(met: bool) -> Text:
 
 def as_data(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the findings as JSON data: {"met": whether all are, "findings": [...]}."""
-    return {"met": all(one.met for one in findings), "findings": [asdict(one) for one in findings]}
+    rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in findings]
+    return {"met": all(finding.met for finding in findings), "findings": rows}
 
 
-def _found(one: Finding) -> str:
+def _actual(finding: Finding) -> str:
     """Return what was found and, where that is not enough, why."""
-    found = one.found if isinstance(one.found, str) and not one.reason else ""  # a check's reason says it
-    if isinstance(one.found, (int, float)):
-        found = f"{one.found * 100:.6g} %" if one.unit == "share" else f"{one.found:.6g}"
-    return (" " if one.reason.startswith("is not") else ": ").join(filter(None, [found, one.reason]))
+    value, reason = finding.actual, finding.reason
+    text = value if isinstance(value, str) and not reason else ""  # a check's reason says it
+    if isinstance(value, (int, float)):
+        text = f"{value * 100:.6g} %" if finding.unit == "share" else f"{value:.6g}"
+    return (" " if reason.startswith("is not") else ": ").join(filter(None, [text, reason]))

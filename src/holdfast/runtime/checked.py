@@ -87,7 +87,7 @@ def number(text: str) -> float:
     return value
 
 
-def whole(text: str) -> int:
+def integer(text: str) -> int:
     """Return the whole number that a text says.
 
     Raises:
@@ -253,18 +253,18 @@ def _one_of(value: Any, union: Any) -> Any:
 
 
 def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
-    wanted = tuple[kinds]  # pyright: ignore[reportInvalidTypeArguments]
+    expected = tuple[kinds]  # pyright: ignore[reportInvalidTypeArguments]
     if hasattr(value, "tolist") and not isinstance(value, (list, tuple)):  # an array or a tensor of numbers
         value = value.tolist()
     if not isinstance(value, (list, tuple)):
-        raise _Misfit(wanted)
-    each = [kinds[0]] * len(value) if len(kinds) == 2 and kinds[1] is Ellipsis else list(kinds)
-    if len(each) != len(value):
-        raise _Misfit(wanted)
+        raise _Misfit(expected)
+    members = [kinds[0]] * len(value) if len(kinds) == 2 and kinds[1] is Ellipsis else list(kinds)
+    if len(members) != len(value):
+        raise _Misfit(expected)
     try:
-        return tuple(_fit(plain(item), kind) for item, kind in zip(value, each, strict=True))
+        return tuple(_fit(plain(item), kind) for item, kind in zip(value, members, strict=True))
     except _Misfit as misfit:
-        raise _Misfit(f"{_words(wanted)} (one member is not {misfit})") from None
+        raise _Misfit(f"{_words(expected)} (one member is not {misfit})") from None
 
 
 def _simple(value: Any, kind: type) -> Any:

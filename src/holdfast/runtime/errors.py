@@ -1,31 +1,13 @@
-"""The one error that users meet, the status with which it ends a command, and sentences for what goes wrong often."""
+"""The one error that users meet, and sentences for what goes wrong often."""
 
 import errno
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from enum import IntEnum
 from typing import TypeVar
 
+from holdfast.runtime.exit_status import ExitStatus
+
 T = TypeVar("T")
-
-
-class Status(IntEnum):
-    """What the exit status of a command says; docs/statuses.md tells it to users."""
-
-    DONE = 0
-    """Done, and whatever was required is met."""
-    UNMET = 1
-    """Done, but a requirement is not met, a check failed that had to pass, or a part of what was asked failed."""
-    USAGE = 2
-    """Nothing was done: an option, a name, a file or a value that cannot be used."""
-    NOTHING = 3
-    """Nothing came of it: no encoder could be audited, or a run folder cannot be read or written."""
-    FAULT = 4
-    """A fault of Holdfast itself."""
-    INTERRUPTED = 130
-    """Ctrl-C: 128 and the number of the signal, as shells count."""
-    PIPE = 141
-    """Whoever read the output left: 128 and the number of the signal."""
 
 
 class HoldfastError(Exception):
@@ -35,19 +17,19 @@ class HoldfastError(Exception):
         status: with which it ends a command.
     """
 
-    status: Status = Status.USAGE
+    status: ExitStatus = ExitStatus.USAGE
 
 
 class NothingAudited(HoldfastError):
     """An audit from which no number came: no encoder could be opened or run."""
 
-    status = Status.NOTHING
+    status = ExitStatus.NOTHING
 
 
 class UnreadableRecord(HoldfastError):
     """A run folder whose record, tables or shards are not there, cannot be read, or are not what they should be."""
 
-    status = Status.NOTHING
+    status = ExitStatus.NOTHING
 
 
 class NotCertified(HoldfastError):
@@ -57,37 +39,37 @@ class NotCertified(HoldfastError):
     """
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> HoldfastError:
+def unknown(kind: str, name: str, choices: Iterable[str]) -> HoldfastError:
     """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
-    names = sorted(known)
+    names = sorted(choices)
     close = get_close_matches(name, names, n=8, cutoff=0.4)
     hint = f"did you mean {close[0]!r}? " if close and get_close_matches(name, close, n=1, cutoff=0.6) else ""
     if len(names) <= 20:
-        return HoldfastError(f"unknown {what} {name!r}; {hint}known: {', '.join(names)}")
-    return HoldfastError(f"unknown {what} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")
+        return HoldfastError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
+    return HoldfastError(f"unknown {kind} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")
 
 
-def pick(what: str, name: object, entries: Mapping[str, T]) -> T:
+def pick(kind: str, name: object, entries: Mapping[str, T]) -> T:
     """Return the entry of a name.
 
     Raises:
         HoldfastError: a name that no entry has.
     """
     if not isinstance(name, str) or name not in entries:
-        raise unknown(what, str(name), entries)
+        raise unknown(kind, str(name), entries)
     return entries[name]
 
 
-def missing(package: str, extra: str, what: str) -> HoldfastError:
+def missing(package: str, extra: str, feature: str) -> HoldfastError:
     """Return the error for an optional package that is not installed."""
-    return HoldfastError(f"{what} needs the package {package!r}; install it with: pip install 'holdfast[{extra}]'")
+    return HoldfastError(f"{feature} needs the package {package!r}; install it with: pip install 'holdfast[{extra}]'")
 
 
-def no_labels(who: str, images: str, others: Iterable[str] = ()) -> HoldfastError:
-    """Return the error for a measure that reads labels of images that have none; `others` can do without."""
-    spared = ", ".join(others)
+def no_labels(readers: str, images: str, unlabelled: Iterable[str] = ()) -> HoldfastError:
+    """Return the error for a measure that reads labels of images that have none; `unlabelled` ones need none."""
+    spared = ", ".join(unlabelled)
     return HoldfastError(
-        f"{who}: expected images with labels, got some or all without in {images}; use one folder per class, an "
+        f"{readers}: expected images with labels, got some or all without in {images}; use one folder per class, an "
         ".npz with 'labels', a labelled dataset (hf: with ?label=COLUMN), or leave such measures out"
         + (f" (these need none: {spared})" if spared else "")
     )

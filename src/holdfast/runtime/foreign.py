@@ -15,14 +15,14 @@ class Ended(SystemExit):
 
 
 @contextmanager
-def foreign(what: str, doing: str, *, wrap: bool = False) -> Iterator[None]:
+def foreign(code: str, doing: str, *, wrap: bool = False) -> Iterator[None]:
     """Call foreign code inside; what would end the process becomes an error of that code.
 
     `sys.exit`, and whatever else is no `Exception`, would pass every `except Exception` and end an audit with the
     status that the code chooses. Ctrl-C goes through, and so does `Ended`.
 
     Args:
-        what: the code, for example "the module my_models".
+        code: what it is, for example "the module my_models".
         doing: what was done with it, for example "imported".
         wrap: turn ordinary exceptions into one line as well.
 
@@ -39,19 +39,19 @@ def foreign(what: str, doing: str, *, wrap: bool = False) -> Iterator[None]:
             if doing == "imported"
             else "let it return, or raise an exception"
         )
-        raise HoldfastError(f"{what} called sys.exit({error.code!r}) while it was {doing}; {advice}") from error
+        raise HoldfastError(f"{code} called sys.exit({error.code!r}) while it was {doing}; {advice}") from error
     except Exception as error:
         if not wrap:
             raise
-        raise HoldfastError(f"{what}, while it was {doing}: {type(error).__name__}: {first_line(error)}") from error
+        raise HoldfastError(f"{code}, while it was {doing}: {type(error).__name__}: {first_line(error)}") from error
     except BaseException as error:
         raise HoldfastError(
-            f"{what} raised {type(error).__name__} while it was {doing}, which is no Exception; raise one instead"
+            f"{code} raised {type(error).__name__} while it was {doing}, which is no Exception; raise one instead"
         ) from error
 
 
 @contextmanager
-def untouched(what: str, *tensors: "Tensor | None") -> Iterator[None]:
+def untouched(code: str, *tensors: "Tensor | None") -> Iterator[None]:
     """Call foreign code inside that reads tensors and must leave them as they are.
 
     Raises:
@@ -60,7 +60,7 @@ def untouched(what: str, *tensors: "Tensor | None") -> Iterator[None]:
     before = [bits(tensor) for tensor in tensors if tensor is not None]
     yield
     if [bits(tensor) for tensor in tensors if tensor is not None] != before:
-        raise HoldfastError(f"{what} changes its input in place; let it work on a copy: x = x.clone()")
+        raise HoldfastError(f"{code} changes its input in place; let it work on a copy: x = x.clone()")
 
 
 def bits(tensor: "Tensor") -> int:

@@ -9,14 +9,14 @@ from holdfast.runtime.errors import HoldfastError, first_line, missing
 from holdfast.runtime.torchvision_guard import guard_torchvision
 
 
-def optional(module: str, package: str, extra: str, what: str) -> Any:
+def optional(module: str, package: str, extra: str, feature: str) -> Any:
     """Import an optional package, for example `optional("timm", "timm", "timm", "timm:resnet18")`.
 
     Raises:
         HoldfastError: it is not installed, or it does not import (see `holdfast doctor`).
     """
     if find_spec(module.partition(".")[0]) is None:
-        raise missing(package, extra, what)
+        raise missing(package, extra, feature)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations inside the package are not ours to show
@@ -24,5 +24,5 @@ def optional(module: str, package: str, extra: str, what: str) -> Any:
             return importlib.import_module(module)
     except Exception as error:
         raise HoldfastError(
-            f"{what}: package {package!r} does not import ({first_line(error)}); see holdfast doctor"
+            f"{feature}: package {package!r} does not import ({first_line(error)}); see holdfast doctor"
         ) from error

@@ -51,7 +51,7 @@ def brief(text: str) -> str:
     """Return `concealed` text in which the current folder is left out and the home folder is "~": paths that open."""
     text = concealed(text).replace("file:///", "/")
     homes = ((os.path.expanduser("~"), "~"),)
-    for folder, name in (*((here, ".") for here in _here()), *homes):
+    for folder, name in (*((folder, ".") for folder in _current()), *homes):
         if len(folder) > 1:
             start = rf"(?<![\w./~-]){re.escape(folder)}"
             text = re.sub(rf"{start}/(?=[^\s/])", "" if name == "." else f"{name}/", text)
@@ -65,7 +65,7 @@ def public(value: Any) -> Any:
     "/mnt/alice/photos" is "…/photos"; what lies in the current folder is relative to it, in the home folder to "~".
     What is public stays as it is, so it may be done twice. With `HOLDFAST_KEEP_PATHS` set, paths stay.
     """
-    return _public(value, (*_here(), os.path.expanduser("~"), os.environ.get(KEEP, "")))
+    return _public(value, (*_current(), os.path.expanduser("~"), os.environ.get(KEEP, "")))
 
 
 def _public(value: Any, places: tuple[str, ...]) -> Any:
@@ -122,7 +122,7 @@ def placed(value: Any, originals: dict[str, str]) -> Any:
     return originals.get(value, value) if isinstance(value, str) else value
 
 
-def _here() -> list[str]:
+def _current() -> list[str]:
     """Return the current folder, under the name that the shell has for it too."""
     try:
         return list(dict.fromkeys(filter(None, [os.getcwd(), os.environ.get("PWD", "")])))

@@ -76,7 +76,7 @@ class Lines:
 
     def __init__(self, console: Console, patience: float = 0.0):
         self._console, self._patience, self._since = console, patience, time.monotonic()
-        self._name, self._unit, self._stage, self._told = "", "passes", "", ""
+        self._name, self._unit, self._stage, self._printed = "", "passes", "", ""
         self._total, self._done, self._begun = 0, 0, 0.0
         self._pace: deque[tuple[float, int]] = deque()
         self._last = self._since
@@ -96,7 +96,7 @@ class Lines:
         """Note that work on an encoder begins."""
         with self._lock:
             self._name, self._total, self._done, self._unit = encoder, total, 0, unit
-            self._begun, self._stage, self._told = time.monotonic(), "", ""
+            self._begun, self._stage, self._printed = time.monotonic(), "", ""
             self._pace.clear()
             if self._begun - self._since >= self._patience:
                 self._print(f"{encoder}: {short(total)} {unit} to make")
@@ -116,9 +116,9 @@ class Lines:
                 self._pace.popleft()
             self._pace.append((now, self._done))
             kind = re.sub(r"[\d.]+", "", self._stage)  # "loss 0.31" and "loss 0.30" are one stage
-            due = LIFE if kind == self._told else PATIENCE
+            due = LIFE if kind == self._printed else PATIENCE
             if (self._stage or self._name) and now - self._last >= due and now - self._since >= self._patience:
-                self._told = kind
+                self._printed = kind
                 self._print(self._sentence(now), now)
 
     def _sentence(self, now: float) -> str:
@@ -126,11 +126,11 @@ class Lines:
             return f"{self._stage} (for {_spell(now - self._since)})"
         done = min(self._done, self._total)
         share = f", {done / self._total:.0%}" if self._total else ""
-        (then, before), (_, after) = self._pace[0], self._pace[-1]
-        pace = (after - before) / (now - then) if now > then else 0.0
+        (start, before), (_, after) = self._pace[0], self._pace[-1]
+        pace = (after - before) / (now - start) if now > start else 0.0
         left = f", about {_spell((self._total - done) / pace)} left" if pace > 0 else ""
-        what = f": {self._stage}" if self._stage else ""
-        return f"{self._name}: {short(done)}/{short(self._total)} {self._unit}{share}{left}{what}"
+        stage = f": {self._stage}" if self._stage else ""
+        return f"{self._name}: {short(done)}/{short(self._total)} {self._unit}{share}{left}{stage}"
 
     def _print(self, text: str, now: float | None = None) -> None:
         self._last = time.monotonic() if now is None else now

@@ -33,12 +33,12 @@ def parse_json(text: str | bytes) -> Any:
         raise TooDeep from None
 
 
-def read_toml(path: Path, what: str) -> dict[str, Any]:
+def read_toml(path: Path, kind: str) -> dict[str, Any]:
     """Return the tables of a TOML file.
 
     Args:
         path: the file.
-        what: what it is, for the error: "plan".
+        kind: what it is, for the error: "plan".
 
     Raises:
         HoldfastError: a file that cannot be read, is not TOML, or is too long or too deep.
@@ -48,13 +48,13 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
             raise ValueError(f"it has {size:,} bytes, more than {SIZE:,}")
         return _shallow(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise HoldfastError(f"cannot read the {what} {str(path)!r}: {os_reason(error)}; give a TOML file") from error
+        raise HoldfastError(f"cannot read the {kind} {str(path)!r}: {os_reason(error)}; give a TOML file") from error
     except RecursionError:
-        raise HoldfastError(f"the {what} {str(path)!r} is not usable: {TooDeep()}; write it flatter") from None
+        raise HoldfastError(f"the {kind} {str(path)!r} is not usable: {TooDeep()}; write it flatter") from None
     except TooDeep as error:
-        raise HoldfastError(f"the {what} {str(path)!r} is not usable: {error}; write it flatter") from None
+        raise HoldfastError(f"the {kind} {str(path)!r} is not usable: {error}; write it flatter") from None
     except ValueError as error:
-        raise HoldfastError(f"the {what} {str(path)!r} is not TOML: {error}") from error
+        raise HoldfastError(f"the {kind} {str(path)!r} is not TOML: {error}") from error
 
 
 def _shallow(data: Any) -> Any:

@@ -244,8 +244,8 @@ def _remote(url: str) -> tuple[Any, str]:
         system, root = url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
         extra = EXTRAS.get(scheme)
-        what = f"pip install 'holdfast[{extra}]'" if extra else first_line(error)
-        raise HoldfastError(f"{url}: the file system {scheme!r} needs another package: {what}") from error
+        advice = f"pip install 'holdfast[{extra}]'" if extra else first_line(error)
+        raise HoldfastError(f"{url}: the file system {scheme!r} needs another package: {advice}") from error
     except Exception as error:  # file systems inside archives look for them at once, and raise what they like
         raise HoldfastError(
             f"{url}: expected a folder, or a URL of a file system that fsspec knows (s3://, gs://, …): "

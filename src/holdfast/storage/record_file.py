@@ -36,8 +36,8 @@ def unbroken(data: Any) -> bool:
 
 
 def _seal(data: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in data.items() if key != SEAL}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    entries = {key: value for key, value in data.items() if key != SEAL}
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
 def read_record(folder: Folder, called: str = "") -> dict[str, Any]:

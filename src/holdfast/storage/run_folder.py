@@ -17,7 +17,8 @@ from safetensors import safe_open
 from torch import Tensor
 
 from holdfast.core import HoldfastError
-from holdfast.runtime.errors import Status, os_reason
+from holdfast.runtime.errors import os_reason
+from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
@@ -33,13 +34,13 @@ SHARD = ".safetensors"
 class StoreError(HoldfastError):
     """The run folder cannot be written or read; ends an audit, keeping what is already stored."""
 
-    status = Status.NOTHING
+    status = ExitStatus.NOTHING
 
 
 class OtherEncoder(StoreError):
     """The run folder holds the record of an encoder of this name that had other weights, or other code."""
 
-    status = Status.USAGE
+    status = ExitStatus.USAGE
 
     def __init__(self, name: str):
         super().__init__(
@@ -56,11 +57,11 @@ def digest(value: Any) -> str:
 def files_read(spec: Any) -> list[str]:
     """Return the fingerprints of the files that a part is read from: heads, mixtures, folders of textures."""
     if isinstance(spec, Mapping):
-        named = [spec.get(key) for key in ("path", "textures")]
-        own = [Path(path) for path in named if isinstance(path, str) and path]
-        files = [file for path in own for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        mine = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
-        return mine + [fingerprint for inner in spec.values() for fingerprint in files_read(inner)]
+        values = [spec.get(key) for key in ("path", "textures")]
+        paths = [Path(path) for path in values if isinstance(path, str) and path]
+        files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+        return own + [fingerprint for inner in spec.values() for fingerprint in files_read(inner)]
     return [fingerprint for inner in spec for fingerprint in files_read(inner)] if isinstance(spec, list) else []
 
 
@@ -212,7 +213,7 @@ class Store:
 def _seal(name: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
     """Return the SHA-256 of everything in a file of tensors, and of its name: one in another's place has another."""
     shapes = {key: [str(value.dtype), list(value.shape)] for key, value in tensors.items()}
-    taken = hashlib.sha256(json.dumps([name, dict(facts), shapes], sort_keys=True).encode())
+    total = hashlib.sha256(json.dumps([name, dict(facts), shapes], sort_keys=True).encode())
     for _, value in sorted(tensors.items()):
-        taken.update(value.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().data)
-    return taken.hexdigest()
+        total.update(value.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().data)
+    return total.hexdigest()

@@ -43,10 +43,10 @@ def refuse_unknown(allowed: Iterable[str], records: Iterable[Mapping[str, Any]])
     Raises:
         HoldfastError: a check that no encoder of any of them has.
     """
-    there = {name for record in records for row in record["encoders"] for name in row.get("checks", {})}
+    names = {name for record in records for row in record["encoders"] for name in row.get("checks", {})}
     for name in allowed:
-        if there and not any(accepted(check, [name]) for check in there):
-            raise unknown("check to allow", name, {base(check) for check in there})
+        if names and not any(accepted(check, [name]) for check in names):
+            raise unknown("check to allow", name, {base(check) for check in names})
 
 
 def allowing(record: Mapping[str, Any], allowed: Iterable[str]) -> dict[str, Any]:

@@ -8,16 +8,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, NoReturn
 
-from holdfast.core.engine import Engine, Outcome, Pool, Work
-from holdfast.parts.engines.shared.pool import STARTS, packed, portable, unpacked, unready
+from holdfast.core.engine import Engine, Pool, Work
+from holdfast.parts.engines.shared.pool import WorkerPool
+from holdfast.parts.engines.shared.server import Server, packed
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import HoldfastError
-from holdfast.runtime.foreign import Ended, foreign
+from holdfast.runtime.foreign import Ended
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 EACH, AT_LEAST = 4, 16
@@ -79,90 +79,59 @@ def _visible(gpus: int) -> list[str]:
     return (visible or [str(number) for number in range(gpus)])[:gpus]
 
 
-class _Processes(Pool):
-    def __init__(self, size: int, make: bytes, threads: int, gpus: list[str]):
-        self.size, self._make, self._threads, self._gpus = size, make, threads, gpus
-        self._failed = 0  # starts, one after the other
-        self._workers = [self._start(number) for number in range(size)]
+class _Processes(WorkerPool):
+    workers = "worker processes"
+    advice = "take fewer workers"
 
-    def _start(self, number: int) -> "_Worker":
+    def __init__(self, size: int, make: bytes, threads: int, gpus: list[str]):
+        self._make, self._threads, self._gpus = make, threads, gpus
+        self._processes: dict[int, SpawnProcess] = {}
+        self._connections: dict[int, Connection] = {}
+        super().__init__(size)
+
+    def _start(self, number: int) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would share locks of threads that it does not have
-        near_end, far_end = context.Pipe()
+        self._connections[number], far_end = context.Pipe()
         gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
-        process = context.Process(
+        self._processes[number] = context.Process(
             target=serve, args=(far_end, self._make, self._threads, gpu), name=f"holdfast-worker-{number}", daemon=True
         )
-        process.start()
+        self._processes[number].start()
         far_end.close()  # else the end of the process would not end the connection
-        return _Worker(process, near_end)
 
     def give(self, worker: int, task: Any) -> None:
-        """Send a task; a worker that has just died is found out by `wait`."""
+        """Send a task; a worker that has just died is noticed by `wait`."""
         with suppress(OSError):
-            self._workers[worker].connection.send_bytes(pickle.dumps(task))
+            self._connections[worker].send_bytes(pickle.dumps(task))
 
-    def wait(self) -> Outcome:
-        """Return the next outcome."""
-        while True:
-            # the process as well: what it started may keep its end of the connection open after its death
-            signs = {worker.connection: number for number, worker in enumerate(self._workers)}
-            signs |= {worker.process.sentinel: number for number, worker in enumerate(self._workers)}
-            for number in {signs[sign] for sign in connection.wait(list(signs))}:  # pyright: ignore[reportArgumentType]
-                if (outcome := self._heard(number)) is not None:
-                    return outcome
-
-    def _heard(self, number: int) -> Outcome | None:
-        """Return what a worker has to say, or that it died; None where it has become ready."""
-        worker = self._workers[number]
-        try:
-            if not worker.connection.poll():
-                raise EOFError
-            message = pickle.loads(worker.connection.recv_bytes())
-        except (EOFError, OSError):
-            return self._replace(number)
-        if worker.ready:
-            return Outcome(number, *message)
-        if message is not None:
-            raise unready("a worker process", message)
-        worker.ready, self._failed = True, 0
-        return None
-
-    def _replace(self, number: int) -> Outcome:
-        dead = self._workers[number]
-        dead.process.join()
-        code = dead.process.exitcode
-        if not dead.ready:
-            self._failed += 1
-            if code is None or code >= 0:
-                raise HoldfastError(
-                    f"a worker process ended before it could work ({_cause(code)}); a script that calls Holdfast with "
-                    "workers must do so under: if __name__ == '__main__'"
-                )
-            if self._failed >= STARTS:
-                raise HoldfastError(
-                    f"{STARTS} worker processes, one after the other, ended before they could work ({_cause(code)}); "
-                    "take fewer workers"
-                )
-        dead.connection.close()
-        self._workers[number] = self._start(number)
-        return Outcome(number, died=_cause(code))
+    def _next(self) -> tuple[int, bytes, str]:
+        # The process as well: what it started may keep its end of the connection open after its death
+        signs: dict[Any, int] = {connection: number for number, connection in self._connections.items()}
+        signs |= {process.sentinel: number for number, process in self._processes.items()}
+        number = signs[wait(list(signs))[0]]
+        process, connection = self._processes[number], self._connections[number]
+        with suppress(EOFError, OSError):
+            if connection.poll():
+                return number, connection.recv_bytes(), ""
+        process.join()
+        connection.close()
+        died = _cause(process.exitcode)
+        if number not in self._ready and (process.exitcode is None or process.exitcode >= 0):
+            raise HoldfastError(
+                f"a worker process ended before it could work ({died}); a script that calls Holdfast with workers must "
+                "do so under: if __name__ == '__main__'"
+            )
+        return number, b"", died
 
     def end(self) -> None:
         """End the processes, whatever they do."""
-        for worker in self._workers:
-            worker.connection.close()
-            worker.process.terminate()
-        for worker in self._workers:
-            worker.process.join(PATIENCE)
-            worker.process.kill()  # one that does not heed the signal
-            worker.process.join()
-
-
-@dataclass
-class _Worker:
-    process: SpawnProcess
-    connection: Connection
-    ready: bool = False
+        for number, process in self._processes.items():
+            self._connections[number].close()
+            process.terminate()
+        for process in self._processes.values():
+            process.join(PATIENCE)
+            process.kill()  # one that does not heed the signal
+            process.join()
 
 
 def _cause(code: int | None) -> str:
@@ -177,38 +146,24 @@ def serve(connection: Connection, make: bytes, threads: int, gpu: str | None) ->
     """Do tasks in a worker process until the connection ends.
 
     Args:
-        connection: where tasks come from and outcomes go; first None, or why the work cannot be made.
-        make: what makes the work, pickled.
+        connection: where tasks come from and answers go, after that of `Server.load`.
+        make: what makes the work, see `packed`.
         threads: of torch.
         gpu: the only GPU that this worker sees; None: as the process that started it.
     """
-    # signals and threads, before torch starts any of its own
+    # Signals and the GPU, before torch is imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
     signal.signal(signal.SIGTERM, _end)  # so that half files are removed
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if gpu is not None:
         os.environ[VISIBLE] = gpu
-    import torch
 
-    torch.set_num_threads(threads)
-    # make the work once, and say whether that succeeded
+    # Make the work, then do tasks one by one
+    server = Server()
     try:
-        try:
-            with foreign("code that a worker called", "run"):
-                work: Work = unpacked(make)
-        except Exception as error:
-            connection.send_bytes(pickle.dumps(portable(error)))
-            return
-        connection.send_bytes(pickle.dumps(None))
-        # tasks, one by one, each answered by (result, None) or (None, error)
+        connection.send_bytes(server.load(make, threads))
         while True:
-            task = pickle.loads(connection.recv_bytes())
-            try:
-                with foreign("code that a worker called", "run"):
-                    outcome = pickle.dumps((work(task), None))
-            except Exception as error:
-                outcome = pickle.dumps((None, portable(error)))
-            connection.send_bytes(outcome)
+            connection.send_bytes(server.do(connection.recv_bytes()))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # whoever started this is gone
     finally:

@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.core.engine import Engine, Outcome, Pool, Work
+from holdfast.core.engine import Engine, Pool, Work
 from holdfast.parts.engines.processes import cores
-from holdfast.parts.engines.shared.pool import STARTS, packed, portable, unpacked, unready
+from holdfast.parts.engines.shared.pool import WorkerPool
+from holdfast.parts.engines.shared.server import Server, packed, portable
 from holdfast.runtime.checked import Count, Positive
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.optional import optional
@@ -126,88 +127,62 @@ def _reach(address: str) -> None:
 
 @dataclass
 class _Actor:
-    """One actor: what it is loading, and what it is doing."""
+    """An actor: references to the task that it does, the first of which is to make its work."""
 
     handle: Any
-    loading: Any  # a reference; None: it is ready
-    doing: Any = None
+    tasks: list[Any]
     since: float = field(default_factory=time.monotonic)
 
 
-class _Actors(Pool):
-    def __init__(self, ray: Any, engine: Ray, work: bytes):
-        self.size, self._ray, self._engine = engine.workers, ray, engine
-        self._threads = engine.threads or max(1, int(engine.cpus))
-        self._kind = ray.remote(num_cpus=engine.cpus, num_gpus=engine.gpus, max_restarts=0, max_task_retries=0)(_Serve)
-        self._work = ray.put(work)  # once for all of them
-        self._failed = 0  # starts, one after the other
-        self._actors = [self._start() for _ in range(self.size)]
+class _Actors(WorkerPool):
+    workers = "Ray workers"
+    advice = "is Holdfast installed on every node, and is there memory enough?"
 
-    def _start(self) -> _Actor:
+    def __init__(self, ray: Any, engine: Ray, work: bytes):
+        self._ray, self._engine = ray, engine
+        self._threads = engine.threads or max(1, int(engine.cpus))
+        self._kind = ray.remote(num_cpus=engine.cpus, num_gpus=engine.gpus, max_restarts=0, max_task_retries=0)(Server)
+        self._work = ray.put(work)  # once for all of them
+        self._actors: dict[int, _Actor] = {}
+        super().__init__(engine.workers)
+
+    def _start(self, number: int) -> None:
         handle = self._kind.remote()
-        return _Actor(handle, handle.load.remote(self._work, self._threads))
+        self._actors[number] = _Actor(handle, [handle.load.remote(self._work, self._threads)])
 
     def give(self, worker: int, task: Any) -> None:
         """Send a task; it waits in the actor until that is ready."""
         actor = self._actors[worker]
-        actor.doing = actor.handle.do.remote(pickle.dumps(task))
+        actor.tasks.append(actor.handle.do.remote(pickle.dumps(task)))
 
-    def wait(self) -> Outcome:
-        """Return the next outcome."""
-        while True:
-            at = {actor.loading or actor.doing: number for number, actor in enumerate(self._actors)}
-            at.pop(None, None)  # nothing to do
-            loading = [actor.since for actor in self._actors if actor.loading is not None]
-            left = min(loading) + self._engine.patience - time.monotonic() if loading else None
-            if left is not None and left <= 0:
-                raise self._late()
-            done, _ = self._ray.wait(list(at), num_returns=1, timeout=left)
-            if done and (outcome := self._heard(at[done[0]])):
-                return outcome
-
-    def _heard(self, number: int) -> Outcome | None:
-        """Return what became of an actor's task; None where it has become ready."""
-        actor = self._actors[number]
+    def _next(self) -> tuple[int, bytes, str]:
+        running = {actor.tasks[0]: number for number, actor in self._actors.items() if actor.tasks}
+        starts = [actor.since for number, actor in self._actors.items() if number not in self._ready]
+        left = max(0.0, min(starts) + self._engine.patience - time.monotonic()) if starts else None
+        done, _ = self._ray.wait(list(running), num_returns=1, timeout=left)
+        if not done:
+            raise self._late()
+        actor = self._actors[number := running[done[0]]]
         try:
-            value, error = pickle.loads(self._ray.get(actor.loading or actor.doing))
+            return number, self._ray.get(actor.tasks.pop(0)), ""
         except self._ray.exceptions.RayTaskError as failure:  # Holdfast cannot be imported there
-            value, error = None, portable(failure)
+            return number, pickle.dumps((None, portable(failure))), ""
         except self._ray.exceptions.RayError as failure:
-            return self._replace(number, failure)
-        if actor.loading is None:
-            actor.doing = None
-            return Outcome(number, value, error)
-        if error is not None:
-            raise unready("a Ray worker", error)
-        actor.loading, self._failed = None, 0
-        return None
-
-    def _replace(self, number: int, error: Exception) -> Outcome:
-        actor, reason = self._actors[number], _cause(error)
-        if actor.loading is not None:
-            self._failed += 1
-            if self._failed >= STARTS:
-                raise HoldfastError(
-                    f"{STARTS} Ray workers, one after the other, ended before they could work ({reason}); is Holdfast "
-                    "installed on every node, and is there memory enough?"
-                )
-        with suppress(Exception):  # it may be gone, or out of reach
-            self._ray.kill(actor.handle)
-        self._actors[number] = self._start()
-        return Outcome(number, died=reason)
+            with suppress(Exception):  # it may be gone, or out of reach
+                self._ray.kill(actor.handle)
+            return number, b"", _cause(failure)
 
     def _late(self) -> HoldfastError:
-        ready = sum(actor.loading is None for actor in self._actors)
         free = self._ray.available_resources()
         return HoldfastError(
-            f"expected {self.size} Ray workers to be ready within {self._engine.patience:g} s, got {ready}; free in "
-            f"the cluster: {free.get('CPU', 0):g} CPUs, {free.get('GPU', 0):g} GPUs; take fewer workers; what is "
-            "already stored is kept"
+            f"expected {self.size} Ray workers to be ready within {self._engine.patience:g} s, got "
+            f"{len(self._ready)}; free in the cluster: {free.get('CPU', 0):g} CPUs, {free.get('GPU', 0):g} GPUs; take "
+            "fewer workers; what is already stored is kept"
         )
 
     def end(self) -> None:
         """End the actors, whatever they do."""
-        for actor in self._actors:
+        for actor in self._actors.values():
             with suppress(Exception):  # a cluster that is gone has ended them
                 self._ray.kill(actor.handle)
 
@@ -217,25 +192,3 @@ def _cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = next((line for line in lines if "Worker exit" in line or "memory" in line), lines[0] if lines else "")
     return reason.partition(" Some common causes")[0].rstrip(".") or type(error).__name__
-
-
-class _Serve:
-    """Does tasks in an actor; what comes and goes is bytes, which Ray hands on as they are."""
-
-    def load(self, make: bytes, threads: int) -> bytes:
-        """Make the work; return nothing and the error, pickled."""
-        import torch
-
-        torch.set_num_threads(threads)
-        try:
-            self._work: Work = unpacked(make)
-        except Exception as error:
-            return pickle.dumps((None, portable(error)))
-        return pickle.dumps((None, None))
-
-    def do(self, task: bytes) -> bytes:
-        """Do a task; return its value and its error, pickled."""
-        try:
-            return pickle.dumps((self._work(pickle.loads(task)), None))
-        except Exception as error:
-            return pickle.dumps((None, portable(error)))

@@ -51,8 +51,8 @@ def changes(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     before, after = (encoder.get("measures", {}) for encoder in record["encoders"])
     for key in dict.fromkeys([*before, *after]):
-        one = before.get(key) or after[key]
-        row = {"measure": key, **{name: one[name] for name in ("title", "unit", "better", "needs_labels")}}
+        measure = before.get(key) or after[key]
+        row = {"measure": key, **{name: measure[name] for name in ("title", "unit", "better", "needs_labels")}}
         row |= {"before": _headline(before.get(key)), "after": _headline(after.get(key)), "difference": None}
         pairs = record["comparison"].get(key, {}).get("pairs", [])
         if pairs:

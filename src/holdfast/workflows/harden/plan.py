@@ -80,13 +80,13 @@ class Hardening(metaclass=Checked):
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for what, value, known in (
+        for field, value, choices in (
             ("attack of a hardening", self.attack, ATTACKS),
             ("views of a hardening", self.views or "light", VIEWS),
             ("objective", self.objective, {"auto", *registry.names("methods")}),
         ):
-            if value not in known:
-                raise unknown(what, value, known)
+            if value not in choices:
+                raise unknown(field, value, choices)
         if not self.budget > 0:
             raise HoldfastError(f"budget: expected a time above 0, got {self.budget:g} s; for example 30m")
         self.recipe()  # raises now what it refuses
@@ -133,12 +133,11 @@ class Hardening(metaclass=Checked):
             folder: the run folder.
             clocked: whether the clock decided how many steps there were.
         """
-        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        given = {
-            k: v for k, v in given.items() if k not in ("encoder", "budget", "pace", *(["steps"] if clocked else []))
-        }
-        given |= {"pace": folder / RECORD} if clocked else {}
-        words = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+        apart = {"encoder", "budget", "pace"} | ({"steps"} if clocked else set())
+        written = [field for field in fields(self) if field.name not in apart]
+        options = {f.name: value for f in written if (value := getattr(self, f.name)) != f.default}
+        options |= {"pace": folder / RECORD} if clocked else {}
+        words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
         return shlex.join(["holdfast", "harden", self.encoder, *words, "--out", str(folder)])
 
 

@@ -43,7 +43,7 @@ class Hardened:
 
 
 def harden(
-    asked: Hardening, folder: Path, *, opened: Opened | None = None, listener: Listener | None = None
+    hardening: Hardening, folder: Path, *, opened: Opened | None = None, listener: Listener | None = None
 ) -> Hardened:
     """Harden an encoder; interrupted, the same call goes on, in steps to the same weights.
 
@@ -56,7 +56,7 @@ def harden(
     `warnings`; `command`, to do it again; `audit` and `report`, where these lie; `failures`.
 
     Args:
-        asked: what to do.
+        hardening: what to do.
         folder: the run folder.
         opened: what is open already.
         listener: told about progress.
@@ -65,101 +65,123 @@ def harden(
         HoldfastError: an encoder that cannot be trained, images too few, no labels where they are needed, a budget too
             short for several steps, or a folder that holds something else.
     """
+    # The encoder, the images held out for its audits, and those that it learns from
     opened, listener = opened or Opened(), listener or Silent()
-    start = opened.encoder or open_encoder(asked.encoder)
+    start = opened.encoder or open_encoder(hardening.encoder)
     trainable(start)  # raises now, not after the images are read
-    after = None if opened.encoder else with_weights(asked.encoder, folder / ENCODER)
-    audits = Audits.of(asked, after, opened)
-    held = open_images(audits.images, size=audits.size, seed=asked.seed, geometry=start.geometry)
+    after = None if opened.encoder else with_weights(hardening.encoder, folder / ENCODER)
+    audits = Audits.of(hardening, after, opened)
+    held_out = open_images(audits.images, size=audits.size, seed=hardening.seed, geometry=start.geometry)
     learned = TrainingImages(
-        opened.data or asked.data, geometry=start.geometry, seed=asked.seed, device=asked.device, leave_out=held
+        opened.data or hardening.data,
+        geometry=start.geometry,
+        seed=hardening.seed,
+        device=hardening.device,
+        leave_out=held_out,
     )
-    accuracy = audits.with_labels(held, learned.labels is not None)
-    store, whose = Store(folder), _identity(asked, start, held, learned)
-    pace = _pace(asked, store, whose)
-    unlearned = doubts.before(start)
-    for line in unlearned:
+    accuracy = audits.with_labels(held_out, learned.labels is not None)
+
+    # Train, unless an earlier run has
+    store = Store(folder)
+    pace = _pace(hardening, store, _identity(hardening, start, held_out, learned))
+    warnings = doubts.before(start)
+    for line in warnings:
         listener.stage(line)
-    trained = _trained(asked, store, start, opened, pace, learned, listener)
-    done = store.read_json(PLAN)
-    clocked, began = bool(done["marks"]), time.monotonic()
-    command = "" if opened.encoder else asked.command(folder, clocked)
+    trained = _trained(hardening, store, start, opened, pace, learned, listener)
+    training = store.read_json(PLAN)
+
+    # Audit both encoders, and measure how far clean representations have moved
+    began = time.monotonic()
+    command = "" if opened.encoder else hardening.command(folder, clocked=bool(training["marks"]))
     both = None if after else {"before": start, "after": trained}
-    sources = {"source": opened.test or opened.data, "training": opened.train or opened.data}
-    records = []
-    for plan, place in ((audits.plan, "audit"), (accuracy, "accuracy")):
-        if plan is not None:
-            training = sources["training"] if plan.train else None
-            given = {"encoders": both, "source": sources["source"], "training": training}
-            records.append(run_audit(plan, folder / place, listener=listener, command=command, **given))
+    records = [
+        run_audit(
+            plan,
+            folder / place,
+            encoders=both,
+            source=opened.test or opened.data,
+            training=(opened.train or opened.data) if plan.train else None,
+            listener=listener,
+            command=command,
+        )
+        for plan, place in ((audits.plan, "audit"), (accuracy, "accuracy"))
+        if plan is not None
+    ]
     listener.stage("measuring the drift")
-    price = drift(start, trained, held, asked.device)
-    measures = [row for record in records for row in changes(record)]
-    found = {
+    price = drift(start, trained, held_out, hardening.device)
+
+    # The record
+    record = {
         "encoder": after or str(folder / ENCODER),
-        "from": asked.encoder,
-        "objective": registry.part_name(asked.method()),
-        "ball": registry.spec(asked.ball()),
-        "rate": asked.rate,
-        "batchnorm": asked.batchnorm,
-        "steps": done["steps"],
-        "pace": done["marks"],
-        "budget": done["budget"],
-        "seconds": round(done["seconds"], 3),
-        "images": {"learned": len(learned), "held_out": len(held), "data": asked.data, "test": audits.plan.data},
-        "measures": measures,
+        "from": hardening.encoder,
+        "objective": registry.part_name(hardening.method()),
+        "ball": registry.spec(hardening.ball()),
+        "rate": hardening.rate,
+        "batchnorm": hardening.batchnorm,
+        "steps": training["steps"],
+        "pace": training["marks"],
+        "budget": training["budget"],
+        "seconds": round(training["seconds"], 3),
+        "images": {
+            "learned": len(learned),
+            "held_out": len(held_out),
+            "data": hardening.data,
+            "test": audits.plan.data,
+        },
+        "measures": [row for record in records for row in changes(record)],
         "price": {name: asdict(score) for name, score in price.items()},
         "command": command,
         "audit": str(folder / "audit"),
         "report": str(folder / "audit" / "report.html"),
         "failures": [line for record in records for line in record["failures"]],
     }
-    found["warnings"] = unlearned + doubts.after(found)
-    found = finite(found)
+    record = finite(record | {"warnings": warnings + doubts.after(record)})
+
+    # The report of the audit tells of the hardening, too
     listener.stage("writing the report")
-    told = {key: found[key] for key in ("steps", "seconds", "budget", "price", "warnings")}
-    told["measures"] = [row for row in found["measures"] if row["needs_labels"]]
-    Store(folder / "audit").write_json(RECORD_FILE, sealed(records[0] | {"hardening": told}))
+    shown = {key: record[key] for key in ("steps", "seconds", "budget", "price", "warnings")}
+    shown["measures"] = [row for row in record["measures"] if row["needs_labels"]]
+    Store(folder / "audit").write_json(RECORD_FILE, sealed(records[0] | {"hardening": shown}))
     write_report(folder / "audit")
-    found["audit_seconds"] = round(time.monotonic() - began, 3)
-    store.write_json(RECORD, found)
-    return Hardened(trained, found)
+    record["audit_seconds"] = round(time.monotonic() - began, 3)
+    store.write_json(RECORD, record)
+    return Hardened(trained, record)
 
 
-def _identity(asked: Hardening, start: Encoder, held: ImageSet, learned: TrainingImages) -> dict[str, Any]:
+def _identity(hardening: Hardening, start: Encoder, held_out: ImageSet, learned: TrainingImages) -> dict[str, Any]:
     """Return all that decides the weights, but for how long the training is."""
-    said = {key: value for key, value in asdict(asked).items() if key not in ("steps", "budget", "pace")}
-    images = {"learned": learned.images.fingerprint, "held_out": held.fingerprint}
-    return public({**said, **images, "weights": start.refresh_fingerprint()})
+    values = {key: value for key, value in asdict(hardening).items() if key not in ("steps", "budget", "pace")}
+    images = {"learned": learned.images.fingerprint, "held_out": held_out.fingerprint}
+    return public({**values, **images, "weights": start.refresh_fingerprint()})
 
 
-def _pace(asked: Hardening, store: Store, whose: dict[str, Any]) -> Pace:
+def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
     """Return how long to train: as the user says, if that is what the folder says.
 
     Raises:
         HoldfastError: a folder of another hardening.
     """
-    budget = asked.budget if asked.steps is None else None
-    mine = {"asked": whose, "budget": budget, "steps": asked.steps, "marks": list(asked.pace), "seconds": None}
-    trained = store.exists(ENCODER) or store.exists("checkpoint.pt")
-    known = store.read_json(PLAN)
-    if trained and not isinstance(known, dict):
+    length = (hardening.budget if hardening.steps is None else None), hardening.steps, list(hardening.pace)
+    plan = store.read_json(PLAN)
+    if not (store.exists(ENCODER) or store.exists("checkpoint.pt")):  # what came to nothing claims no folder
+        plan = {"asked": identity, **dict(zip(("budget", "steps", "marks"), length, strict=True)), "seconds": None}
+        store.write_json(PLAN, plan)
+    elif not isinstance(plan, dict):
         raise HoldfastError(f"the folder {str(store.folder)!r} holds a training; choose another --out")
-    if not trained:  # what came to nothing claims no folder
-        store.write_json(PLAN, mine)
-        known = mine
-    first = known.get("budget"), None, []  # as it was asked for at first; or as what came of it says
-    last = (None if known.get("seconds") else first[0]), known.get("steps"), known.get("marks")
-    begun = first if first[0] is not None else last
-    if known.get("asked") != whose or (budget, asked.steps, list(asked.pace)) not in (begun, last):
+
+    # By the clock, as at first; or, once it is trained, in the steps and at the pace that came of it
+    budget = plan.get("budget")
+    by_steps = (None if plan.get("seconds") else budget), plan.get("steps"), plan.get("marks")
+    lengths = [by_steps] if budget is None else [(budget, None, []), by_steps]
+    if plan.get("asked") != identity or length not in lengths:
         raise HoldfastError(
             f"the folder {str(store.folder)!r} holds another hardening; choose another --out, or delete it"
         )
-    return Pace(asked.steps, budget, asked.pace)
+    return Pace(hardening.steps, length[0], hardening.pace)
 
 
 def _trained(
-    asked: Hardening,
+    hardening: Hardening,
     store: Store,
     start: Encoder,
     opened: Opened,
@@ -168,15 +190,15 @@ def _trained(
     listener: Listener,
 ) -> Encoder:
     """Return the hardened encoder: trained now, or before this run was interrupted."""
-    known, path = store.read_json(PLAN), store.folder / ENCODER
-    if known["seconds"] is None or not path.exists():
-        opens = None if opened.encoder else asked.encoder
+    plan, path = store.read_json(PLAN), store.folder / ENCODER
+    if plan["seconds"] is None or not path.exists():
+        opens = None if opened.encoder else hardening.encoder
         how = {"encoder": start, "opens": opens, "images": learned, "pace": pace, "listener": listener}
-        trained = train(replace(asked.recipe(), steps=asked.steps), store.folder, **how)
-        store.write_json(PLAN, known | {"steps": trained.steps, "marks": pace.marks, "seconds": trained.pace.spent})
+        trained = train(replace(hardening.recipe(), steps=hardening.steps), store.folder, **how)
+        store.write_json(PLAN, plan | {"steps": trained.steps, "marks": pace.marks, "seconds": trained.pace.spent})
         return trained.encoder
     if opened.encoder is None:
-        return open_encoder(with_weights(asked.encoder, path))
+        return open_encoder(with_weights(hardening.encoder, path))
     encoder = copied(start)
     load(encoder.module.get_submodule(encoder.root), str(path))
     return encoder

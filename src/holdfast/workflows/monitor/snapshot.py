@@ -91,26 +91,29 @@ def look(
     Raises:
         HoldfastError: images that cannot be read, a network that cannot be copied, mean and std absent or superfluous.
     """
-    asked = measures_of(measures)
+    questions = measures_of(measures)
     with undisturbed():
+        # A copy of the network, and the images
         network = frozen_copy(encoder, mean, std)
-        where = device or str(network.get_buffer("_mean").device)
+        device = device or str(network.get_buffer("_mean").device)
         population = opened(images, size, seed)
         bank = None if train is None else opened(train, None, seed)
         if bank is not None:
             if bank.leave_out(population) and len(bank) < 2:
                 raise HoldfastError("train: expected other images than those that are looked at, got the same")
             population.number_classes_as(bank)
-        learns = any(measure.learns for measure in asked)
+
+        # An audit of it, in a folder that does not last
+        learns = any(measure.learns for measure in questions)
         plan = Plan(
             ("encoder",),
             str(population),
-            asked,
+            questions,
             images=len(population),
             attacked=attacked,
             seed=seed,
             batch_size=batch_size,
-            device=where,
+            device=device,
             train=None if bank is None else str(bank),
             spare=learns and bank is None and attacked is None,
         )
@@ -124,6 +127,10 @@ def look(
                 encoders={"encoder": network},
             )
             (result,) = results_of(audit, execute(audit, INLINE))
+
+    # What came out, by names that a log can take
+
+    # What came out, by names that a log can take
     failures, entry = list(result.failures), result.entry
     failures += [f"{name}: {m['not_certified']}" for name, m in entry["measures"].items() if m["not_certified"]]
     tables = {name: table for name, (table, _) in result.scored.items()}

@@ -81,15 +81,15 @@ class AuditMonitor:
     def summary(self) -> dict[str, Any]:
         """Return all looks so far as plain data; what is undefined is None."""
         looks, tables = [], {}
-        for file in sorted((self._store.folder / self._name).glob("*.safetensors")):
-            with safe_open(file, "pt") as held:
-                facts = held.metadata()
+        for path in sorted((self._store.folder / self._name).glob("*.safetensors")):
+            with safe_open(path, "pt") as file:
+                facts = file.metadata()
                 values = {k: v if math.isfinite(v) else None for k, v in json.loads(facts["values"]).items()}
-                looks.append({"step": int(file.stem), "values": values, "failures": json.loads(facts["failures"])})
-                for key in held.keys():  # noqa: SIM118
+                looks.append({"step": int(path.stem), "values": values, "failures": json.loads(facts["failures"])})
+                for key in file.keys():  # noqa: SIM118
                     column, _, name = key.partition("@")
                     if name:
-                        tables.setdefault(name, {}).setdefault(file.stem, {})[column] = held.get_tensor(key)
+                        tables.setdefault(name, {}).setdefault(path.stem, {})[column] = file.get_tensor(key)
         steps = [f"{entry['step']:08d}" for entry in looks]
         return {
             "measures": [registry.spec(measure) for measure in self._measures],

@@ -107,7 +107,9 @@ def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     for observation in entry["observations"]:
         if at.get("measure") in observation["serves"]:
             kinds.setdefault(observation["part"]["name"], []).append({**observation["passes"], **observation})
-    spent = sum(each[at["cost"]] for each in pick(f"observation of {at.get('measure')}", at.get("observation"), kinds))
+    spent = sum(
+        observed[at["cost"]] for observed in pick(f"observation of {at.get('measure')}", at.get("observation"), kinds)
+    )
     images = run.record["data"]["attacked"]
     return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
 
@@ -149,27 +151,27 @@ def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     """
     by_measure = {name: noise for noise in reversed(entry.get("noises", [])) for name in noise["measures"]}
     learned = pick("measure of a learned noise", at.get("measure"), by_measure)
-    wanted, along = at["noise"], at.get("along", 1)
-    if wanted not in LEARNED:
-        raise unknown("noise", wanted, LEARNED)
+    quantity, along = at["noise"], at.get("along", 1)
+    if quantity not in LEARNED:
+        raise unknown("noise", quantity, LEARNED)
     if not isinstance(along, (int, float)) or not 0 <= along <= 1:
         raise HoldfastError(f"along: expected a share of the training between 0 and 1, got {along!r}")
-    # Along its training: on the images that it was learned from.
-    if wanted in ("chance", "entropy"):
-        course, images = learned["training"][wanted], learned["learned_on"]
+    # Along its training: on the images that it was learned from
+    if quantity in ("chance", "entropy"):
+        course, images = learned["training"][quantity], learned["learned_on"]
         value = course[round(along * (len(course) - 1))]
-        if wanted == "chance":
+        if quantity == "chance":
             kind = "binomial, as if each training image had one draw"
             return Score(value, *clopper_pearson(value * images, images), images, kind)
         return Score(value, None, None, images, "none: one training", note="" if value is not None else "one component")
-    # What came of it: the mean weights over tested images.
+    # What came of it: the mean weights over tested images
     if learned.get("problem"):
         raise HoldfastError(learned["problem"])
     weights = torch.tensor(learned["weights"]["mean"], dtype=torch.float64)
-    if len(weights) == 1 and wanted in ("evenness", "spread"):
+    if len(weights) == 1 and quantity in ("evenness", "spread"):
         return Score(None, None, None, learned["images"], "none: one training", note="one component")
     facts = {"evenness": entropy_ratio, "largest": torch.max, "smallest": torch.min, "spread": torch.std}
-    return Score(float(facts[wanted](weights)), None, None, learned["images"], "none: one training")
+    return Score(float(facts[quantity](weights)), None, None, learned["images"], "none: one training")
 
 
 def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
@@ -183,7 +185,7 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
     Raises:
         HoldfastError: no such checkpoints, measure or class.
     """
-    series = {each["name"]: each["fluctuation"] for each in run.record.get("series") or ()}
+    series = {entry["name"]: entry["fluctuation"] for entry in run.record.get("series") or ()}
     measures = pick("series of checkpoints", at.get("encoder"), series)
     accuracies = pick("measure that says which images are right", at.get("measure"), measures)
     if "problem" in accuracies:

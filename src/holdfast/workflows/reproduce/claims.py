@@ -77,7 +77,7 @@ class Claim:
     Attributes:
         text: the sentence, and where it stands.
         kind: see `KINDS`.
-        what: the names of rows (of columns where `columns` is empty), or the number. Where the first one is a list,
+        operands: the names of rows (of columns where `columns` is empty), or the number. Where the first one is a list,
             each of its names begins a chain of its own; where all are lists, the chains are their first names, their
             second ones, and so on.
         columns: in which columns rows are compared or limited; none: columns are compared.
@@ -86,7 +86,7 @@ class Claim:
 
     text: str
     kind: str
-    what: Any
+    operands: Any
     columns: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
 
@@ -96,27 +96,27 @@ class Claim:
         Raises:
             HoldfastError: such a name, or a claim without what its kind needs.
         """
-        # what is compared or limited, and where
+        # What is compared or limited, and where
         compared = self.kind in (*COMPARED, "correlates")
-        if compared and (not isinstance(self.what, list) or len(self.what) < 2):
-            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected two names or more, got {self.what!r}")
+        if compared and (not isinstance(self.operands, list) or len(self.operands) < 2):
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected two names or more, got {self.operands!r}")
         if not compared:
             self.limits()
         if not compared and not self.columns:
             raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected a column, got none")
         if self.columns and (self.kind == "correlates" or (compared and self.rows)):
             raise HoldfastError(f"claim {self.text!r}: expected columns or rows in which it is tried, got both")
-        # names that the table has
+        # Names that the table has
         members = list(itertools.chain(*self.chains())) if compared else []
-        there = {"row": rows, "column": columns}
-        for kind, named in (
+        of_table = {"row": rows, "column": columns}
+        for kind, names in (
             ("row" if self.columns else "column", members),
             ("row", self.rows),
             ("column", self.columns),
         ):
-            for name in named:
-                if name not in there[kind]:
-                    raise unknown(f"{kind} of the claim {self.text!r}", name, there[kind])
+            for name in names:
+                if name not in of_table[kind]:
+                    raise unknown(f"{kind} of the claim {self.text!r}", name, of_table[kind])
 
     def chains(self) -> list[list[str]]:
         """Return the names that are compared with each other.
@@ -124,14 +124,16 @@ class Claim:
         Raises:
             HoldfastError: lists of different lengths.
         """
-        first, *rest = self.what
+        first, *others = self.operands
         if not isinstance(first, list):
-            return [self.what]
-        if not any(isinstance(names, list) for names in rest):
-            return [[name, *rest] for name in first]
-        if not all(isinstance(names, list) and len(names) == len(first) for names in rest):
-            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected lists of one length, got {self.what!r}")
-        return [list(chain) for chain in zip(*self.what, strict=True)]
+            return [self.operands]
+        if not any(isinstance(names, list) for names in others):
+            return [[name, *others] for name in first]
+        if not all(isinstance(names, list) and len(names) == len(first) for names in others):
+            raise HoldfastError(
+                f"claim {self.text!r}: {self.kind}: expected lists of one length, got {self.operands!r}"
+            )
+        return [list(chain) for chain in zip(*self.operands, strict=True)]
 
     def limits(self) -> tuple[float, float]:
         """Return between which numbers values should lie.
@@ -139,11 +141,11 @@ class Claim:
         Raises:
             HoldfastError: something else than the number, or two numbers in order, that the kind takes.
         """
-        ends = self.what if self.kind == "within" else [self.what]
+        ends = self.operands if self.kind == "within" else [self.operands]
         numbers = isinstance(ends, list) and all(isinstance(end, (int, float)) and end is not True for end in ends)
         if not numbers or len(ends) != 1 + (self.kind == "within") or ends != sorted(ends):
-            wanted = "[lower, upper]" if self.kind == "within" else "a number"
-            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected {wanted}, got {self.what!r}")
+            expected = "[lower, upper]" if self.kind == "within" else "a number"
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected {expected}, got {self.operands!r}")
         return (-math.inf if self.kind == "at_most" else ends[0]), (math.inf if self.kind == "at_least" else ends[-1])
 
 
@@ -181,12 +183,12 @@ def judge(claim: Claim, cells: dict[tuple[str, str], Cell], correlation: Correla
         return _correlates(claim, cells)
     if claim.kind not in COMPARED:
         limited = _named(claim, cells)
-        return _without(_missing(limited), _limited(claim, _there(limited)))
+        return _without(_missing(limited), _limited(claim, _present(limited)))
     chains = _chains(claim, cells) or [
         [cells[row, name] for name in names] for row in _rows(claim, cells) for names in claim.chains()
     ]
     pairs = [pair for chain in chains for pair in _pairs(chain, claim.kind) if not _missing(pair)]
-    # one network in two rows shows nothing of their order
+    # One network in two rows shows nothing of their order
     twins = [pair for pair in pairs if pair[0].of and pair[0].of == pair[1].of]
     titles = [" and ".join(f"{cell.row}, {cell.column}" for cell in pair) for pair in twins]
     lost = [
@@ -222,7 +224,7 @@ def _evidence(claim: Claim, cells: dict[tuple[str, str], Cell]) -> object:
     if claim.kind in COMPARED:
         limits, chains = None, _chains(claim, cells)
     else:
-        limits, chains = claim.limits(), [[cell] for cell in _there(_named(claim, cells))]
+        limits, chains = claim.limits(), [[cell] for cell in _present(_named(claim, cells))]
     numbers = frozenset(tuple(cell.of for cell in chain) for chain in chains)
     return (claim.kind, limits, numbers) if numbers and all(map(all, numbers)) else None
 
@@ -243,7 +245,7 @@ def _named(claim: Claim, cells: dict[tuple[str, str], Cell]) -> list[Cell]:
     return [cell for cell in named if claim.kind != "agrees" or cell.published is not None]
 
 
-def _there(named: Sequence[Cell]) -> list[Cell]:
+def _present(named: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in named if not _missing([cell])]
 
 
@@ -319,7 +321,7 @@ def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:
             continue
         if claim.kind == "agrees":
             assert cell.published is not None
-            near = abs(value - cell.published) <= claim.what
+            near = abs(value - cell.published) <= claim.operands
             good, bad = good and near, bad or not (near or low <= cell.published <= high)
         else:
             lowest, highest = claim.limits()
@@ -336,7 +338,7 @@ def _open(score: Score | None) -> bool:
 
 def _correlates(claim: Claim, cells: dict[tuple[str, str], Cell]) -> Verdict:
     rows = _rows(claim, cells)
-    named = [[cells[row, column] for row in rows] for column in claim.what[:2]]
+    named = [[cells[row, column] for row in rows] for column in claim.operands[:2]]
     if lost := _missing([cell for column in named for cell in column]):
         return Verdict(claim.text, NOT_SHOWN, lost)
     x, y = (torch.tensor([ends(cell)[0] for cell in column], dtype=torch.float64) for column in named)

@@ -168,7 +168,7 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
     Raises:
         HoldfastError: keys that nobody knows, or that are missing.
     """
-    # The file, under its profile.
+    # The file, under its profile
     table = arguments(KEYS, values, name)
     if profile not in profiles(table):
         raise unknown(f"profile of {name}", profile, profiles(table))
@@ -178,14 +178,14 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
     for key in TEXTS:
         if key not in table:
             raise HoldfastError(f"{name}: expected a text {key!r}, got none")
-    # The table to fill, and what is claimed of it.
+    # The table to fill, and what is claimed of it
     columns = tuple(_line(column, f"{name}: columns") for column in table.get("columns", ()))
     rows = tuple(_line(row, f"{name}: rows", columns) for row in table.get("rows", ()))
     if not columns or not rows:
         raise HoldfastError(f"{name}: expected [[columns]] and [[rows]], got none")
     _check_names(columns, rows)
     claims = [_claim(claim, f"{name}: claims", rows, columns, profile) for claim in table.get("claims", ())]
-    # What has to be run for it.
+    # What has to be run for it
     kinds = ("inputs", "audits", "studies")
     inputs, audits, studies = ({key: own for key, own in table.get(kind, {}).items() if own != ""} for kind in kinds)
     trainings = table.get("trainings", {})
@@ -231,12 +231,12 @@ def _needed(
     inputs: Mapping[str, Input], audits: Mapping[str, Mapping[str, Any]], studies: Mapping[str, Any]
 ) -> dict[str, Input]:
     """Return the inputs that audits and studies read, and those that these are trained with or made of."""
-    wanted = [name for table in audits.values() for name in table.get("encoders", ())] + named([audits, studies])
+    names = [name for table in audits.values() for name in table.get("encoders", ())] + named([audits, studies])
     needed: set[str] = set()
-    while wanted:
-        if (name := wanted.pop()) in inputs and name not in needed:
+    while names:
+        if (name := names.pop()) in inputs and name not in needed:
             needed.add(name)
-            wanted += named([inputs[name].spec, inputs[name].train])
+            names += named([inputs[name].spec, inputs[name].train])
     return {name: source for name, source in inputs.items() if name in needed}
 
 
@@ -283,8 +283,8 @@ def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
             f"{where}: {line.name!r}: expected {len(columns)} published numbers, one for each column ('-' for none), "
             f"got {len(line.published)}"
         )
-    for column in line.cells:
-        pick(f"column of {line.name!r}", column, {each.name: each for each in columns})
+    for name in line.cells:
+        pick(f"column of {line.name!r}", name, {column.name: column for column in columns})
     return line
 
 
@@ -305,6 +305,7 @@ def _check_names(columns: Sequence[Line], rows: Sequence[Line]) -> None:
 
 def _claim(table: Any, where: str, rows: Sequence[Line], columns: Sequence[Line], profile: str) -> Claim | None:
     """Return a claim; None where it is tried in other `profiles` only."""
+    # Its sentence, and the one kind that it is of
     values = arguments(CLAIM, table, where)
     if "text" not in values:
         raise HoldfastError(f"{where}: expected a text, got none")
@@ -314,15 +315,17 @@ def _claim(table: Any, where: str, rows: Sequence[Line], columns: Sequence[Line]
     kinds = [kind for kind in KINDS if kind in values]
     if len(kinds) != 1:
         raise HoldfastError(f"{where}: expected one of {', '.join(KINDS)}, got {kinds}")
-    tried = {f"{key}s": values.get(f"{key}s", (values[key],) if key in values else ()) for key in ("row", "column")}
-    claim = Claim(values["text"], kinds[0], values[kinds[0]], **tried)
+
+    # The rows and columns that it is about, which the table must have
+    places = {f"{key}s": values.get(f"{key}s", (values[key],) if key in values else ()) for key in ("row", "column")}
+    claim = Claim(values["text"], kinds[0], values[kinds[0]], **places)
     claim.check([row.name for row in rows], [column.name for column in columns])
-    numbers = [
+    published = [
         row.published[place]
         for row in rows
         for place, column in enumerate(columns)
         if row.published and row.name in (claim.rows or (row.name,)) and column.name in claim.columns
     ]
-    if claim.kind == "agrees" and all(number is None for number in numbers):
+    if claim.kind == "agrees" and all(number is None for number in published):
         raise HoldfastError(f"{where}: agrees: expected published numbers to agree with, got none")
     return claim

@@ -80,9 +80,9 @@ def _checked(study: Study, before: Path) -> None:
     for data, size in ((first.data, first.images), (study.test, study.test_images)):
         if open_images(data, size=size, seed=study.test_seed, geometry=geometry).labels is None:
             raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
-    held = json.loads(before.read_text(encoding="utf-8"))["study"]["methods"] if before.exists() else {}
+    trained = json.loads(before.read_text(encoding="utf-8"))["study"]["methods"] if before.exists() else {}
     for title, recipe in study.recipes.items():
-        if title in held and held[title] != entry(recipe):
+        if title in trained and trained[title] != entry(recipe):
             raise HoldfastError(
                 f"{str(before)!r} tells of {title!r} by another recipe; choose another --out, or call it otherwise"
             )

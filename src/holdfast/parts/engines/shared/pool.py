@@ -1,55 +1,71 @@
-"""What engines share: how work is sent to other processes, and what is said where that fails."""
+"""A pool of workers in other processes: each first makes its work, then does tasks; one that dies is replaced."""
 
 import pickle
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from typing import ClassVar
 
-from holdfast.core import registry
-from holdfast.core.engine import Work
+from holdfast.core.engine import Outcome, Pool
 from holdfast.runtime.errors import HoldfastError, first_line
 
 STARTS = 3
 """How many workers may end, one after the other, before they could work."""
 
 
-def packed(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
-    """Return what makes a worker's work as bytes, and which files of parts it must run before; see `unpacked`.
+class WorkerPool(Pool):
+    """Workers in other processes, each of which runs a `Server`; how they are started and heard is the engine's.
 
-    Raises:
-        HoldfastError: something of it cannot be sent to another process.
+    Args:
+        size: how many there are.
+
+    Attributes:
+        workers: what they are called in errors.
+        advice: what to do where none becomes ready.
     """
-    try:
-        return pickle.dumps((registry.paths(), dumps(make)))
-    except Exception as error:  # whatever a user's module raises
-        raise HoldfastError(
-            f"expected encoders and images that other processes can open, got some that cannot be sent to them "
-            f"({first_line(error)}); name them by specs (module:PACKAGE.FUNCTION, a folder), or leave --workers out"
-        ) from error
 
+    workers: ClassVar[str]
+    advice: ClassVar[str]
 
-def portable(error: Exception) -> Exception:
-    """Return an error that can be sent to another process and says the same."""
-    try:
-        again = pickle.loads(pickle.dumps(error))
-        return error if str(again) == str(error) else HoldfastError(str(error))
-    except Exception:
-        return HoldfastError(f"{type(error).__name__}: {first_line(error)}")
+    def __init__(self, size: int):
+        self.size = size
+        self._failed = 0  # starts, one after the other
+        self._ready: set[int] = set()  # workers that have made their work
+        for number in range(size):
+            self._start(number)
 
+    @abstractmethod
+    def _start(self, number: int) -> None:
+        """Start a worker, in the place of one of that number that died."""
 
-def unpacked(work: bytes) -> Work:
-    """Return a worker's work, made in its process, which knows the user's own parts first."""
-    paths, make = pickle.loads(work)
-    for path in paths:
-        registry.load(path)
-    return pickle.loads(make)()
+    @abstractmethod
+    def _next(self) -> tuple[int, bytes, str]:
+        """Wait for a worker; return its number, what its server returned, and how it died, "" where it did not."""
 
+    def wait(self) -> Outcome:
+        """Return the next outcome."""
+        while True:
+            number, message, died = self._next()
+            if died:
+                return self._replace(number, died)
+            value, error = pickle.loads(message)
+            if number in self._ready:
+                return Outcome(number, value, error)
+            if isinstance(error, HoldfastError):
+                raise error
+            if error is not None:
+                raise HoldfastError(
+                    f"expected {self.workers} to open what this process has opened, got {type(error).__name__}: "
+                    f"{first_line(error)}; classes of encoders and images must be in modules that workers can import"
+                )
+            self._ready.add(number)
+            self._failed = 0
 
-def unready(worker: str, error: Exception) -> HoldfastError:
-    """Return the error of a worker that cannot make its work."""
-    if isinstance(error, HoldfastError):
-        return error
-    reason = f"{type(error).__name__}: {first_line(error)}"
-    return HoldfastError(
-        f"expected {worker} to open what this process has opened, got {reason}; classes of encoders and images must be "
-        "in modules that workers can import"
-    )
+    def _replace(self, number: int, died: str) -> Outcome:
+        """Start another worker in the place of a dead one, unless none becomes ready."""
+        self._failed += number not in self._ready
+        if self._failed >= STARTS:
+            raise HoldfastError(
+                f"{STARTS} {self.workers}, one after the other, ended before they could work ({died}); {self.advice}"
+            )
+        self._ready.discard(number)
+        self._start(number)
+        return Outcome(number, died=died)

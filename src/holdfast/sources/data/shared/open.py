@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Geometry, ImageSource
 from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, sides, take
-from holdfast.runtime.checked import checked, number, whole
+from holdfast.runtime.checked import checked, integer, number
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.digits import Digits
@@ -96,7 +96,7 @@ def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:
     kind = take(options, "balance", one_of("long_tail", "uniform"), None)
     if kind is None:
         return lambda source: source
-    ratio, seed = take(options, "ratio", number, 100.0), take(options, "balance_seed", whole, 0)
+    ratio, seed = take(options, "ratio", number, 100.0), take(options, "balance_seed", integer, 0)
     return partial(LongTail, ratio=ratio, seed=seed, uniform=kind == "uniform")
 
 
@@ -147,8 +147,8 @@ def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
                 s=take(options, "s", number, 1.0),
                 share=take(options, "share", number, 0.5),
                 scale=take(options, "scale", number, 0.1),
-                count=take(options, "count", whole, 64),
-                seed=take(options, "draw", whole, 0),
+                count=take(options, "count", integer, 64),
+                seed=take(options, "draw", integer, 0),
             )
         case "webdataset":
             make = partial(WebDataset, name, column=text("column"))

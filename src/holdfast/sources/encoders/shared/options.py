@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.core.spec_string import Options, finish, one_of, sides, take
-from holdfast.runtime.checked import number, whole
+from holdfast.runtime.checked import integer, number
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.layer import POOLS
 
@@ -52,7 +52,7 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
     common = Common(
         name=take(options, "label", _label, None) or options.spec,
         weights=take(options, "weights", str, "default"),
-        seed=take(options, "seed", whole, 0),
+        seed=take(options, "seed", integer, 0),
         layer=take(options, "layer", str, None),
         pool=take(options, "pool", one_of(*pools), None),
         mean=take(options, "mean", _numbers, None),

@@ -1,0 +1,69 @@
+"""What does tasks inside a worker, and how work, tasks and errors travel between processes: as bytes."""
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core import registry
+from holdfast.core.engine import Work
+from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.foreign import foreign
+
+
+class Server:
+    """Does tasks in a worker process, after it has made its work; both return (value, error), pickled."""
+
+    def load(self, make: bytes, threads: int) -> bytes:
+        """Make the work from what `packed` has made of it, for so many threads of torch."""
+        import torch
+
+        torch.set_num_threads(threads)
+        return _answer(lambda: self._load(make))
+
+    def _load(self, make: bytes) -> None:
+        self._work: Work = unpacked(make)
+
+    def do(self, task: bytes) -> bytes:
+        """Do a pickled task."""
+        return _answer(lambda: self._work(pickle.loads(task)))
+
+
+def _answer(run: Callable[[], Any]) -> bytes:
+    """Return the value of what is run and its error, pickled."""
+    try:
+        with foreign("code that a worker called", "run"):
+            return pickle.dumps((run(), None))
+    except Exception as error:
+        return pickle.dumps((None, portable(error)))
+
+
+def packed(make: Callable[[], Work], dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
+    """Return what makes a worker's work as bytes, and which files of parts it must run before; see `unpacked`.
+
+    Raises:
+        HoldfastError: something of it cannot be sent to another process.
+    """
+    try:
+        return pickle.dumps((registry.paths(), dumps(make)))
+    except Exception as error:  # whatever a user's module raises
+        raise HoldfastError(
+            f"expected encoders and images that other processes can open, got some that cannot be sent to them "
+            f"({first_line(error)}); name them by specs (module:PACKAGE.FUNCTION, a folder), or leave --workers out"
+        ) from error
+
+
+def unpacked(work: bytes) -> Work:
+    """Return a worker's work, made in its process, which knows the user's own parts first."""
+    paths, make = pickle.loads(work)
+    for path in paths:
+        registry.load(path)
+    return pickle.loads(make)()
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error that can be sent to another process and says the same."""
+    try:
+        again = pickle.loads(pickle.dumps(error))
+        return error if str(again) == str(error) else HoldfastError(str(error))
+    except Exception:
+        return HoldfastError(f"{type(error).__name__}: {first_line(error)}")
