@@ -25,8 +25,8 @@ def drawn(draw: Callable[P, str]) -> Callable[P, str]:
         try:
             return draw(*args, **options)
         except Exception as error:
-            said = Markup('<p class="undrawn">this chart could not be drawn: {}</p>')
-            return str(said.format(reason(error)))
+            box = Markup('<p class="undrawn">this chart could not be drawn: {}</p>')
+            return str(box.format(reason(error)))
 
     return apart
 

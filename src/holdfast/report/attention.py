@@ -58,13 +58,13 @@ def _attention(series: int, name: str, entry: Mapping[str, Any], folder: RunFile
 
 
 def _strip(strip: Mapping[str, Any], rows: Sequence[str], entry: Mapping[str, Any], folder: RunFiles) -> Strip:
-    said = []
+    parts = []
     for row, reading in zip(rows, entry["readings"], strict=True):
         values = [value for value in strip["agreement"].get(reading, []) if finite(value)]
         if values:
             mean, least, most = (f"{v:.2f}" for v in (sum(values) / len(values), min(values), max(values)))
-            said.append(f"{row} " + f"{mean} ({least} to {most})".replace("-", "−"))
-    text = f"alike to clean maps: {'; '.join(said)}" if said else ""
+            parts.append(f"{row} " + f"{mean} ({least} to {most})".replace("-", "−"))
+    text = f"alike to clean maps: {'; '.join(parts)}" if parts else ""
     alt = (
         f"{plural(len(entry['images']), 'image')}, {strip['title']}, above their attention maps for "
         f"{' and for '.join(rows)}" + (f"; {text}" if text else "")

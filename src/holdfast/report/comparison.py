@@ -31,8 +31,10 @@ def p_text(p: float | None) -> str:
 def heading(m: Mapping[str, Any], name: str) -> str:
     """Return a measure's title, with what tells it from its twins."""
     _, bracket, details = name.partition("[")
-    told = f" ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket and "(" not in m["title"] else ""
-    return f"{m['title']}{told}"
+    details = (
+        f" ({details.rstrip(']').replace('=', ' ').replace(',', ', ')})" if bracket and "(" not in m["title"] else ""
+    )
+    return f"{m['title']}{details}"
 
 
 def print_comparison(data: Mapping[str, Any], console: Console) -> None:
@@ -76,8 +78,8 @@ def _line(row: Mapping[str, Any], m: Mapping[str, Any]) -> list[Text]:
     style = "bold green" if row["best"] else ""
     behind = row["behind"]
     gap = score(behind["difference"], m["unit"]) if behind else ""
-    found = behind is not None and finite(behind["p_adjusted"]) and behind["p_adjusted"] <= 0.05
-    p = Text(p_text(behind["p_adjusted"]) if behind else "", "bold" if found else "dim")
+    significant = behind is not None and finite(behind["p_adjusted"]) and behind["p_adjusted"] <= 0.05
+    p = Text(p_text(behind["p_adjusted"]) if behind else "", "bold" if significant else "dim")
     return [name, Text(value + (" *" if row["best"] else "  "), style), Text(rank(row), style), Text(gap, "dim"), p]
 
 
@@ -89,20 +91,20 @@ def _value(row: Mapping[str, Any], m: Mapping[str, Any]) -> str:
 
 def sentences(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what is to be said below the tables, each with a style: front, encoders without rank, cautions, scope."""
-    said = [(front(data), "")] if front(data) else []
+    lines = [(front(data), "")] if front(data) else []
     for encoder in data["encoders"]:
         if encoder["unfit"]:
             checks = listing(encoder["unfit"])
-            said.append(
+            lines.append(
                 (f"{encoder['name']} is not ranked: it fails {checks}, so its numbers mean nothing", "bold red")
             )
         elif encoder["fails"]:
             flawed = f"{encoder['name']} fails {listing(encoder['fails'])}: what relies on it is a bound on one side"
-            said.append((flawed, "bold red"))
-    said += [(text, "bold red") for text in data["problems"]]
-    said += [(text, "yellow") for text in data["cautions"]]
-    said += [(text, "dim") for text in data["left_out"]]
-    return [*said, (scope(data), "dim")]
+            lines.append((flawed, "bold red"))
+    lines += [(text, "bold red") for text in data["problems"]]
+    lines += [(text, "yellow") for text in data["cautions"]]
+    lines += [(text, "dim") for text in data["left_out"]]
+    return [*lines, (scope(data), "dim")]
 
 
 def front(data: Mapping[str, Any]) -> str:

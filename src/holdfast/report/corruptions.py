@@ -49,16 +49,18 @@ def corruption_grids(record: Mapping[str, Any]) -> list[Grid]:
     """Return a table for each encoder with scores of the same corruptions."""
     grids = []
     for series, encoder in enumerate(record["encoders"]):
-        found = {key: m for key, m in encoder.get("measures", {}).items() if m.get("corruptions") and m.get("scores")}
-        if not found:
+        measures = {
+            key: m for key, m in encoder.get("measures", {}).items() if m.get("corruptions") and m.get("scores")
+        }
+        if not measures:
             continue
-        names = list(dict.fromkeys(name for m in found.values() for name in m["corruptions"]))
-        names += [name for name in ("average",) if any(name in m["scores"] for m in found.values())]
+        names = list(dict.fromkeys(name for m in measures.values() for name in m["corruptions"]))
+        names += [name for name in ("average",) if any(name in m["scores"] for m in measures.values())]
         rows = [
-            (name, [score(m["scores"][name], m["unit"]) if name in m["scores"] else "–" for m in found.values()])
+            (name, [score(m["scores"][name], m["unit"]) if name in m["scores"] else "–" for m in measures.values()])
             for name in names
         ]
-        grids.append(Grid(series, encoder["name"], [m["title"] for m in found.values()], rows))
+        grids.append(Grid(series, encoder["name"], [m["title"] for m in measures.values()], rows))
     return grids
 
 
@@ -100,8 +102,8 @@ def relation_charts(record: Mapping[str, Any], over: str) -> list[Panel]:
 
 
 def _strongest(record: Mapping[str, Any], over: str) -> list[Mapping[str, Any]]:
-    found = [item for item in record.get("relations") or [] if item["over"] == over]
-    return sorted(found, key=lambda item: -abs(item["spearman"]["value"] or 0.0))
+    relations = [item for item in record.get("relations") or [] if item["over"] == over]
+    return sorted(relations, key=lambda item: -abs(item["spearman"]["value"] or 0.0))
 
 
 def _units(record: Mapping[str, Any]) -> dict[str, str]:

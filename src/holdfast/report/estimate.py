@@ -59,6 +59,8 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     for name in ("images", "passes", "time", "share"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("for", overflow="fold", ratio=2)
+
+    # Dearest first
     total = sum(part["seconds"] for part in encoder["parts"]) or 1.0
     ordered = sorted(encoder["parts"], key=lambda part: -part["seconds"])
     small = [part for part in ordered if part["seconds"] < SHOWN * total and not part["at_least"]]
@@ -74,6 +76,8 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
             f"{part['seconds'] / total:.0%}",
             Text(listing(part["serves"], 4), style="dim"),
         )
+
+    # The others together
     if small:
         seconds = sum(part["seconds"] for part in small)
         work = sum(part["passes"]["work"] for part in small)

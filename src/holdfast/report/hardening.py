@@ -13,59 +13,62 @@ from holdfast.report.table import Table
 _VERDICT = {"better": "green", "worse": "bold red", "open": "yellow"}
 
 
-def print_hardening(found: Mapping[str, Any], console: Console) -> None:
+def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
     """Print a `harden.json`: the table, the price, and how the encoder is used.
 
     Args:
-        found: what `holdfast.workflows.harden.run.harden` returned.
+        hardening: what `holdfast.workflows.harden.run.harden` returned.
         console: where to print.
     """
+    # Every measure before and after, and the price
     rows = [
         [
             Text.assemble((row["title"], "bold"), f" {BETTER[row['better']][0]}"),
             *(_cell(row[name], row["unit"]) for name in ("before", "after", "difference")),
             Text(row["verdict"], style=_VERDICT[row["verdict"]]),
         ]
-        for row in found["measures"]
+        for row in hardening["measures"]
     ]
     console.print(Table(("measure", "before", "after", "after - before", ""), rows).terminal())
-    console.print(Text(f"better, worse: the paired interval excludes 0. {_counted(found)}", style="dim"))
-    console.print(Text.assemble(("Price: ", "bold"), price(found)))
-    if not any(row["needs_labels"] for row in found["measures"]):
+    console.print(Text(f"better, worse: the paired interval excludes 0. {_counted(hardening)}", style="dim"))
+    console.print(Text.assemble(("Price: ", "bold"), price(hardening)))
+    if not any(row["needs_labels"] for row in hardening["measures"]):
         console.print(Text("no labels, so no accuracy: give labelled images, --train and --test", style="dim"))
-    console.print(Text(_scope(found), style="dim"))
-    for line in found["warnings"]:
+    console.print(Text(_scope(hardening), style="dim"))
+    for line in hardening["warnings"]:
         console.print(Text(f"Warning: {line}", style="bold yellow"))
-    for line in found["failures"]:
+    for line in hardening["failures"]:
         console.print(Text(line, style="bold red"))
-    spec = bool(found["command"])  # a network of somebody's memory has none
-    lines = {"Encoder" if spec else "Weights": found["encoder"]}
-    if audited(found) and spec:
-        lines["Use it"] = f"holdfast audit {shlex.quote(found['encoder'])} --data FOLDER"
-    elif not audited(found):
+
+    # How the encoder is used, where it could be measured
+    spec = bool(hardening["command"])  # a network of somebody's memory has none
+    lines = {"Encoder" if spec else "Weights": hardening["encoder"]}
+    if audited(hardening) and spec:
+        lines["Use it"] = f"holdfast audit {shlex.quote(hardening['encoder'])} --data FOLDER"
+    elif not audited(hardening):
         console.print(Text("What came out could not be measured: do not use it before you know why.", style="bold red"))
-    lines |= {"Again": found["command"]} if spec else {}
-    for name, line in {**lines, "Report": found["report"]}.items():
+    lines |= {"Again": hardening["command"]} if spec else {}
+    for name, line in {**lines, "Report": hardening["report"]}.items():
         console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)
 
 
-def audited(found: Mapping[str, Any]) -> bool:
+def audited(hardening: Mapping[str, Any]) -> bool:
     """Return whether anything could be measured of the hardened encoder."""
-    return any(row["after"] is not None for row in found["measures"])
+    return any(row["after"] is not None for row in hardening["measures"])
 
 
-def price(found: Mapping[str, Any]) -> str:
+def price(hardening: Mapping[str, Any]) -> str:
     """Return what the hardening cost: how far clean representations moved, accuracies, steps and time.
 
     Args:
-        found: a `harden.json`, or the `hardening` of a record.
+        hardening: a `harden.json`, or the `hardening` of a record.
     """
-    moved, cosine = (score(found["price"][name], "ratio") for name in ("relative_l2", "cosine"))
+    moved, cosine = (score(hardening["price"][name], "ratio") for name in ("relative_l2", "cosine"))
     parts = [f"clean representations moved by {moved} of their length, cosine {cosine}"]
-    for row in found["measures"]:
+    for row in hardening["measures"]:
         if row["needs_labels"] and row["before"] and row["after"]:
             parts.append(f"{row['title'].lower()} {_change(row)}")
-    return f"{'; '.join(parts)}; {plural(found['steps'], 'step')} in {_time(found)}."
+    return f"{'; '.join(parts)}; {plural(hardening['steps'], 'step')} in {_time(hardening)}."
 
 
 def _change(row: Mapping[str, Any]) -> str:
@@ -74,14 +77,14 @@ def _change(row: Mapping[str, Any]) -> str:
     return f"{before} before, {after} after{gap}"
 
 
-def _time(found: Mapping[str, Any]) -> str:
+def _time(hardening: Mapping[str, Any]) -> str:
     """Return how long the training took, beside its budget, and by how much that was missed."""
-    took, budget = found["seconds"], found["budget"]
+    seconds, budget = hardening["seconds"], hardening["budget"]
     if budget is None:
-        return duration(took)
-    missed = took - budget
+        return duration(seconds)
+    missed = seconds - budget
     by = f", {duration(abs(missed))} {'over' if missed > 0 else 'under'}" if abs(missed) > 0.02 * budget else ""
-    return f"{duration(took)} of a budget of {duration(budget)}{by}"
+    return f"{duration(seconds)} of a budget of {duration(budget)}{by}"
 
 
 def _cell(entry: Mapping[str, Any] | None, unit: str) -> Text:
@@ -90,14 +93,16 @@ def _cell(entry: Mapping[str, Any] | None, unit: str) -> Text:
     return Text(score(entry, unit) if entry.get("value") is not None else number(None))
 
 
-def _counted(found: Mapping[str, Any]) -> str:
-    free = [row for row in found["measures"] if not row["needs_labels"]]
+def _counted(hardening: Mapping[str, Any]) -> str:
+    free = [row for row in hardening["measures"] if not row["needs_labels"]]
     better = sum(row["verdict"] == "better" for row in free)
     return f"{better} of {plural(len(free), 'measure')} without labels became better."
 
 
-def _scope(found: Mapping[str, Any]) -> str:
-    images = found["images"]
+def _scope(hardening: Mapping[str, Any]) -> str:
+    images = hardening["images"]
     learned = f"{plural(images['learned'], 'image')} of {images['data']}"
-    others = f"audited on {images['held_out']} others of {images['test']}, {duration(found['audit_seconds'])} on top"
-    return f"{found['objective']} on {learned}, rate {found['rate']:g}; {others}"
+    others = (
+        f"audited on {images['held_out']} others of {images['test']}, {duration(hardening['audit_seconds'])} on top"
+    )
+    return f"{hardening['objective']} on {learned}, rate {hardening['rate']:g}; {others}"

@@ -54,6 +54,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         record: a record, see `holdfast.storage.record_file.read_record`.
         folder: its tables and pictures.
     """
+    # What is shown of one encoder, apart from the others
     encoders = list(enumerate(record["encoders"]))  # the number picks colour and marker everywhere
     apart = Apart()
 
@@ -64,6 +65,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         ]
         return [(i, name, parts) for i, name, parts in shown if parts]
 
+    # The sections of all encoders, and the page
     makers: dict[str, tuple[str, Callable[[], list[Any]]]] = {
         "charts": ("charts", lambda: chart_sections(record, folder, apart)),
         "corruption_grids": ("corruptions", lambda: _corruptions.corruption_grids(record)),
@@ -83,7 +85,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         record=record,
         encoders=encoders,
         audited=[(series, encoder) for series, encoder in encoders if not encoder.get("error")],
-        extremes=[found for found in each("pictures", pictures.extremes) if any(found[2].values())],
+        extremes=[shown for shown in each("pictures", pictures.extremes) if any(shown[2].values())],
         galleries=each("pictures of attacks", pictures.gallery),
         impersonations=each("pictures of impersonations", pictures.impersonations),
         trainings=apart("checkpoints", lambda: _series.trainings(record), None),

@@ -86,15 +86,15 @@ def _column(m: Mapping[str, Any]) -> dict[str, Cell]:
 
 def _cell(row: Mapping[str, Any], unit: str, ticks: list[int | float]) -> Cell:
     s = row["score"] or {"value": None, "low": None, "high": None}
-    known = finite(s["value"])
+    valued = finite(s["value"])
     value, within = statement(s, unit)
     start, end = drawn_ends(s, ticks)
     return Cell(
-        value=value if known else "–",
-        interval=within if known else "",
+        value=value if valued else "–",
+        interval=within if valued else "",
         rank=rank(row) if row["rank"] else "",
         best=row["best"],
-        sort=s["value"] if known and s.get("standing", SOUND) == SOUND else None,  # else last, whichever way
+        sort=s["value"] if valued and s.get("standing", SOUND) == SOUND else None,  # else last, whichever way
         at=place(s["value"], ticks) if s.get("standing") != VOID else None,
         start=start,
         end=end,

@@ -80,13 +80,16 @@ def _training(key: str, entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
     """Return two panels for all noises with one failure and one ball: draws that hold, and entropy ratios."""
     panels = []
     for i, setting in enumerate(dict.fromkeys(map(_setting, entries))):
-        same = [entry for entry in entries if _setting(entry) == setting]
-        legend: Legend = [(series, entry["structure"]) for series, entry in enumerate(same)]
+        # Noises that can be compared
+        twins = [entry for entry in entries if _setting(entry) == setting]
+        legend: Legend = [(series, entry["structure"]) for series, entry in enumerate(twins)]
+
+        # A curve of each over its epochs, one chart for draws that hold and one for entropy
         for column, label, unit, words in (
             ("chance", "draws that hold", "share", "The share of training draws that hold"),
             ("entropy", "entropy ratio", "ratio", "The entropy ratio of the mixture weights"),
         ):
-            values = {s: [nan(value) for value in e["training"][column]] for s, e in enumerate(same)}
+            values = {s: [nan(value) for value in e["training"][column]] for s, e in enumerate(twins)}
             values = {s: v for s, v in values.items() if np.isfinite(v).any()}  # one component has no entropy ratio
             if not values:
                 continue
@@ -132,9 +135,9 @@ def _panel(title: str, make: Callable[[], tuple[str, str, list[str], Legend]]) -
         return Panel(title, notes=[str(error)])
 
 
-def _finite(what: str, *arrays: np.ndarray) -> None:
+def _finite(title: str, *arrays: np.ndarray) -> None:
     if not all(np.isfinite(array).all() for array in arrays):
-        raise _Undrawn(f"Not all {what} are finite numbers, so there is no chart.")
+        raise _Undrawn(f"Not all {title} are finite numbers, so there is no chart.")
 
 
 def _read(table: str, columns: Sequence[str], folder: RunFiles) -> np.ndarray:
@@ -171,8 +174,8 @@ def _coloured(
     shown = _frequent(groups)
     legend: Legend = [(series, names[group]) for series, group in enumerate(shown)]
     parts: list[tuple[int | None, np.ndarray]] = [(s, points[groups == group]) for s, group in enumerate(shown)]
-    rest = points[~np.isin(groups, shown)]
-    return ([*legend, (None, "others")], [(None, rest), *parts]) if len(rest) else (legend, parts)
+    others = points[~np.isin(groups, shown)]
+    return ([*legend, (None, "others")], [(None, others), *parts]) if len(others) else (legend, parts)
 
 
 def _frequent(groups: np.ndarray) -> list[int]:
@@ -191,7 +194,7 @@ def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
         order = np.argsort(drawn, kind="stable")  # the first draw of every image comes before the second one of any
         rows = {group: order[groups[order] == group][:ROWS] for group in _frequent(groups)}
         values = pixels[np.concatenate(list(rows.values()))]
-        bands = [(entry["groups"][group], len(some)) for group, some in rows.items()]
+        bands = [(entry["groups"][group], len(draws)) for group, draws in rows.items()]
         largest = number(float(np.abs(values).max()))
         notes = [f"A row is a draw. Blue is darker, orange brighter; the fullest colour is ±{largest}."]
         svg = heat(f"{key}-heat", values, bands, x="pixel, row by row, after averaging")
@@ -202,15 +205,16 @@ def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
 
 def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
     """Return the mixture's weights, its means, and the covariance of its heaviest component."""
+    # Three charts, each of which says by itself why it cannot be drawn
     mean = np.array(entry["weights"]["mean"], dtype=float)  # null becomes NaN
 
     def weights() -> tuple[str, str, list[str], Legend]:
         """Draw the weights of all images and, where they differ, of the most frequent groups."""
-        each = entry["weights"]["groups"]
-        shown = _frequent(_read(entry["table"], ["group"], folder)[:, 0].astype(int)) if each else []
-        rows = np.array([mean, *(each[group] for group in shown)], dtype=float)
+        by_group = entry["weights"]["groups"]
+        shown = _frequent(_read(entry["table"], ["group"], folder)[:, 0].astype(int)) if by_group else []
+        rows = np.array([mean, *(by_group[group] for group in shown)], dtype=float)
         _finite("mixture weights", rows)
-        names = ["all", *(entry["groups"][group] for group in shown)] if each else ["all images"]
+        names = ["all", *(entry["groups"][group] for group in shown)] if by_group else ["all images"]
         shares = ", ".join(number(share, "share") for share in mean.tolist())
         legend: Legend = [(i, f"component {i + 1}") for i in range(len(mean))]
         return bars(f"{key}-weights", names, rows), f"Mixture weights, mean over the images: {shares}.", [], legend
@@ -227,8 +231,8 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel
         table = _read(entry["covariance"]["table"], [f"latent_{i:02d}" for i in range(size)], folder)
         _finite("covariances", table)
         largest = number(float(np.abs(table).max()))
-        each = f"Each cell is the mean over {block} × {block} latent numbers. " if block > 1 else ""
-        notes = [f"Mean over images. {each}Blue is below 0, orange above; the fullest colour is ±{largest}."]
+        averaged = f"Each cell is the mean over {block} × {block} latent numbers. " if block > 1 else ""
+        notes = [f"Mean over images. {averaged}Blue is below 0, orange above; the fullest colour is ±{largest}."]
         alt = f"Covariance of the heaviest component, {size} × {size} cells within ±{largest}."
         return heat(f"{key}-covariance", table, x="latent numbers"), alt, notes, []
 

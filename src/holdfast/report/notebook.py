@@ -31,17 +31,17 @@ def _html(table: Table, below: Sequence[Text]) -> str:
 def _pieces(text: str | Text) -> Markup:
     """Return styled text as spans whose classes are the words of the styles."""
     text = Text(text) if isinstance(text, str) else text
-    made = Markup("")
+    html = Markup("")
     base = _PLAIN.get_style(text.style)
-    for piece, found, _ in text.render(_PLAIN):
-        style = found or base  # text of one style alone comes without it
+    for piece, own, _ in text.render(_PLAIN):
+        style = own or base  # text of one style alone comes without it
         if not piece.strip():
-            made += piece
+            html += piece
             continue
-        words = [word for word, said in (("bold", style.bold), ("dim", style.dim)) if said]
+        words = [word for word, is_so in (("bold", style.bold), ("dim", style.dim)) if is_so]
         words += [style.color.name] if style.color is not None else []
-        made += Markup('<span class="{}">{}</span>').format(" ".join(words), piece) if words else piece
-    return made
+        html += Markup('<span class="{}">{}</span>').format(" ".join(words), piece) if words else piece
+    return html
 
 
 _PLAIN = Console()

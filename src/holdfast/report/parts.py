@@ -62,16 +62,19 @@ def print_part(name: str, console: Console) -> None:
     Raises:
         HoldfastError: a name that nothing has.
     """
-    found = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
+    # A profile, a part, or both
+    kinds = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if name in profile_names() or name.endswith(".toml"):
         _print_profile(name, console)
-        if found:  # a measure may be called like its profile
+        if kinds:  # a measure may be called like its profile
             console.print()
-    elif not found:
+    elif not kinds:
         raise unknown(
             "part", name, {*profile_names(), *(part for kind in registry.KINDS for part in registry.names(kind))}
         )
-    for kind, part in found:
+
+    # What it is, what its class says of its parameters, and their defaults
+    for kind, part in kinds:
         console.print(Text.assemble((name, "bold"), f" ({kind.rstrip('s')}): {_first_line(part)}\n"))
         console.print(_reflowed(inspect.getdoc(part) or ""), "\n")
         if inherited := _inherited(part):
@@ -89,12 +92,12 @@ def print_part(name: str, console: Console) -> None:
 
 
 def _print_profile(name: str, console: Console) -> None:
-    asked = profile(name)
-    console.print(Text.assemble((name, "bold"), f" (profile): {asked.description}\n"))
-    for title, measure in named(asked.measures).items():
-        asked_of = registry.spec(measure)
-        given = ", ".join(f"{key} = {_brief(value)}" for key, value in asked_of.items() if key not in ("kind", "name"))
-        console.print(Text.assemble((title, "bold"), f": {given}"))
+    plan = profile(name)
+    console.print(Text.assemble((name, "bold"), f" (profile): {plan.description}\n"))
+    for title, measure in named(plan.measures).items():
+        spec = registry.spec(measure)
+        fields = ", ".join(f"{key} = {_brief(value)}" for key, value in spec.items() if key not in ("kind", "name"))
+        console.print(Text.assemble((title, "bold"), f": {fields}"))
 
 
 def _brief(value: Any) -> str:
@@ -104,12 +107,12 @@ def _brief(value: Any) -> str:
 def _inherited(part: type) -> list[str]:
     """Return what classes above a part say about parameters that its own docstring does not explain."""
     own = inspect.getdoc(part) or ""
-    wanted = [name for name in inspect.signature(part).parameters if f"\n    {name}: " not in own]
-    said = {}
+    unexplained = [name for name in inspect.signature(part).parameters if f"\n    {name}: " not in own]
+    entries = {}
     for above in part.__mro__[1:]:
         for entry in re.split(r"\n    (?=\w)", inspect.cleandoc(above.__doc__ or "").partition("Attributes:")[2]):
-            said.setdefault(entry.partition(":")[0].strip(), " ".join(entry.split()))
-    return [f"    {said[name]}" for name in wanted if name in said]
+            entries.setdefault(entry.partition(":")[0].strip(), " ".join(entry.split()))
+    return [f"    {entries[name]}" for name in unexplained if name in entries]
 
 
 def _reflowed(doc: str) -> str:

@@ -42,7 +42,7 @@ class Impersonations:
 
 def extremes(encoder: Mapping[str, Any], folder: RunFiles) -> dict[str, list[Shot]]:
     """Return pictures of the least and of the most robust images of one encoder, with their radii."""
-    found = encoder.get("extremes") or {}
+    entries = encoder.get("extremes") or {}
     return {
         title: [
             shot(
@@ -51,7 +51,7 @@ def extremes(encoder: Mapping[str, Any], folder: RunFiles) -> dict[str, list[Sho
                 f"[{_short(e['attack'])}, {_short(e['certificate'])}]",
                 f"{e['id']}: certified radius {_short(e['certificate'])}",
             )
-            for e in found.get(side, [])
+            for e in entries.get(side, [])
         ]
         for side, title in (("least", "least robust"), ("most", "most robust"))
     }
@@ -59,20 +59,20 @@ def extremes(encoder: Mapping[str, Any], folder: RunFiles) -> dict[str, list[Sho
 
 def impersonations(encoder: Mapping[str, Any], folder: RunFiles) -> list[Impersonations]:
     """Return the attacks of one encoder that impersonate, with pictures of some pairs, where there are any."""
-    found = encoder.get("impersonations") or []
-    return [_impersonations(entry, folder) for entry in found if any(entry["sides"])]
+    entries = encoder.get("impersonations") or []
+    return [_impersonations(entry, folder) for entry in entries if any(entry["sides"])]
 
 
 def _impersonations(entry: Mapping[str, Any], folder: RunFiles) -> Impersonations:
     rows, taken, shown = {}, 0, 0
     classes, sides = entry["classes"], entry["sides"]
-    for own, other, side in zip(classes, classes[::-1], sides, strict=True):
+    for own, target, side in zip(classes, classes[::-1], sides, strict=True):
         rows[f"class {own}"] = [shot(folder, e["clean"], e["id"], f"{e['id']}, of class {own}") for e in side]
-        rows[f"class {own}, given the representation of class {other}"] = [
+        rows[f"class {own}, given the representation of class {target}"] = [
             shot(folder, e["attacked"], f"probe says {e['said']}", f"{e['id']} attacked: the probe says {e['said']}")
             for e in side
         ]
-        taken, shown = taken + sum(e["said"] == other for e in side), shown + len(side)
+        taken, shown = taken + sum(e["said"] == target for e in side), shown + len(side)
     text = f"{taken} of these {plural(shown, 'image')} are taken for the other class."
     return Impersonations(entry["title"], text, rows)
 

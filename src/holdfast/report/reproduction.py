@@ -17,70 +17,81 @@ STOOD_IN = "With other things in the place of the paper's, verdicts say what hol
 """Said wherever something stands in for something else."""
 
 
-def print_reproduction(found: Mapping[str, Any], console: Console) -> None:
+def print_reproduction(record: Mapping[str, Any], console: Console) -> None:
     """Print a paper's table beside ours, what stands in for what, and what became of each claim.
 
     Args:
-        found: what `reproduce` returned.
+        record: what `reproduce` returned.
         console: where to print.
     """
-    about = found["reproduction"]
+    # The table, and why cells are empty
+    about = record["reproduction"]
     console.print(Text.assemble((f"{about['paper']}, {about['where']}: ", "bold"), about["title"]))
     console.print(Text(f"Profile {about['profile']}. {about['units']}", style="dim"))
-    rows = [[Text(row["name"], style="bold"), *map(_cell, row["cells"])] for row in found["rows"]]
-    console.print(Table(["", *map(_heading, found["columns"])], rows).terminal())
+    rows = [[Text(row["name"], style="bold"), *map(_cell, row["cells"])] for row in record["rows"]]
+    console.print(Table(["", *map(_heading, record["columns"])], rows).terminal())
     console.print(Text("each cell: published | ours [95 % interval]", style="dim"))
-    for cell in _empty(found):
+    for cell in _empty(record):
         console.print(Text(cell, style="yellow"))
-    stand_ins = _stand_ins(found)
-    for name, one in stand_ins.items():
-        console.print(Text(f"{name}: {one['says']} instead of {one['about']}", style="dim"))
+
+    # What stands in for what, and what is done otherwise
+    stand_ins = _stand_ins(record)
+    for name, source in stand_ins.items():
+        console.print(Text(f"{name}: {source['says']} instead of {source['about']}", style="dim"))
     if stand_ins:
         console.print(Text(STOOD_IN, style="dim"))
-    for line in _alike(found):
+    for line in _alike(record):
         console.print(Text(line, style="yellow"))
     if about["notes"]:
         console.print(Text(about["notes"].strip(), style="dim"))
-    for claim in found["claims"]:
+
+    # What became of each claim
+    for claim in record["claims"]:
         words = Text.assemble((f"{claim['outcome']}: ", OUTCOMES[claim["outcome"]]), (claim["text"], "bold"))
         console.print(words)
         console.print(Text(f"    {claim['why']}", style="dim"))
-    for failure in found["failures"]:
+    for failure in record["failures"]:
         console.print(Text(failure, style="bold red"))
-    console.print(Text(duration(found["seconds"]), style="dim"))
+    console.print(Text(duration(record["seconds"]), style="dim"))
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(record: Mapping[str, Any]) -> str:
     """Return the same as Markdown."""
-    about = found["reproduction"]
+    # The table
+    about = record["reproduction"]
     lines = [f"## {_plain(about['paper'])}, {_plain(about['where'])}: {_plain(about['title'])}", ""]
-    lines += [f"Profile `{about['profile']}`, {duration(found['seconds'])}. {_plain(about['units'])}", ""]
+    lines += [f"Profile `{about['profile']}`, {duration(record['seconds'])}. {_plain(about['units'])}", ""]
     if about["notes"]:
         lines += [_plain(about["notes"].strip()), ""]
-    lines += ["| | " + " | ".join(_plain(_heading(column)) for column in found["columns"]) + " |"]
-    lines += ["|---|" + "---:|" * len(found["columns"])]
-    for row in found["rows"]:
+    lines += ["| | " + " | ".join(_plain(_heading(column)) for column in record["columns"]) + " |"]
+    lines += ["|---|" + "---:|" * len(record["columns"])]
+    for row in record["rows"]:
         lines.append(f"| {_plain(row['name'])} | " + " | ".join(_plain(_cell(cell)) for cell in row["cells"]) + " |")
+
+    # What a reader must know of its cells, the claims, and what failed
     lines += ["", "Each cell: published / ours [95 % interval].", ""]
-    lines += [f"- {_plain(line)}" for line in _empty(found)]
-    stand_ins = _stand_ins(found)
-    lines += [f"- `{name}`: {_plain(one['says'])} instead of {_plain(one['about'])}" for name, one in stand_ins.items()]
+    lines += [f"- {_plain(line)}" for line in _empty(record)]
+    stand_ins = _stand_ins(record)
+    lines += [
+        f"- `{name}`: {_plain(source['says'])} instead of {_plain(source['about'])}"
+        for name, source in stand_ins.items()
+    ]
     lines += ["", STOOD_IN] if stand_ins else []
-    lines += [part for line in _alike(found) for part in ("", _plain(line))]
-    lines += ["", "| claim | verdict | by |", "|---|---|---|"] if found["claims"] else []
-    lines += [f"| {_plain(c['text'])} | **{c['outcome']}** | {_plain(c['why'])} |" for c in found["claims"]]
-    lines += ["", *(f"- failed: {_plain(failure)}" for failure in found["failures"])]
+    lines += [part for line in _alike(record) for part in ("", _plain(line))]
+    lines += ["", "| claim | verdict | by |", "|---|---|---|"] if record["claims"] else []
+    lines += [f"| {_plain(c['text'])} | **{c['outcome']}** | {_plain(c['why'])} |" for c in record["claims"]]
+    lines += ["", *(f"- failed: {_plain(failure)}" for failure in record["failures"])]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _stand_ins(found: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _stand_ins(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the inputs in whose place something else stood."""
-    return {name: one for name, one in found["inputs"].items() if one["says"]}
+    return {name: source for name, source in record["inputs"].items() if source["says"]}
 
 
-def _alike(found: Mapping[str, Any]) -> list[str]:
+def _alike(record: Mapping[str, Any]) -> list[str]:
     """Return which rows one network stands for."""
-    groups = ["; ".join(rows) for rows in found.get("alike", [])]
+    groups = ["; ".join(rows) for rows in record.get("alike", [])]
     return [f"One network, and so one set of numbers, stands for these rows: {rows}." for rows in groups]
 
 
@@ -98,11 +109,11 @@ def _cell(cell: Mapping[str, Any]) -> str:
     return f"{paper} | {score['value'] * scale:.4g}{ends}"
 
 
-def _empty(found: Mapping[str, Any]) -> list[str]:
+def _empty(record: Mapping[str, Any]) -> list[str]:
     """Return why cells have no number of ours, cells of one reason together."""
     reasons: dict[str, list[str]] = {}
-    for row in found["rows"]:
-        for column, cell in zip(found["columns"], row["cells"], strict=True):
+    for row in record["rows"]:
+        for column, cell in zip(record["columns"], row["cells"], strict=True):
             if cell["why"]:
                 reasons.setdefault(cell["why"], []).append(f"{row['name']}, {column['name']}")
     return [f"none for {'; '.join(cells)}: {why}" for why, cells in reasons.items()]

@@ -25,7 +25,7 @@ class Row:
     start: float | None
     end: float | None
     uncertified: str | None = None
-    other: "Side | None" = None
+    attack: "Side | None" = None
 
 
 @dataclass(frozen=True)
@@ -78,25 +78,25 @@ def cards(record: Mapping[str, Any]) -> list[Card]:
 
 
 def _card(record: Mapping[str, Any], key: str) -> Card:
-    asked = [
+    answers = [
         (i, e["name"], e["measures"][key]) for i, e in enumerate(record["encoders"]) if key in e.get("measures", {})
     ]
     # The description comes from a measure that worked, where there is one: it knows its headline.
-    about = next((m for _, _, m in asked if not m.get("error")), asked[0][2])
+    about = next((m for _, _, m in answers if not m.get("error")), answers[0][2])
     unit, headline = about["unit"], about.get("headline") or ""
-    scores = [m["scores"].get(headline, {}) for _, _, m in asked]
-    drawn = [*scores, *(m["scores"]["attack"] for _, _, m in asked if _two_sided(m))]
+    scores = [m["scores"].get(headline, {}) for _, _, m in answers]
+    drawn = [*scores, *(m["scores"]["attack"] for _, _, m in answers if _two_sided(m))]
     ends = [s.get(k) for s in drawn for k in ("value", "low", "high") if finite(s.get(k))]
     ticks = axis(ends, unit)
     best = record["comparison"].get(key, {}).get("best")
-    rows = [_row(i, name, m, s, unit, ticks, best) for (i, name, m), s in zip(asked, scores, strict=True)]
-    readouts = list(dict.fromkeys(name for _, _, m in asked for name in m["scores"]))
+    rows = [_row(i, name, m, s, unit, ticks, best) for (i, name, m), s in zip(answers, scores, strict=True)]
+    readouts = list(dict.fromkeys(name for _, _, m in answers for name in m["scores"]))
     table = [
         (name, [score(m["scores"][r], unit) if r in m["scores"] else "–" for r in readouts])
-        for _, name, m in asked
+        for _, name, m in answers
         if m["scores"]
     ]
-    kinds = dict.fromkeys(s["interval"] for _, _, m in asked for s in m["scores"].values() if s.get("interval"))
+    kinds = dict.fromkeys(s["interval"] for _, _, m in answers for s in m["scores"].values() if s.get("interval"))
     return Card(
         key=key, title=about["title"], question=about.get("question", ""), how_to_read=about.get("how_to_read", ""),
         formula=about.get("formula", ""), reference=about.get("reference", ""), better=about["better"], unit=unit,
@@ -149,13 +149,13 @@ def _row(
     attacked = place(attack.get("value"), ticks)
     ends = place(attack.get("low"), ticks), place(attack.get("high"), ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
-    text, said = statement(s, unit)
-    text, said = (bracket(m["scores"], unit), f"mark: {said}" if said else "") if both else (text, said)
+    text, interval = statement(s, unit)
+    text, interval = (bracket(m["scores"], unit), f"mark: {interval}" if interval else "") if both else (text, interval)
     note = "; ".join(filter(None, [flaw(s), s.get("note")]))
     start, end = drawn_ends(s, ticks)
     return Row(
-        name=name, series=series, value=text, interval=said, note=note, best=name == best, error=error,
-        at=None if s.get("standing") == VOID else at, start=start, end=end, uncertified=uncertified, other=side,
+        name=name, series=series, value=text, interval=interval, note=note, best=name == best, error=error,
+        at=None if s.get("standing") == VOID else at, start=start, end=end, uncertified=uncertified, attack=side,
     )  # fmt: skip
 
 
@@ -176,11 +176,11 @@ def _two_sided(m: Mapping[str, Any]) -> bool:
 
 
 def _pairs(record: Mapping[str, Any], key: str, better: str, unit: str) -> list[tuple[str, str, str, str]]:
-    found = []
+    pairs = []
     for pair in record["comparison"].get(key, {}).get("pairs", []):
         difference = pair["difference"]
-        found.append((pair["first"], pair["second"], score(difference, unit), favours(pair, better)))
-    return found
+        pairs.append((pair["first"], pair["second"], score(difference, unit), favours(pair, better)))
+    return pairs
 
 
 def favours(pair: Mapping[str, Any], better: str) -> str:

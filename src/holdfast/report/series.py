@@ -56,46 +56,49 @@ def trainings(record: Mapping[str, Any]) -> Trainings | None:
     if not series:
         return None
     together = _together(record, series) if len(series) > 1 else []
-    return Trainings(together, [_training(f"series{i}", record, one) for i, one in enumerate(series)])
+    return Trainings(together, [_training(f"series{i}", record, training) for i, training in enumerate(series)])
 
 
-def _training(key: str, record: Mapping[str, Any], one: Mapping[str, Any]) -> Training:
+def _training(key: str, record: Mapping[str, Any], training: Mapping[str, Any]) -> Training:
     panels = []
     for number_, (name, title) in enumerate(titles(record).items()):
-        panels += _panels(f"{key}-{number_}", title, one["encoders"], _entries(record, one, name))
-    found = [_fluctuation(record, name, entry) for name, entry in (one.get("fluctuation") or {}).items()]
-    return Training(one["name"], list(one["encoders"]), panels, found)
+        panels += _panels(f"{key}-{number_}", title, training["encoders"], _entries(record, training, name))
+    fluctuations = [_fluctuation(record, name, entry) for name, entry in (training.get("fluctuation") or {}).items()]
+    return Training(training["name"], list(training["encoders"]), panels, fluctuations)
 
 
-def _entries(record: Mapping[str, Any], one: Mapping[str, Any], measure: str) -> list[Mapping[str, Any]]:
+def _entries(record: Mapping[str, Any], training: Mapping[str, Any], measure: str) -> list[Mapping[str, Any]]:
     """Return what a measure found at each checkpoint; empty where it failed."""
     by_name = {encoder["name"]: encoder.get("measures", {}).get(measure) or {} for encoder in record["encoders"]}
-    return [by_name.get(name, {}) for name in one["encoders"]]
+    return [by_name.get(name, {}) for name in training["encoders"]]
 
 
-def _panels(key: str, title: str, names: Sequence[str], found: Sequence[Mapping[str, Any]]) -> list[Panel]:
+def _panels(key: str, title: str, names: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
     """Return a chart for the scores of each unit, the headline's first."""
-    unit = next((m["unit"] for m in found if m.get("unit")), "ratio")
-    known: dict[str, str] = {}  # score -> its unit
-    for m in found:
+    # The unit of each score
+    unit = next((m["unit"] for m in entries if m.get("unit")), "ratio")
+    units: dict[str, str] = {}  # score -> its unit
+    for m in entries:
         for name, s in (m.get("scores") or {}).items():
-            known.setdefault(name, s.get("unit") or unit)
+            units.setdefault(name, s.get("unit") or unit)
+
+    # A chart for each unit, with the curves that have two points or more
     across, panels = places(names), []
-    for i, each in enumerate(dict.fromkeys([*reversed(known.values())])):
-        scores = [name for name, its in known.items() if its == each]
-        curves = {name: _curve(j, across, [_score(m, name) for m in found]) for j, name in enumerate(scores)}
+    for i, axis_unit in enumerate(dict.fromkeys([*reversed(units.values())])):
+        scores = [name for name in units if units[name] == axis_unit]
+        curves = {name: _curve(j, across, [_score(m, name) for m in entries]) for j, name in enumerate(scores)}
         drawn = [name for name in scores if sum(map(finite, curves[name].y)) > 1]
         if not drawn:
             continue
         shown = drawn[-CURVES:]  # the headline comes last
         bands = len(shown) <= BANDS
-        each_curve = [curves[name] if bands or name == shown[-1] else _bare(curves[name]) for name in shown]
-        svg = lines(f"{key}-{i}", each_curve[::-1], across, label="", unit=each)
+        shaded = [curves[name] if bands or name == shown[-1] else _bare(curves[name]) for name in shown]
+        svg = lines(f"{key}-{i}", shaded[::-1], across, label="", unit=axis_unit)
         left = len(drawn) - len(shown)
         notes = [f"{plural(left, 'more score')} in the scorecard."] if left else []
         notes += [] if bands else [f"The band is that of {shown[-1]}."]
-        notes += _cautions(names, [_score(m, name) for name in shown for m in found])
-        alt = f"{title} over {plural(len(names), 'checkpoint')}. {_ends(shown[-1], names, found, unit)}"
+        notes += _cautions(names, [_score(m, name) for name in shown for m in entries])
+        alt = f"{title} over {plural(len(names), 'checkpoint')}. {_ends(shown[-1], names, entries, unit)}"
         panels.append(Panel(title, svg, alt, notes, [(scores.index(name), name) for name in shown]))
     return panels
 
@@ -106,8 +109,8 @@ def _bare(curve: Curve) -> Curve:
 
 def _cautions(names: Sequence[str], scores: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each checkpoint of which some score failed a check."""
-    said = (caution(names[place % len(names)], s) for place, s in enumerate(scores))
-    return list(dict.fromkeys(filter(None, said)))
+    sentences = (caution(names[place % len(names)], s) for place, s in enumerate(scores))
+    return list(dict.fromkeys(filter(None, sentences)))
 
 
 def places(names: Sequence[str]) -> Horizontal:
@@ -135,12 +138,14 @@ def _curve(series: int, across: Horizontal, scores: Sequence[Mapping[str, Any]])
     return Curve(across.at, y, low, high, colour(series), marker(series), hollow=bounds)
 
 
-def _ends(name: str, names: Sequence[str], found: Sequence[Mapping[str, Any]], unit: str) -> str:
+def _ends(name: str, names: Sequence[str], entries: Sequence[Mapping[str, Any]], unit: str) -> str:
     """Return a score at the first and at the last checkpoint that have it, in words."""
-    known = [
-        (place, _score(m, name)) for place, m in zip(names, found, strict=True) if finite(_score(m, name).get("value"))
+    scored = [
+        (place, _score(m, name))
+        for place, m in zip(names, entries, strict=True)
+        if finite(_score(m, name).get("value"))
     ]
-    (first, before), (last, after) = known[0], known[-1]
+    (first, before), (last, after) = scored[0], scored[-1]
     return f"{name}: {score(before, unit)} at {first}, {score(after, unit)} at {last}."
 
 
@@ -149,18 +154,18 @@ def _together(record: Mapping[str, Any], series: Sequence[Mapping[str, Any]]) ->
     panels = []
     for i, (measure, title) in enumerate(titles(record).items()):
         curves, legend, axes, notes = [], list[tuple[int, str]](), [], []
-        for j, one in enumerate(series):
-            found, across = _entries(record, one, measure), places(one["encoders"])
-            scores = [_score(m, m.get("headline") or "") for m in found]
+        for j, run in enumerate(series):
+            entries, across = _entries(record, run, measure), places(run["encoders"])
+            scores = [_score(m, m.get("headline") or "") for m in entries]
             curve = _curve(j, across, scores)
             if sum(map(finite, curve.y)) > 1:
                 curves.append(curve)
-                legend.append((j, one["name"]))
+                legend.append((j, run["name"]))
                 axes.append(across.label)
-                notes += _cautions(one["encoders"], scores)
+                notes += _cautions(run["encoders"], scores)
         if len(curves) < 2:
             continue
-        unit = next(m["unit"] for one in series for m in _entries(record, one, measure) if m.get("unit"))
+        unit = next(m["unit"] for run in series for m in _entries(record, run, measure) if m.get("unit"))
         axis = Horizontal(axes[0] if len(set(axes)) == 1 else "checkpoint", whole=True)
         svg = lines(f"together{i}", curves, axis, label="", unit=unit)
         alt = f"{title}, the headline, over the checkpoints of {', '.join(name for _, name in legend)}."

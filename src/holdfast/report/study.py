@@ -85,5 +85,7 @@ def _cell(entry: Mapping[str, Any] | None, column: str, row: Mapping[str, Any]) 
 
 def problems(record: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every training or test that failed."""
-    said = [f"{row['method']}, {title}: {text}" for row in record["rows"] for title, text in row["problems"].items()]
-    return list(dict.fromkeys(said))
+    sentences = [
+        f"{row['method']}, {title}: {text}" for row in record["rows"] for title, text in row["problems"].items()
+    ]
+    return list(dict.fromkeys(sentences))

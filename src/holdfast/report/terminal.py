@@ -117,8 +117,8 @@ def _cell(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Te
 
 def _chosen(encoder: Mapping[str, Any], key: str) -> Text:
     """Return which ε a measure found to be best for an encoder; empty where it is not asked for."""
-    found = (encoder["measures"].get(key) or {}).get("scores", {}).get(BEST_BUDGET)
-    return Text(f"{choice(found)}  " if found else "")
+    score = (encoder["measures"].get(key) or {}).get("scores", {}).get(BEST_BUDGET)
+    return Text(f"{choice(score)}  " if score else "")
 
 
 def _validity(encoders: list[Mapping[str, Any]]) -> list[Text]:
@@ -139,13 +139,14 @@ def _outcome(checks: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
     if not checks:
         return [("no validity check was run", "yellow")]
     groups = {status: [c["title"].lower() for c in checks if c["status"] == status] for status in _STATUS}
-    found = [(f"{plural(len(groups['pass']), 'check')} passed", _STATUS["pass"])] if groups["pass"] else []
+    passed = [(f"{plural(len(groups['pass']), 'check')} passed", _STATUS["pass"])] if groups["pass"] else []
     words = {"warn": "warns", "fail": "FAILED", "skip": "skipped"}
-    return found + [(f"{words[s]}: {listing(groups[s], 6)}", _STATUS[s]) for s in words if groups[s]]
+    return passed + [(f"{words[s]}: {listing(groups[s], 6)}", _STATUS[s]) for s in words if groups[s]]
 
 
 def _problems(record: Mapping[str, Any]) -> list[str]:
     """Return every failure once: the record's own list, and errors of parts that it does not mention."""
+    # What failed
     failures = [str(text) for text in record["failures"]]
     lines = [
         (e["error"], f"{e['name']} could not be audited: {e['error']}") for e in record["encoders"] if e.get("error")
@@ -157,8 +158,10 @@ def _problems(record: Mapping[str, Any]) -> list[str]:
         if m.get("error")
     ]
     failures += [line for error, line in lines if not any(error in text for text in failures)]
-    if known := (record["data"].get("train") or {}).get("left_out"):
-        failures.append(f"{plural(known, 'training image')} left out: the audit has the same")
+
+    # What was left out, or made again
+    if left_out := (record["data"].get("train") or {}).get("left_out"):
+        failures.append(f"{plural(left_out, 'training image')} left out: the audit has the same")
     if runs := record["data"].get("runs_left_out"):
         failures.append(f"left out what audits wrote into {plural(runs, 'run folder')} among the images")
     if remade := record["run"].get("remade_shards"):

@@ -14,7 +14,11 @@ FACTS = ("loss", "clean", "attacked", "spread")
 
 
 def print_training(
-    rows: Sequence[Mapping[str, Any]], seconds: float, resumed: int, seen: Sequence[Mapping[str, Any]], console: Console
+    rows: Sequence[Mapping[str, Any]],
+    seconds: float,
+    resumed: int,
+    monitors: Sequence[Mapping[str, Any]],
+    console: Console,
 ) -> None:
     """Print the closing table of a training.
 
@@ -22,18 +26,18 @@ def print_training(
         rows: the log, one row per step.
         seconds: how long this run took.
         resumed: steps that an earlier run had made.
-        seen: the summaries of its monitors.
+        monitors: the summaries of its monitors.
         console: where to print.
     """
     first, last = rows[0], rows[-1]
     shown = FACTS if any(row.get("attacked") for row in rows) else ("loss", "spread")
     lines = [[Text(name, "bold"), number(first[name]), number(last[name])] for name in shown]
-    for summary in seen:
+    for summary in monitors:
         ends = [summary["looks"][0], summary["looks"][-1]] if summary["looks"] else []
         for name in _headlines(ends[-1]["values"] if ends else {}):
             lines.append([Text(name, "bold"), *(_cell(look["values"], name) for look in ends)])
     console.print(Table(("", "first", "last"), lines).terminal())
-    for line in (line for summary in seen for line in _more(summary)):
+    for line in (line for summary in monitors for line in _more(summary)):
         console.print(line)
     before = f", {plural(resumed, 'step')} of them before" if resumed else ""
     console.print(Text(f"{plural(last['step'], 'step')}{before}, {duration(seconds)}", style="dim"))
@@ -52,8 +56,8 @@ def _more(summary: Mapping[str, Any]) -> list[Text]:
     lines = []
     for name, moved in summary["fluctuation"].items():
         if "mean" in moved:
-            said = f"semantic fluctuation of {name}: {score(moved['mean'], 'share')} a look, "
-            lines.append(Text(said + f"of which chance explains up to {number(moved['noise'], 'share')}", style="dim"))
+            text = f"semantic fluctuation of {name}: {score(moved['mean'], 'share')} a look, "
+            lines.append(Text(text + f"of which chance explains up to {number(moved['noise'], 'share')}", style="dim"))
         else:
             lines.append(Text(f"semantic fluctuation of {name}: {moved['problem']}", style="yellow"))
     failures = dict.fromkeys(failure for look in summary["looks"] for failure in look["failures"])

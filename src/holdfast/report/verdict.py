@@ -78,20 +78,22 @@ def _price(record: Mapping[str, Any]) -> list[Sentence]:
 
 def _partial(key: str, record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> bool:
     """Return whether someone is best on a measure that not every encoder has a number for."""
-    found = [e["measures"].get(key) for e in audited]
-    numbers = [m and not m.get("error") and m["scores"].get(m["headline"], {}).get("value") is not None for m in found]
+    entries = [e["measures"].get(key) for e in audited]
+    numbers = [
+        m and not m.get("error") and m["scores"].get(m["headline"], {}).get("value") is not None for m in entries
+    ]
     return bool(record["comparison"].get(key, {}).get("best")) and not all(numbers)
 
 
 def _alone(encoder: Mapping[str, Any]) -> Sentence:
-    found = [
+    values = [
         f"{m['title'].lower()} {score(m['scores'][m['headline']], m['unit'])}"
         for m in encoder["measures"].values()
         if not m.get("error") and m.get("headline") in m["scores"]
     ]
-    if not found:
+    if not values:
         return Sentence("None of its measures gave a number.", "bad")
-    return Sentence(f"It shows {listing(found, 4)}. With one encoder there is nothing to compare these with.")
+    return Sentence(f"It shows {listing(values, 4)}. With one encoder there is nothing to compare these with.")
 
 
 def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
@@ -107,6 +109,7 @@ def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
 
 
 def _failures(record: Mapping[str, Any]) -> list[Sentence]:
+    # Encoders and measures that failed, and what nothing proves
     lines = [
         Sentence(f"{encoder['name']} could not be audited ({encoder['error'].rstrip('.')}).", "bad")
         for encoder in record["encoders"]
@@ -119,10 +122,12 @@ def _failures(record: Mapping[str, Any]) -> list[Sentence]:
                 broken.setdefault(m["title"], []).append(encoder["name"])
     lines += [Sentence(f"{title} failed for {listing(names)}.", "bad") for title, names in broken.items()]
     lines += [Sentence(line, "warn") for line in uncertified(record["encoders"])]
-    if known := (record["data"].get("train") or {}).get("left_out"):
-        were = "was" if known == 1 else "were"
+
+    # Images that were left out
+    if left_out := (record["data"].get("train") or {}).get("left_out"):
+        were = "was" if left_out == 1 else "were"
         lines.append(
-            Sentence(f"{plural(known, 'training image')} {were} left out, because the audit has the same.", "warn")
+            Sentence(f"{plural(left_out, 'training image')} {were} left out, because the audit has the same.", "warn")
         )
     if skipped := record["data"].get("skipped"):
         lines.append(
@@ -133,25 +138,20 @@ def _failures(record: Mapping[str, Any]) -> list[Sentence]:
 
 def _doubts(audited: list[Mapping[str, Any]]) -> list[Sentence]:
     """Group checks by what they said, so that twenty encoders with one fault make one sentence."""
-    said: dict[tuple[str, str], list[str]] = {}
+    names: dict[str, dict[str, list[str]]] = {"fail": {}, "warn": {}}
     for encoder in audited:
         for check in encoder["checks"].values():
-            if check["status"] in ("warn", "fail"):
-                said.setdefault((check["status"], check["title"].lower()), []).append(encoder["name"])
+            if check["status"] in names:
+                names[check["status"]].setdefault(check["title"].lower(), []).append(encoder["name"])
     lines = [
-        Sentence(
-            f"The check “{title}” failed for {listing(names)}: what depends on it is a bound, or void.",
-            "bad",
-        )
-        for (status, title), names in said.items()
-        if status == "fail"
+        Sentence(f"The check “{title}” failed for {listing(flawed)}: what depends on it is a bound, or void.", "bad")
+        for title, flawed in names["fail"].items()
     ]
     lines += [
-        Sentence(f"The check “{title}” warns about {listing(names)}.", "warn")
-        for (status, title), names in said.items()
-        if status == "warn"
+        Sentence(f"The check “{title}” warns about {listing(doubtful)}.", "warn")
+        for title, doubtful in names["warn"].items()
     ]
-    if audited and not said:
+    if audited and not lines:
         ran = any(c["status"] == "pass" for e in audited for c in e["checks"].values())
         lines.append(Sentence("Every validity check passed.", "good") if ran else Sentence("No check was run.", "warn"))
     return lines

@@ -32,6 +32,7 @@ def dots(
         y: what the vertical axis shows.
         origin: where a red cross stands.
     """
+    # The map: all points, and the cross, inside its margins
     everything = np.concatenate([p for _, p in points] + ([] if origin is None else [np.array([origin])]))
     low, span = everything.min(0), np.ptp(everything, 0)
     size = np.array([_WIDTH - 2 * _MARGIN - 14, _HEIGHT - 2 * _MARGIN - 14])
@@ -40,6 +41,7 @@ def dots(
         unit = np.where(span > 0, (values - low) / np.where(span > 0, span, 1), 0.5)
         return np.array([_MARGIN + 14, _MARGIN]) + size * np.column_stack([unit[:, 0], 1 - unit[:, 1]])
 
+    # The axes, a path for each group, and the cross
     parts = [
         f'<path d="M14 4V{_HEIGHT - 14}H{_WIDTH - 4}" style="fill:none;stroke:var(--line)"/>',
         f'<text x="{_WIDTH - 4}" y="{_HEIGHT - 3}" text-anchor="end">{escape(x)}</text>',

@@ -36,10 +36,13 @@ def forest(key: str, rows: Sequence[Row], *, across: str) -> str:
         rows: from the top; each of them has a point.
         across: what the horizontal axis shows.
     """
+    # As high as its names and marks need
     shown = sorted({point[0] for row in rows for point in row.points})
     step = min(0.26, 0.76 / len(shown))
     names = [textwrap.fill(row.name, 34) for row in rows]
     tall = max(0.32, 0.13 * len(shown), *(0.16 + 0.15 * (1 + name.count("\n")) for name in names))  # inches
+
+    # Encoder by encoder, each at a place of its own in every row; bounds are hollow
     with canvas(key, 0.7 + len(rows) * tall) as (figure, axes):
         for place, series in enumerate(shown):
             tint, shift = colour(series), step * (place - (len(shown) - 1) / 2)
@@ -52,6 +55,8 @@ def forest(key: str, rows: Sequence[Row], *, across: str) -> str:
                     *(np.array(marks).reshape(-1, 2).T), color=tint, marker=marker(series), markersize=5.5,
                     linestyle="none", markeredgewidth=1.2 if hollow else 0, markerfacecolor=CARD if hollow else tint,
                 )  # fmt: skip
+
+        # Lines between families, and the axes
         for at, (above, below) in enumerate(pairwise(rows)):
             if above.family != below.family:
                 axes.axhline(at + 0.5, color=GRID, linewidth=1.2)

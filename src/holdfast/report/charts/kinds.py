@@ -70,8 +70,8 @@ def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFil
         tint = figure.colour(p.series)
         curves.append(Curve(at, y, low, high, tint, figure.marker(p.series), hollow=bounds))
         # the ends in words, and the best value in a ring
-        known = [(x, s) for x, s, value in zip(at, scores, y, strict=True) if finite(value)]
-        ends = ", ".join(f"{score(s, p.measure['unit'])} at {x:g}" for x, s in (known[0], known[-1]))
+        valued = [(x, s) for x, s, value in zip(at, scores, y, strict=True) if finite(value)]
+        ends = ", ".join(f"{score(s, p.measure['unit'])} at {x:g}" for x, s in (valued[0], valued[-1]))
         words.append(f"{p.name} {ends}")
         chosen = p.score(p.chart["choice"])
         if p.chart["choice"] and chosen:
@@ -106,7 +106,7 @@ def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | N
         for line in p.chart["lines"]:
             tint, mark = figure.colour(p.series), figure.marker(p.series)
             if series is not None:  # lines of one kind have shades of their own; one alone is that of the text
-                total = sum(other["style"] == line["style"] for other in p.chart["lines"])
+                total = sum(sibling["style"] == line["style"] for sibling in p.chart["lines"])
                 place = len(shaded[line["style"]])
                 alone = total == 1 and line["style"] == "dashed"
                 tint, mark = figure.INK if alone else figure.shade(place / max(1, total - 1)), ""
@@ -115,7 +115,7 @@ def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | N
                 if line["name"] and line["name"] not in [name for _, name in legend]:
                     legend.append((figure.css(figure.INK if dashed else tint) + dashed, line["name"]))
             columns = [[nan(value) for value in line[end]] for end in ("y", "low", "high")]
-            if line["style"] != "points" and any(other["style"] == "points" for other in p.chart["lines"]):
+            if line["style"] != "points" and any(sibling["style"] == "points" for sibling in p.chart["lines"]):
                 mark = ""  # marks are those of the points
             mark = "" if line["style"] == "dashed" else mark
             hollow = [p.bound] * len(line["x"]) if p.bound and line["style"] != "dashed" else ()
@@ -170,26 +170,26 @@ def columns(
 
 def distribution(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
     """Draw how a column spreads over the images; nothing where it is yes or no: the score says all there is."""
-    found, notes = columns(parts, ["column"], folder)
-    if found and all(np.isin(values, (0, 1)).all() for _, (values,) in found):
+    readable, notes = columns(parts, ["column"], folder)
+    if readable and all(np.isin(values, (0, 1)).all() for _, (values,) in readable):
         return []
-    if not found:
+    if not readable:
         return [Panel(title, notes=notes)] if notes else []
     label = f"{parts[0].chart['column']} per image"
-    medians = ", ".join(f"{p.name} {number(float(np.median(values)))}" for p, (values,) in found)
-    picture = histogram(key, [(p.series, values, p.bound) for p, (values,) in found], label=label)
+    medians = ", ".join(f"{p.name} {number(float(np.median(values)))}" for p, (values,) in readable)
+    picture = histogram(key, [(p.series, values, p.bound) for p, (values,) in readable], label=label)
     return [Panel(title, picture, f"Histogram of {label}, {title}. Medians: {medians}.", notes)]
 
 
 def clouds(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
     """Draw two columns against each other."""
-    found, notes = columns(parts, ["x", "y"], folder)
-    if not found:
+    readable, notes = columns(parts, ["x", "y"], folder)
+    if not readable:
         return [Panel(title, notes=notes)] if notes else []
     across, label = parts[0].chart["across"], parts[0].chart["label"]
-    each = [Cloud(p.series, x, y, p.bound) for p, (x, y) in found]
-    picture = scatter(key, each, across=across, label=label, diagonal=True)
-    total = plural(sum(len(cloud.x) for cloud in each), "point")
+    points = [Cloud(p.series, x, y, p.bound) for p, (x, y) in readable]
+    picture = scatter(key, points, across=across, label=label, diagonal=True)
+    total = plural(sum(len(cloud.x) for cloud in points), "point")
     return [Panel(title, picture, f"{title}: {label} against {across}, {total}.", notes)]
 
 
@@ -240,8 +240,8 @@ def cells(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles)
 def _row(p: Contribution, names: Sequence[str]) -> list[Cell]:
     scores = [p.score(name) for name in names]
     values = [drawn_score(s)[0] for s in scores]
-    known = [value for value in values if finite(value)]
-    best = (min if p.measure["better"] == "lower" else max)(known) if len(set(known)) > 1 else None
+    finite_values = [value for value in values if finite(value)]
+    best = (min if p.measure["better"] == "lower" else max)(finite_values) if len(set(finite_values)) > 1 else None
     at = values.index(best) if best is not None else None
     texts = [statement(s, p.measure["unit"]) if finite(s.get("value")) else ("-", "") for s in scores]
     return [Cell(*text, s.get("note") or "", i == at) for i, (text, s) in enumerate(zip(texts, scores, strict=True))]

@@ -60,7 +60,11 @@ def _gathered(record: Mapping[str, Any]) -> dict[str, Charts]:
             for key, m in encoder.get("measures", {}).items()
             for chart in m.get("charts") or ([rows[key]] if m.get("error") and key in rows else [])
         ]
-        charts += [("", {}, chart) for seen in encoder.get("observations", []) for chart in seen.get("charts") or []]
+        charts += [
+            ("", {}, chart)
+            for observation in encoder.get("observations", [])
+            for chart in observation.get("charts") or []
+        ]
         for key, measure, chart in charts:
             # rows of several measures are one chart where they agree on title and setting
             source = json.dumps(chart["setting"]) if chart["kind"] == "row" else key
