@@ -1,7 +1,7 @@
 """What all tests share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite and the audits that it starts run in parallel processes
@@ -19,6 +19,7 @@ install_import_hook("holdfast", "typechecker.check")  # before the first import 
 
 import registered  # noqa: E402
 from holdfast.core import Encoder  # noqa: E402
+from report_fixture import draw_charts_once, no_charts  # noqa: E402
 
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
 
@@ -37,6 +38,20 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _charts_are_drawn_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        draw_charts_once(patch)
+        yield
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """Leave the charts of reports empty."""
+    with no_charts():
+        yield
+
+
 @pytest.fixture
 def own_parts_forgotten() -> Iterator[None]:
     """Forget afterwards what a test registers."""
@@ -44,9 +59,19 @@ def own_parts_forgotten() -> Iterator[None]:
     registered.forget()
 
 
+@pytest.fixture(scope="session")
+def small_network() -> Callable[[], Encoder]:
+    """Makes small random ReLU networks for 1x8x8 images, all equal."""
+    return _small_network
+
+
 @pytest.fixture
 def tiny() -> Encoder:
     """A small random ReLU network for 1x8x8 images."""
+    return _small_network()
+
+
+def _small_network() -> Encoder:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         net = nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 12))

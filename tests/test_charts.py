@@ -129,7 +129,7 @@ def test_what_failed_a_check_is_marked_in_every_kind_of_chart(kind: str, tmp_pat
         assert len(void) == len(sound) / 2
 
 
-def test_headings_gather_charts_of_several_measures(tmp_path: Path) -> None:
+def test_headings_gather_charts_of_several_measures(tmp_path: Path, undrawn: None) -> None:
     run = make_run(tmp_path, 2)
     sections = chart_sections(run, RunFiles(Folder(tmp_path), {}), Apart())
     headings = [section.heading for section in sections]

@@ -11,7 +11,7 @@ from holdfast.report.charts.figure import COLOURS, MARKERS
 from holdfast.report.html import write_report
 from holdfast.report.scorecard import favours
 from holdfast.runtime.errors import HoldfastError
-from report_fixture import CHARTS, MEASURES, NAMES, NO_TARGETS, draw_charts_once, make_run, write_record
+from report_fixture import CHARTS, MEASURES, NAMES, NO_TARGETS, make_run, write_record
 
 VOID = {"meta", "link", "img", "br", "col", "wbr", "input"}
 
@@ -48,13 +48,6 @@ class Page(HTMLParser):
 
     def all(self, tag: str) -> list[dict]:
         return [attrs for name, attrs in self.elements if name == tag]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _charts():
-    with pytest.MonkeyPatch.context() as patch:
-        draw_charts_once(patch)
-        yield
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,7 @@ def rewritten(folder, record) -> Page:
 
 
 @pytest.mark.parametrize("encoders", [2, pytest.param(1, marks=pytest.mark.slow), COLOURS + 1])
-def test_any_number_of_encoders(folder, encoders):
+def test_any_number_of_encoders(folder, encoders, undrawn):
     record = make_run(folder, encoders)
     found = page(folder)
     assert all(encoder["name"] in found.text for encoder in record["encoders"])

@@ -15,7 +15,7 @@ from holdfast.report import noises as noise_report
 from holdfast.report.charts.dots import dots
 from holdfast.report.charts.heat import ABOVE, BELOW, heat
 from holdfast.report.html import write_report
-from report_fixture import draw_charts_once, make_run, write_record
+from report_fixture import make_run, write_record
 from test_report_html import Page
 
 STRUCTURES = ("independent", "label", "input")
@@ -63,13 +63,6 @@ def _write(folder: Path, name: str, columns: dict[str, np.ndarray]) -> None:
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     ids = [str(row) for row in range(len(next(iter(columns.values()))))]
     pq.write_table(pa.table({"id": ids, **columns}), folder / name)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _charts():
-    with pytest.MonkeyPatch.context() as patch:
-        draw_charts_once(patch)
-        yield
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ def test_the_section_shows_every_encoder_and_its_scores(folder, record):
     assert "share per image" not in "".join(charts)  # rows are no images: no histogram of them
 
 
-def test_a_failed_encoder_leaves_the_others(folder, record):
+def test_a_failed_encoder_leaves_the_others(folder, record, undrawn):
     failed = {"scores": {}, "charts": [], "error": "out of memory", "table": None, "headline": None}
     record["encoders"][0]["measures"]["synbench"].update(failed)
     record["encoders"][1] = {"name": "b", "slug": "b", "error": "no such model", "measures": {}, "checks": {}}

@@ -1,19 +1,41 @@
 """What the tests of whole runs share."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
+
+from holdfast.auditing import plan_file
+from report_fixture import no_charts
 
 DRAWN = {"test_corruption_study", "test_examples", "test_leaderboard_in_browser", "test_noise_pictures",
          "test_report_in_browser", "test_series_in_audits"}  # fmt: skip
 """Modules whose tests look at charts."""
 
+AS_USERS_RUN = {"test_audit_run", "test_golden"}
+"""Modules whose audits are compared with audits of other processes, or with golden records."""
+
+QUERIES = 20
+"""Of the gradient-free attack among the checks, at most: it is most of a small audit's passes."""
+
 
 @pytest.fixture(autouse=True, scope="module")
 def charts(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave charts empty where nobody looks at them: drawing takes most of a report's time, and has its own tests."""
+    with nullcontext() if request.module.__name__ in DRAWN else no_charts():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_queries(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Plan a small gradient-free attack: its findings have tests of their own."""
+    panel = plan_file.validity_panel
+
+    def small(measures: Any, examined: int, queries: int, *rest: Any) -> Any:
+        return panel(measures, examined, min(queries, QUERIES), *rest)
+
     with pytest.MonkeyPatch.context() as patch:
-        if request.module.__name__ not in DRAWN:
-            empty = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
-            patch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(empty))
+        if request.module.__name__ not in AS_USERS_RUN:
+            patch.setattr(plan_file, "validity_panel", small)
         yield

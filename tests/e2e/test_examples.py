@@ -9,7 +9,6 @@ import torch
 
 from holdfast.core import HoldfastError
 from holdfast.sources.data.arrays import Arrays
-from report_fixture import draw_charts_once
 
 FILE = Path(__file__).parents[2] / "examples/worst_noise.py"
 TINY = ["--epochs", "2", "--learning", "1", "--images", "60", "--attacked", "10", "--structures", "input"]
@@ -25,13 +24,6 @@ def loaded():
 
 
 example = loaded()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _charts():
-    with pytest.MonkeyPatch.context() as patch:
-        draw_charts_once(patch)  # the same command reports twice
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,7 @@ def holdfast(*arguments: str, at: Path, own: Path | None = OWN, status: int = 0)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
         patch.chdir(at)
         patch.setenv(registry.OWN, "")
+        registered.forget()
         try:
             assert status_of(*parts, *arguments) == status, printed.getvalue()
         finally:
