@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.storage import record_shape as shapes
 from holdfast.storage.record_file import SCHEMA
-from holdfast.storage.record_shape import Items, Maybe, Named, Object, Plain, Shape
+from holdfast.storage.shape import ANY, COUNT, FLAG, NUMBER, TEXT, Items, Maybe, Named, Object, Plain, Shape
 
 NUMBERS = (
     0, 1, -1, 0.5, 0.25, 1 + 1e-12, 1 - 1e-12, 3.9, 1e-300, 5e-324, 1e300, -1e300, 1.7e308, 12345678, 0.05, -0.0,
@@ -56,15 +56,15 @@ class Draw:
 
     def plain(self, shape: Shape) -> Any:
         rng = self.rng
-        if shape is shapes.TEXT:
+        if shape is TEXT:
             return rng.choice(TEXTS)
-        if shape is shapes.NUMBER:
+        if shape is NUMBER:
             return rng.choice(NUMBERS) if rng.random() < 0.5 else rng.random()
-        if shape is shapes.COUNT:
+        if shape is COUNT:
             return rng.choice((0, 1, 2, 7, 1000, 2**62))
-        if shape is shapes.FLAG:
+        if shape is FLAG:
             return rng.random() < 0.5
-        if shape is shapes.ANY:
+        if shape is ANY:
             return rng.choice((None, 1, "text", [1, 2], {"a": {"b": [0.5]}}))
         ball = {"name": "linf", "radius": rng.choice((0.05, 1, 0))}
         if shape is shapes.PART:
@@ -88,9 +88,9 @@ class Draw:
                 value["error"] = "no gradient"
         if shape is shapes.LINE:
             places = rng.randint(1, 4)
-            value |= {"x": list(range(places)), "y": [self(Maybe(shapes.NUMBER)) for _ in range(places)]}
+            value |= {"x": list(range(places)), "y": [self(Maybe(NUMBER)) for _ in range(places)]}
             ends = places if rng.random() < 0.5 else 0
-            value |= {name: [self(Maybe(shapes.NUMBER)) for _ in range(ends)] for name in ("low", "high")}
+            value |= {name: [self(Maybe(NUMBER)) for _ in range(ends)] for name in ("low", "high")}
         if shape in (shapes.ATTENTION, shapes.NOISE, shapes.FLUCTUATION) and any(shape.also(value)):
             value["problem"] = "no maps"
         return value

@@ -115,7 +115,7 @@ def audit(
     networks = [network for network in opened.values() if isinstance(network, Encoder)]
     tested, spec = _source("images", images, labels)
     training, train_spec = _source("train", train, train_labels)
-    usual = networks[0].get_buffer("_mean").device if networks else "cpu"
+    usual = networks[0].device if networks else "cpu"
     where = usual if device is None else device
     options: dict[str, Any] = {"profile_name": profile, "eps": eps, "norm": norm, "images": size, "attacked": attacked}
     options |= {"train": train_spec, "device": str(where), "seed": seed, **run}

@@ -116,7 +116,7 @@ def harden(
         budget=seconds(budget) if isinstance(budget, str) else float(budget),
         test=test_spec,
         train=train_spec,
-        device=str(device or (network.get_buffer("_mean").device if network is not None else "cpu")),
+        device=str(device or (network.device if network is not None else "cpu")),
         **how,
     )
     # train and audit; then the copy's weights may be trained where yours may

@@ -116,7 +116,10 @@ class Program:
 
     def _walk(self, layer: nn.Module, at: Expression, shape: tuple[int, ...]) -> tuple[Expression, tuple[int, ...]]:
         if isinstance(layer, Encoder):
-            mean, std = (v.double().expand(1, *shape).flatten().numpy() for v in (layer._mean, layer._std))
+            mean, std = (
+                v.double().expand(1, *shape).flatten().numpy()
+                for v in (layer.normalisation.mean, layer.normalisation.std)
+            )
             return self._walk(layer.module, at.through(np.diag(1 / std), -mean / std), shape)
         if isinstance(layer, nn.Sequential):
             for child in layer:

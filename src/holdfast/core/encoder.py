@@ -1,7 +1,6 @@
 """The encoder under audit: a frozen network with its normalisation inside, whose passes are counted."""
 
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from holdfast.core.compiled import compiled
+from holdfast.core.normalisation import Normalisation
 from holdfast.core.precision import check_precision, rounded, searched
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import bits, foreign
@@ -117,26 +117,13 @@ class Encoder(nn.Module):
     ):
         super().__init__()
         self.module = module.eval().requires_grad_(False)
-        means = [float(m) for m in (mean if isinstance(mean, Sequence) else [mean])]
-        stds = [float(s) for s in (std if isinstance(std, Sequence) else [std])]
-        bad_std = any(s <= 0 or not math.isfinite(s) for s in stds)
-        if len(means) != len(stds) or bad_std or not all(math.isfinite(m) for m in means):
-            raise HoldfastError(
-                f"normalisation of {name!r}: expected as many finite means as positive stds, got mean={means}, "
-                f"std={stds}; give one number, or one per channel, in units of [0, 1] pixels"
-            )
-        # normalisation, as buffers that follow the device
-        self.mean, self.std = means, stds
-        self._mean: Tensor
-        self._std: Tensor
-        self.register_buffer("_mean", torch.tensor(means).view(1, -1, 1, 1), persistent=False)
-        self.register_buffer("_std", torch.tensor(stds).view(1, -1, 1, 1), persistent=False)
-        self._identity = all(m == 0 for m in means) and all(s == 1 for s in stds)
+        self.normalisation = Normalisation(mean, std, name)
+        self.mean, self.std = self.normalisation.means, self.normalisation.stds
         self.geometry = geometry
         self.name = name
         self.origin = dict(origin or {})
         self.root = root
-        # how passes are counted and made
+        # How passes are counted and made
         self.passes = Passes()
         self.watch: Callable[[int], None] | None = None
         self.precision = "float32"
@@ -161,7 +148,7 @@ class Encoder(nn.Module):
         Raises:
             HoldfastError: a precision that is not known, or that the device does not have.
         """
-        check_precision(precision, str(self._mean.device))
+        check_precision(precision, str(self.device))
         self.precision, self.compiled = precision, compiled
         return self
 
@@ -179,10 +166,15 @@ class Encoder(nn.Module):
         """Make all passes in float32 by the network's own modules: for hooks on them and gradients to their outputs."""
         before, self._plain = self._plain, True
         try:
-            with self.exactly(), rounded("float32", self._mean.device):
+            with self.exactly(), rounded("float32", self.device):
                 yield
         finally:
             self._plain = before
+
+    @property
+    def device(self) -> torch.device:
+        """Where the encoder is."""
+        return self.normalisation.mean.device
 
     def train(self, mode: bool = True) -> "Encoder":
         """Stay in eval mode: an audit must not move BatchNorm statistics or drop units."""
@@ -219,8 +211,7 @@ class Encoder(nn.Module):
         return reps
 
     def _mapped(self, x: Tensor) -> Any:
-        # a copy even where nothing is to be done: the module may change its input in place
-        return self.module(x.clone() if self._identity else (x - self._mean) / self._std)
+        return self.module(self.normalisation(x))
 
     @property
     def _call(self) -> Callable[[Tensor], Any]:
@@ -229,7 +220,8 @@ class Encoder(nn.Module):
             return self._mapped
         if self._graph is None:
             # a lambda: tests wrap functions and methods to check shapes, which would be compiled as well
-            call = lambda x: self.module(x.clone() if self._identity else (x - self._mean) / self._std)  # noqa: E731
+            n = self.normalisation
+            call = lambda x: self.module(x.clone() if n.identity else (x - n.mean) / n.std)  # noqa: E731
             self._graph = compiled(call, self.name)
         return self._graph
 

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,15 @@ class OtherEncoder(StoreError):
         )
 
 
+@contextmanager
+def _store_error(doing: str, place: str, advice: str = "") -> Iterator[None]:
+    """Raise faults of the file system as one that ends an audit."""
+    try:
+        yield
+    except (OSError, safetensors.SafetensorError) as error:
+        raise StoreError(f"cannot {doing} {place!r}: {os_reason(error)}{advice}") from error
+
+
 def digest(value: Any) -> str:
     """Return the first 16 hex digits of the SHA-256 of JSON data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
@@ -80,10 +90,8 @@ class Store:
 
     def __init__(self, place: str | Path):
         self.files = Folder(place)
-        try:
+        with _store_error("create the folder", str(self.files)):
             self.files.make()
-        except OSError as error:
-            raise StoreError(f"cannot create the folder {str(self.files)!r}: {os_reason(error)}") from error
         probe = f"plan.{os.getpid()}.probe"
         self.write(probe, lambda path: path.write_text("."))
         self.delete(probe)
@@ -105,12 +113,8 @@ class Store:
         Raises:
             StoreError: no permission, a full disk, or any other fault of the file system.
         """
-        try:
+        with _store_error("write", self.files.named(name), "; what is already stored is kept"):
             self.files.write(name, put)
-        except (OSError, safetensors.SafetensorError) as error:
-            raise StoreError(
-                f"cannot write {self.files.named(name)!r}: {os_reason(error)}; what is already stored is kept"
-            ) from error
 
     def delete(self, name: str) -> None:
         """Delete a file; nothing where there is none.
@@ -118,10 +122,8 @@ class Store:
         Raises:
             StoreError: no permission.
         """
-        try:
+        with _store_error("delete", self.files.named(name)):
             self.files.delete(name)
-        except OSError as error:
-            raise StoreError(f"cannot delete {self.files.named(name)!r}: {os_reason(error)}") from error
 
     def sweep(self) -> None:
         """Delete what killed processes left half written, see `Folder.sweep`.
@@ -129,10 +131,8 @@ class Store:
         Raises:
             StoreError: no permission.
         """
-        try:
+        with _store_error("clean the folder", str(self.files)):
             self.files.sweep()
-        except OSError as error:
-            raise StoreError(f"cannot clean the folder {str(self.files)!r}: {os_reason(error)}") from error
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file.
@@ -140,10 +140,8 @@ class Store:
         Raises:
             StoreError: a file system that does not answer.
         """
-        try:
+        with _store_error("look for", self.files.named(name)):
             return self.files.exists(name)
-        except OSError as error:
-            raise StoreError(f"cannot look for {self.files.named(name)!r}: {os_reason(error)}") from error
 
     def names(self, under: str) -> list[str]:
         """Return the names of all files below a subfolder.
@@ -151,10 +149,8 @@ class Store:
         Raises:
             StoreError: a file system that does not answer.
         """
-        try:
+        with _store_error("list", self.files.named(under)):
             return self.files.files(under)
-        except OSError as error:
-            raise StoreError(f"cannot list {self.files.named(under)!r}: {os_reason(error)}") from error
 
     def write_json(self, name: str, value: Any) -> None:
         """Write JSON, without credentials and places, see `public`; not-a-number is refused."""

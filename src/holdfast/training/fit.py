@@ -64,7 +64,7 @@ def width(encoder: Encoder, images: TrainingImages) -> int:
 def _represented(encoder: Encoder, x: Images) -> Reps:
     try:
         with seeded(0):  # whoever draws, draws the same
-            return encoder(x.to(encoder.get_buffer("_mean").device))
+            return encoder(x.to(encoder.device))
     except (HoldfastError, MemoryError):
         raise
     except Exception as error:  # whatever a user's network raises about images of another shape

@@ -63,11 +63,11 @@ class _Pixels(nn.Module):
     def __init__(self, encoder: Encoder):
         super().__init__()
         self.module = encoder.module
-        self.identity = encoder._identity
+        self.identity = encoder.normalisation.identity
         self.mean: Tensor
         self.std: Tensor
-        self.register_buffer("mean", encoder._mean)
-        self.register_buffer("std", encoder._std)
+        self.register_buffer("mean", encoder.normalisation.mean)
+        self.register_buffer("std", encoder.normalisation.std)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.module(x if self.identity else (x - self.mean) / self.std)

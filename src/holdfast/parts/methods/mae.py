@@ -122,7 +122,7 @@ class _Student(Student):
         """Pixels that the decoder paints where patches are hidden, [B, hidden, pixels]."""
         first = torch.arange(self._prefix, device=x.device).expand(len(x), -1)
         kept, left = torch.cat([first, visible + self._prefix], 1), hidden + self._prefix
-        normalised = (x - self.encoder.get_buffer("_mean")) / self.encoder.get_buffer("_std")
+        normalised = self.encoder.normalisation(x)
         tokens = self.tokens.encode(normalised, idx_keep=kept)
         narrow = self.narrow(tokens)
         canvas = narrow.new_zeros(len(x), self.decoder.sequence_length, narrow.shape[2])

@@ -95,7 +95,7 @@ def look(
     with undisturbed():
         # A copy of the network, and the images
         network = frozen_copy(encoder, mean, std)
-        device = device or str(network.get_buffer("_mean").device)
+        device = device or str(network.device)
         population = opened(images, size, seed)
         bank = None if train is None else opened(train, None, seed)
         if bank is not None:

@@ -61,7 +61,7 @@ def copied(encoder: Encoder, network: nn.Module | None = None) -> Encoder:
     module: nn.Module = copy.deepcopy(encoder.module) if network is None else network
     twin = Encoder(module, mean=encoder.mean, std=encoder.std, geometry=encoder.geometry, name=encoder.name)
     twin.origin, twin.root = dict(encoder.origin), encoder.root
-    return twin.to(encoder.get_buffer("_mean").device)
+    return twin.to(encoder.device)
 
 
 def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:

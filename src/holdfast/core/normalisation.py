@@ -1,0 +1,49 @@
+"""Normalisation of pixels: what an encoder subtracts from them and divides them by, channel by channel."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.runtime.errors import HoldfastError
+
+
+class Normalisation(nn.Module):
+    """x ↦ (x - mean) / std for pixels x in [0, 1], [B, C, H, W]; inside the encoder, so that radii are in pixels.
+
+    Args:
+        mean: of each channel, or of all (0 for none).
+        std: of each channel, or of all (1 for none).
+        name: of the encoder, for errors.
+
+    Attributes:
+        means: the means as numbers.
+        stds: the standard deviations as numbers.
+        mean: the means, [1, C, 1, 1], on the encoder's device.
+        std: the standard deviations, [1, C, 1, 1].
+        identity: whether it changes nothing.
+
+    Raises:
+        HoldfastError: mean and std that are not finite, not positive (std), or of different lengths.
+    """
+
+    def __init__(self, mean: float | Sequence[float], std: float | Sequence[float], name: str):
+        super().__init__()
+        self.means = [float(m) for m in (mean if isinstance(mean, Sequence) else [mean])]
+        self.stds = [float(s) for s in (std if isinstance(std, Sequence) else [std])]
+        bad_std = any(s <= 0 or not math.isfinite(s) for s in self.stds)
+        if len(self.means) != len(self.stds) or bad_std or not all(math.isfinite(m) for m in self.means):
+            raise HoldfastError(
+                f"normalisation of {name!r}: expected as many finite means as positive stds, got mean={self.means}, "
+                f"std={self.stds}; give one number, or one per channel, in units of [0, 1] pixels"
+            )
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", torch.tensor(self.means).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(self.stds).view(1, -1, 1, 1), persistent=False)
+        self.identity = all(m == 0 for m in self.means) and all(s == 1 for s in self.stds)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return normalised pixels; a copy even where nothing is to be done, for a module may change its input."""
+        return x.clone() if self.identity else (x - self.mean) / self.std
