@@ -4,9 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import scipy
 import torch
 from jaxtyping import Float
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Score
@@ -201,7 +202,7 @@ def _over_samples(kept: Areas, trade: TradeOff, start: float, confidence: float)
     value, (error, freedom) = float(kept.mean(-1).sum()), _error(kept, trade.separations)
     if error == 0:
         return least, most
-    t = float(stats.t.isf((1 - confidence) / 2, freedom)) * error
+    t = float(scipy.stats.t.isf((1 - confidence) / 2, freedom)) * error
     skewed = value * math.exp(min(t / value, 50.0)) if value > 0 else 0.0
     return max(value - t, least), min(max(value + t, skewed), most)
 
@@ -286,12 +287,12 @@ def best(
 
     def beaten(rival: TradeOff, by: float) -> bool:
         error, freedom = _error(defined[first][1].kept(start) - rival.kept(start), rival.separations)
-        sure = by > error * float(stats.t.isf(tail, freedom)) > 0
+        sure = by > error * float(scipy.stats.t.isf(tail, freedom)) > 0
         if over == "samples":
             return sure
         parts = defined[first][1].residuals(start) - rival.residuals(start)
         spread = math.sqrt(rows) * float(parts.std()) if rows > 1 else math.inf
-        return sure and by > spread * float(stats.t.isf(tail, max(rows - 1, 1)))
+        return sure and by > spread * float(scipy.stats.t.isf(tail, max(rows - 1, 1)))
 
     left = [
         epsilon for (epsilon, trade), own in zip(defined, scores, strict=True) if not beaten(trade, scores[first] - own)

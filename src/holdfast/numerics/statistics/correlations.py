@@ -6,9 +6,9 @@ a score's own error pulls its correlations towards 0.
 
 import math
 
+import scipy
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from holdfast.core import Score
@@ -68,7 +68,7 @@ def spearman(a: Values, b: Values, confidence: float = 0.95) -> Score:
     a, b, note = _finite(a, b)
     kind = "Fisher's transformation with Bonett and Wright's variance, points as a sample"
     n = len(a)
-    value, reason = _correlation(*(torch.from_numpy(stats.rankdata(column.numpy())) for column in (a, b)))
+    value, reason = _correlation(*(torch.from_numpy(scipy.stats.rankdata(column.numpy())) for column in (a, b)))
     if value is None or n < 4:
         return _without_interval(value, n, kind, confidence, note, reason)
     most = 1 - 6 / (n**3 - n)  # half a step of the ranks inside ±1
@@ -102,7 +102,7 @@ def _correlation(a: Values, b: Values) -> tuple[float | None, str]:
 
 def _transformed(value: float, inner: float, error: float, n: int, kind: str, confidence: float, note: str) -> Score:
     """Interval by Fisher's transformation; an end at ±1 where the value is further out than its inner stand-in."""
-    reach = float(stats.norm.ppf(0.5 + confidence / 2)) * error
+    reach = float(scipy.stats.norm.ppf(0.5 + confidence / 2)) * error
     low, high = math.tanh(math.atanh(inner) - reach), math.tanh(math.atanh(inner) + reach)
     if inner < value:
         high = 1.0

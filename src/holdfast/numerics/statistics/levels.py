@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy import optimize, stats
+from scipy import optimize
 
 from holdfast.core import Score
 
@@ -59,17 +60,17 @@ def reach(score: Score) -> Reach | None:
         return Reach(below * ratio, above * ratio)
     # a proportion: Clopper-Pearson's ends at each level for the trials that its interval is worth
     k, p = score.value * trials, score.value
-    lows = stats.beta.ppf(ALPHAS / 2, k, trials - k + 1) if k > 0 else np.zeros_like(ALPHAS)
-    highs = stats.beta.isf(ALPHAS / 2, k + 1, trials - k) if k < trials else np.ones_like(ALPHAS)
-    own_low = float(stats.beta.ppf(tail, k, trials - k + 1)) if k > 0 else 0.0
-    own_high = float(stats.beta.isf(tail, k + 1, trials - k)) if k < trials else 1.0
+    lows = scipy.stats.beta.ppf(ALPHAS / 2, k, trials - k + 1) if k > 0 else np.zeros_like(ALPHAS)
+    highs = scipy.stats.beta.isf(ALPHAS / 2, k + 1, trials - k) if k < trials else np.ones_like(ALPHAS)
+    own_low = float(scipy.stats.beta.ppf(tail, k, trials - k + 1)) if k > 0 else 0.0
+    own_high = float(scipy.stats.beta.isf(tail, k + 1, trials - k)) if k < trials else 1.0
     # the other end need not be that of so many trials to the last digit, so both are scaled to what they were
     return Reach(_scaled(p - lows, p - own_low, below), _scaled(highs - p, own_high - p, above))
 
 
 @lru_cache
 def _students(freedom: int, tail: float) -> Levels:
-    return np.maximum(stats.t.isf(ALPHAS / 2, freedom) / stats.t.isf(tail, freedom), 0)
+    return np.maximum(scipy.stats.t.isf(ALPHAS / 2, freedom) / scipy.stats.t.isf(tail, freedom), 0)
 
 
 def _scaled(reaches: Levels, own: float, reported: float) -> Levels:
@@ -91,7 +92,7 @@ def _trials(score: Score, tail: float) -> float | None:
 
     def excess(log_n: float) -> float:
         n = math.exp(log_n)
-        return float(stats.beta.isf(tail, p * n + 1, n - p * n)) - far
+        return float(scipy.stats.beta.isf(tail, p * n + 1, n - p * n)) - far
 
     ends = math.log(1e-2), math.log(1e12)
     if excess(ends[0]) < 0 or excess(ends[1]) > 0:

@@ -2,8 +2,8 @@
 
 import math
 
+import scipy
 from jaxtyping import Float, Int
-from scipy import stats
 from torch import Tensor
 
 from holdfast.core import Score
@@ -71,7 +71,7 @@ def mean(
 
     # outer ends of Student's t and Hall's interval
     deviation, centred = float(parts.std()), parts - parts.mean()
-    t = float(stats.t.ppf(1 - tail, degrees_of_freedom(centred))) / math.sqrt(n)
+    t = float(scipy.stats.t.ppf(1 - tail, degrees_of_freedom(centred))) / math.sqrt(n)
     skew = float(centred.pow(3).mean() / centred.square().mean() ** 1.5)
     low = value - deviation * max(t, _unskewed(t, skew, n))
     high = value + deviation * max(t, -_unskewed(-t, skew, n))

@@ -2,8 +2,8 @@
 
 import math
 
+import scipy
 from jaxtyping import Float, Int
-from scipy import stats
 from torch import Tensor
 
 from holdfast.core import Score
@@ -83,8 +83,8 @@ def median_ranks(n: int, confidence: float = 0.95) -> tuple[int, int]:
         ((2, 10), (0, 6))
     """
     tail = (1 - confidence) / 2
-    rank = int(stats.binom.ppf(tail, n, 0.5))
-    while rank > 0 and stats.binom.cdf(rank - 1, n, 0.5) > tail:
+    rank = int(scipy.stats.binom.ppf(tail, n, 0.5))
+    while rank > 0 and scipy.stats.binom.cdf(rank - 1, n, 0.5) > tail:
         rank -= 1
     return rank, n - rank + 1
 

@@ -1,7 +1,8 @@
 """Shares of rows that are 1: exact binomial intervals, of an effective size where rows are correlated."""
 
+import scipy
 from jaxtyping import Float, Int
-from scipy import special, stats
+from scipy import special
 from torch import Tensor
 
 from holdfast.core import Score
@@ -48,7 +49,7 @@ def effective_size(hits: Float[Tensor, "rows"], units: Int[Tensor, "rows"], conf
         return float(min(m, n))
     # the variance has m - 1 degrees of freedom, where that of n independent rows has n - 1
     tail = 0.5 + confidence / 2
-    ratio = float(stats.t.ppf(tail, n - 1) / stats.t.ppf(tail, m - 1))
+    ratio = float(scipy.stats.t.ppf(tail, n - 1) / scipy.stats.t.ppf(tail, m - 1))
     return min(float(n), p * (1 - p) / variance * ratio**2)
 
 
@@ -71,7 +72,7 @@ def effective_trials(p: float, variance: float, freedom: float, most: float, con
     if variance <= 0:
         return most
     tail = 0.5 + confidence / 2
-    ratio = float(stats.norm.ppf(tail) / stats.t.ppf(tail, freedom))
+    ratio = float(scipy.stats.norm.ppf(tail) / scipy.stats.t.ppf(tail, freedom))
     return min(most, p * (1 - p) / variance * ratio**2)
 
 

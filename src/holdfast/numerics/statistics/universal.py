@@ -8,9 +8,9 @@ rules where few pairs lie below m.
 import math
 from dataclasses import dataclass, replace
 
+import scipy
 import torch
 from jaxtyping import Float, Int
-from scipy import stats
 from torch import Tensor
 
 from holdfast.core import Score
@@ -154,7 +154,7 @@ class _Drifts:
 def _influences(quantiles: Tensor, near: Tensor, drifts: _Drifts) -> tuple[Tensor, Tensor]:
     """Contribution of each image by its drift and by its pairs; their squares add up to both variances."""
     reach = 0.0 if drifts.low is None or drifts.high is None else (drifts.high - drifts.low) / 2
-    deviation = reach / float(stats.norm.ppf(0.5 + drifts.confidence / 2))
+    deviation = reach / float(scipy.stats.norm.ppf(0.5 + drifts.confidence / 2))
     above = (quantiles - (drifts.value or 0.0)).sign().nan_to_num(0.0)
     return above * deviation / math.sqrt(max(drifts.n, 1)), 2 * (near - near.mean()) / len(near)
 

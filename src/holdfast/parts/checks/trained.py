@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
-from scipy import stats
 from torch import Tensor
 
 from holdfast.core import Check, Examination, Observation, Subject, Verdict
@@ -66,6 +66,6 @@ def _looks_drawn(layer: Tensor, level: float) -> bool:
     spread, widest = float(values.std()), float(np.abs(values).max())
     if spread == 0 or not np.isfinite(widest):
         return False
-    uniform = stats.kstest(values, stats.uniform(-widest, 2 * widest).cdf).pvalue
-    normal = stats.kstest(values, stats.norm(float(values.mean()), spread).cdf).pvalue
+    uniform = scipy.stats.kstest(values, scipy.stats.uniform(-widest, 2 * widest).cdf).pvalue
+    normal = scipy.stats.kstest(values, scipy.stats.norm(float(values.mean()), spread).cdf).pvalue
     return bool(max(uniform, normal) > level)

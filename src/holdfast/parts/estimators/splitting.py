@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
-from scipy import stats
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
@@ -152,7 +152,7 @@ def _factors(relative_variance: float, runs: int, tail: float) -> tuple[float, f
         p-values and generalized confidence intervals".
     """
     v, between = math.log1p(relative_variance * runs), (np.arange(400) + 0.5) / 400
-    wider = (runs - 1) / stats.chi2.ppf(between, runs - 1)[:, None]
-    ratio = stats.norm.ppf(between) * np.sqrt(v * wider / runs) + v * (wider - 1) / 2
+    wider = (runs - 1) / scipy.stats.chi2.ppf(between, runs - 1)[:, None]
+    ratio = scipy.stats.norm.ppf(between) * np.sqrt(v * wider / runs) + v * (wider - 1) / 2
     low, high = np.quantile(ratio, [tail, 1 - tail])
     return math.exp(low), math.exp(min(high, 700.0))

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+import scipy
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from holdfast.comparison.records import Run, score_of
@@ -83,7 +83,7 @@ def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
     n, kind = len(ordered), f"order statistics of the {share:g} quantile over images"
     if not n:
         return Score(None, None, None, 0, kind)
-    lower, upper = (int(stats.binom.ppf(tail, n, share)) for tail in (0.025, 0.975))
+    lower, upper = (int(scipy.stats.binom.ppf(tail, n, share)) for tail in (0.025, 0.975))
     value = float(ordered.quantile(share))
     if lower < 1 or upper >= n:
         return Score(value, None, None, n, kind, note=f"{n} images are too few for an interval")

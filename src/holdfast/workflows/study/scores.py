@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import scipy
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from holdfast.core import Score
@@ -105,7 +105,7 @@ def over_trainings(
     if k < 2 or not all(map(math.isfinite, values)):
         return None
     mean, spread = math.fsum(values) / k, float(torch.tensor(values, dtype=torch.float64).std())
-    half = float(stats.t.ppf((1 + confidence) / 2, k - 1)) * spread / math.sqrt(k)
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, k - 1)) * spread / math.sqrt(k)
     kind = f"Student t over {k} trainings, given the test images"
     low, high = (max(mean - half, least), min(mean + half, most)) if spread else (None, None)
     return asdict(Score(mean, low, high, k, kind, confidence, "" if spread else "all trainings came to the same"))

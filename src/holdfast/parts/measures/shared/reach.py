@@ -1,9 +1,9 @@
 """How far certificates reach: the share of images that are certified within each radius, as a chart."""
 
 import numpy as np
+import scipy
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from holdfast.core.chart import Curves, Line, numbers
@@ -25,8 +25,8 @@ def certified_within(right: Float[Tensor, "images"], radius: Float[Tensor, "imag
     radii = np.linspace(0, 1.02 * most, POINTS if most else 1)
     hits = (certified[:, None] >= radii).sum(0)
     # quantiles of the beta distribution enclose the share; no hit, or all of them, leave one side without an end
-    low = np.where(hits > 0, stats.beta.ppf(0.025, np.maximum(hits, 1), n - hits + 1), 0.0)
-    high = np.where(hits < n, stats.beta.ppf(0.975, hits + 1, np.maximum(n - hits, 1)), 1.0)
+    low = np.where(hits > 0, scipy.stats.beta.ppf(0.025, np.maximum(hits, 1), n - hits + 1), 0.0)
+    high = np.where(hits < n, scipy.stats.beta.ppf(0.975, hits + 1, np.maximum(n - hits, 1)), 1.0)
     share, low, high = (numbers(torch.from_numpy(values)) for values in (hits / n, low, high))
     average = np.maximum(certified, 0).mean()
     return Curves(
