@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import nn
 
 import typechecker
 
+gc.disable()  # until all is imported
 install_import_hook("holdfast", "typechecker.check")  # before the first import of holdfast
 
 
@@ -22,6 +24,12 @@ from holdfast.core import Encoder  # noqa: E402
 from report_fixture import draw_charts_once, no_charts  # noqa: E402
 
 torch.set_num_threads(1)  # the networks are tiny, and the suite runs in parallel processes
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage of the tests alone: what was imported stays, and need not be walked again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import jaxtyping
 from beartype import BeartypeConf, beartype
 
-FIRST, THEN = 30, 20
+FIRST, THEN = 10, 100
 
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is a float, as PEP 484 says
 
@@ -40,7 +40,7 @@ def new_test(on: bool) -> None:
 
 
 def _jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
-    """Return a function that is checked at its first 30 calls in each test and then at one in 20."""
+    """Return a function that is checked at its first 10 calls in each test and then at one in 100."""
     if function is None:
         return functools.partial(_jaxtyped, typechecker=typechecker)
     if inspect.isclass(function):  # of a dataclass, what makes its instances

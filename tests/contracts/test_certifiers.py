@@ -25,7 +25,7 @@ def make(name: str) -> Certifier:
     """The certifier with a small budget."""
     small = {
         "alpha_crown": {"inside": 1, "steps": 4},
-        "beta_crown": {"splits": 3, "until": "tight", "inside": 1, "steps": 2, "leaf_steps": 2},
+        "beta_crown": {"splits": 2, "until": "tight", "inside": 1, "steps": 2, "leaf_steps": 1},
     }
     return registry.find("certifiers", name)(**small.get(name, {}))
 
