@@ -39,7 +39,7 @@ MEASURES: tuple[Measure, ...] = (
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     folder = tmp_path_factory.mktemp("downstream")
-    return folder, run_audit(Plan(ENCODERS, "digits", MEASURES, images=600, attacked=200), folder)
+    return folder, run_audit(Plan(ENCODERS, "digits", MEASURES, images=300, attacked=100), folder)
 
 
 def values(record: dict, name: Callable[[str], bool]) -> list[dict[str, float]]:
