@@ -246,7 +246,7 @@ def _plain(values: Any) -> Any:
     return values.tolist() if isinstance(values, (Tensor, np.ndarray)) else values
 
 
-def _source(what: str, images: Any, labels: Any) -> tuple[ImageSource | None, str | None]:
+def _source(argument: str, images: Any, labels: Any) -> tuple[ImageSource | None, str | None]:
     """Return images that are open already, and how the record calls them; a spec is opened by the audit itself."""
     if isinstance(images, (Tensor, np.ndarray)):
         kind = "a tensor" if isinstance(images, Tensor) else "an array"
@@ -258,7 +258,7 @@ def _source(what: str, images: Any, labels: Any) -> tuple[ImageSource | None, st
         return Arrays(images, labels, name=title), title
     if labels is not None:
         raise HoldfastError(
-            f"labels: expected a tensor or an array of {what} beside them, got {type(images).__name__}; folders of "
+            f"labels: expected a tensor or an array of {argument} beside them, got {type(images).__name__}; folders of "
             "classes and datasets bring their own"
         )
     if images is None or isinstance(images, str):

@@ -65,7 +65,7 @@ def harden(
     out: str | os.PathLike[str] | None = None,
     device: str | torch.device | None = None,
     quiet: bool = False,
-    **how: Any,
+    **options: Any,
 ) -> HardenedModel:
     """Fine-tune a copy of an encoder on attacked images, without labels, and audit both; as `holdfast harden` does.
 
@@ -87,7 +87,7 @@ def harden(
             where None.
         device: where to compute; where the network is where None.
         quiet: say nothing meanwhile.
-        how: objective, attack, norm, eps, views, rate, batch_size, batchnorm, profile, seed; see
+        options: objective, attack, norm, eps, views, rate, batch_size, batchnorm, profile, seed; see
             `holdfast.workflows.harden.plan.Hardening`.
 
     Raises:
@@ -95,7 +95,7 @@ def harden(
             request that cannot be answered.
     """
     own = {"encoder", "data", "pace", "steps", "budget", "test", "train", "device"}
-    if wrong := sorted(set(how) - (Hardening.__dataclass_fields__.keys() - own)):
+    if wrong := sorted(set(options) - (Hardening.__dataclass_fields__.keys() - own)):
         fields = ", ".join(sorted(Hardening.__dataclass_fields__.keys() - own))
         raise HoldfastError(f"harden: expected {fields}, got {', '.join(wrong)}")
     # the network and the images, opened or as specs
@@ -117,7 +117,7 @@ def harden(
         test=test_spec,
         train=train_spec,
         device=str(device or (network.device if network is not None else "cpu")),
-        **how,
+        **options,
     )
     # train and audit; then the copy's weights may be trained where yours may
     with _run_folder(out) as place:
@@ -126,8 +126,8 @@ def harden(
             hardened = run(plan, folder, opened=Opened(network, data, tested, learned), listener=bars)
         module = hardened.encoder.module.get_submodule(hardened.encoder.root)
         originals = _bare(model).parameters() if network else ()
-        for theirs, mine in zip(originals, module.parameters(), strict=bool(network)):
-            mine.requires_grad_(theirs.requires_grad)
+        for original, copy in zip(originals, module.parameters(), strict=bool(network)):
+            copy.requires_grad_(original.requires_grad)
         result = HardenedModel(module, hardened.encoder, hardened.record, Record(open_run(str(folder / "audit"))))
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)

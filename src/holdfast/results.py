@@ -101,17 +101,17 @@ class Record:
                 f"expected an encoder and a measure, since this record is of {len(entries)} encoders: "
                 f"record[{first!r}, {name!r}]"
             )
-        who = str(first if encoder is None else encoder)
-        if who not in entries:
-            raise unknown("encoder of this record", who, entries)
-        entry = entries[who]
+        chosen = str(first if encoder is None else encoder)
+        if chosen not in entries:
+            raise unknown("encoder of this record", chosen, entries)
+        entry = entries[chosen]
         if entry.get("error"):
-            raise HoldfastError(f"{who} could not be audited: {entry['error']}")
+            raise HoldfastError(f"{chosen} could not be audited: {entry['error']}")
         if name not in entry["measures"]:
             raise unknown("measure of this record", name, entry["measures"])
         measure = entry["measures"][name]
         if reason := measure.get("error") or measure.get("not_certified"):
-            raise HoldfastError(f"{name} of {who} has no score: {reason}")
+            raise HoldfastError(f"{name} of {chosen} has no score: {reason}")
         return measure
 
     def to_pandas(self, measure: str | None = None) -> Any:
@@ -140,10 +140,10 @@ class Record:
             HoldfastError: a place that cannot be written, or a run folder that is gone.
         """
         try:
-            gone = not self.run.folder.exists(RECORD)
+            missing = not self.run.folder.exists(RECORD)
         except OSError as error:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
-        if gone:
+        if missing:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
         return _written(path, html.render(self.data, run_files(self.run.folder, self.data)))
 
@@ -157,19 +157,19 @@ class Record:
         Raises:
             HoldfastError: a folder that holds a record already, or that cannot be written.
         """
-        there = Folder(os.fspath(folder))
+        target = Folder(os.fspath(folder))
         try:
-            if there.exists(RECORD) and not overwrite:
+            if target.exists(RECORD) and not overwrite:
                 raise HoldfastError(
-                    f"expected a folder without a record, got {there.place!r}; choose another, or say overwrite=True"
+                    f"expected a folder without a record, got {target.place!r}; choose another, or say overwrite=True"
                 )
             names = [name for name in self.run.folder.files() if not name.startswith(CACHE)]
             for name in sorted(names, key=RECORD.__eq__):  # the record last: where it is, all is
                 data = self.run.folder.read(name)
-                there.write(name, lambda copy, data=data: copy.write_bytes(data))
+                target.write(name, lambda copy, data=data: copy.write_bytes(data))
         except OSError as error:
-            raise HoldfastError(f"cannot copy {self.folder!r} to {there.place!r}: {os_reason(error)}") from error
-        return Record(open_run(there.place))
+            raise HoldfastError(f"cannot copy {self.folder!r} to {target.place!r}: {os_reason(error)}") from error
+        return Record(open_run(target.place))
 
     def __str__(self) -> str:
         return _text(lambda console: print_record(self.data, console))

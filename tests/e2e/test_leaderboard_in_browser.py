@@ -3,7 +3,7 @@
 import pytest
 from test_report_in_browser import DARK, LIGHT, browser, ground, pytestmark, show  # noqa: F401
 
-from holdfast.report.leaderboard import write_leaderboard
+from holdfast.report.leaderboard import render
 
 NAMES = ("low", "none", "high", "middle")
 VALUES = (0.1, None, 0.9, 0.5)
@@ -46,7 +46,9 @@ def comparison() -> dict:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    return write_leaderboard({"groups": [comparison()], "unreadable": []}, tmp_path_factory.mktemp("page") / "l.html")
+    path = tmp_path_factory.mktemp("page") / "l.html"
+    path.write_text(render({"groups": [comparison()], "unreadable": []}), encoding="utf-8")
+    return path
 
 
 def order(browser) -> list[str]:  # noqa: F811

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.auditing.plan_file import plan_from
+from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
+from holdfast.storage.filesystem import Folder
 from holdfast.workflows.reproduce.cells import noise
 from holdfast.workflows.reproduce.claims import FAILS, HOLDS, Cell, Claim, judge
 from holdfast.workflows.reproduce.recipe import profiles, read, read_file
@@ -159,12 +161,14 @@ def test_what_a_noise_learned_stands_in_the_table(folder: Path) -> None:
 
 
 ENTRY = {
+    "name": "e",
     "noises": [
         {"measures": ["a"], "training": {"chance": [0.9, 0.8, 0.5], "entropy": [0.9, None, 0.1]}, "learned_on": 50,
          "images": 9, "weights": {"mean": [0.7, 0.2, 0.1]}},
         {"measures": ["b"], "training": {"chance": [1.0], "entropy": [1.0]}, "learned_on": 50, "problem": "no draws"},
-    ]
+    ],
 }  # fmt: skip
+RUN = Run("run", Folder("run"), {"encoders": [ENTRY]})
 
 
 @pytest.mark.parametrize(
@@ -177,7 +181,7 @@ ENTRY = {
     ],
 )  # fmt: skip
 def test_facts_of_a_noise(at: dict, value: float | None) -> None:
-    found = noise(ENTRY, {"measure": "a", **at})
+    found = noise(RUN, {"encoder": "e", "measure": "a", **at})
     assert found.value == (None if value is None else pytest.approx(value))
     assert (found.low is not None) == (at["noise"] == "chance")
 
@@ -192,7 +196,7 @@ def test_facts_of_a_noise(at: dict, value: float | None) -> None:
 )  # fmt: skip
 def test_facts_that_a_noise_has_not(at: dict, message: str) -> None:
     with pytest.raises(HoldfastError, match=message):
-        noise(ENTRY, at)
+        noise(RUN, {"encoder": "e", **at})
 
 
 def test_lists_of_names_are_chains() -> None:

@@ -36,5 +36,5 @@ class Copied:
 
 def readable_by(part: object, subject: Any) -> Any:
     """Return the subject as a measure or a check may read it: Holdfast's own leave it as it is."""
-    ours = type(part).__module__.partition(".")[0] == __name__.partition(".")[0]
-    return subject if ours else Copied(subject)
+    is_own = type(part).__module__.partition(".")[0] == __name__.partition(".")[0]
+    return subject if is_own else Copied(subject)

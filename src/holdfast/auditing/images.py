@@ -1,9 +1,9 @@
 """The images of an audit: those that are tested, and those that probes learn from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.auditing.plan import Plan
-from holdfast.core import HoldfastError, ImageSource
+from holdfast.core import Geometry, HoldfastError, ImageSource
 from holdfast.sources.data import ImageSet, Selection, open_images
 
 
@@ -26,11 +26,20 @@ class AuditImages:
         """What reading all of them has found; for `open_selected` in other processes."""
         return self.tested.selection, None if self.train is None else self.train.selection
 
+    def rendered(self, geometry: Geometry | None) -> "AuditImages":
+        """Return the same images for an encoder."""
+        train = None if self.train is None else self.train.with_geometry(geometry)
+        return replace(self, tested=self.tested.with_geometry(geometry), train=train)
 
-def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
-    """Open the images of a plan; training images without those that are tested.
+    def first(self, size: int) -> "AuditImages":
+        """Return the first of both, see `ImageSet.unread`."""
+        return replace(
+            self, tested=self.tested.unread(size), train=None if self.train is None else self.train.unread(size)
+        )
 
-    The tested images take over the numbers of their classes, by name.
+
+def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
+    """Open the images of a plan, of which none is read yet; training images include those that are tested.
 
     Args:
         plan: what to open.
@@ -38,21 +47,36 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
         training: training images that are open already.
 
     Raises:
-        HoldfastError: images that cannot be used, or training images that are all tested.
+        HoldfastError: images that cannot be opened.
     """
-    tested = _tested(plan, source)
+    options = {"seed": plan.seed, "skip_corrupt": plan.skip_corrupt}
+    tested = open_images(plan.data if source is None else source, size=plan.images, **options)
     if plan.train is None:
         return AuditImages(tested)
-    train = _train(plan, plan.train, training)
+    train = open_images(plan.train if training is None else training, size=plan.train_images, **options)
+    return AuditImages(tested, train)
+
+
+def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
+    """Open the images of a plan, see `open_unread`; training images without those that are tested.
+
+    The tested images take over the numbers of their classes, by name.
+
+    Raises:
+        HoldfastError: images that cannot be used, or training images that are all tested.
+    """
+    images = open_unread(plan, source, training)
+    if (train := images.train) is None:
+        return images
     available = len(train)
-    if (left_out := train.leave_out(tested)) and len(train) < 2:
+    if (left_out := train.leave_out(images.tested)) and len(train) < 2:
         raise HoldfastError(
             f"train {plan.train}: expected other images than those of the audit, got {left_out} of {available} that "
             "are among them; give a training split, or leave it out: probes then learn from the images that are not "
             "attacked"
         )
-    tested.number_classes_as(train)
-    return AuditImages(tested, train, left_out)
+    images.tested.number_classes_as(train)
+    return replace(images, left_out=left_out)
 
 
 def open_selected(
@@ -66,24 +90,9 @@ def open_selected(
     Raises:
         HoldfastError: images that came or went meanwhile.
     """
-    tested_selection, train_selection = selections
-    tested = _tested(plan, source)
-    tested.recall(tested_selection)
-    if plan.train is None or train_selection is None:
-        return AuditImages(tested)
-    train = _train(plan, plan.train, training)
-    train.recall(train_selection)
-    tested.number_classes_as(train)
-    return AuditImages(tested, train)
-
-
-def _tested(plan: Plan, source: ImageSource | None) -> ImageSet:
-    if source is None:
-        return open_images(plan.data, size=plan.images, seed=plan.seed, skip_corrupt=plan.skip_corrupt)
-    return ImageSet(source, size=plan.images, seed=plan.seed, skip_corrupt=plan.skip_corrupt)
-
-
-def _train(plan: Plan, spec: str, source: ImageSource | None) -> ImageSet:
-    return open_images(
-        spec if source is None else source, size=plan.train_images, seed=plan.seed, skip_corrupt=plan.skip_corrupt
-    )
+    images, (tested_selection, train_selection) = open_unread(plan, source, training), selections
+    images.tested.recall(tested_selection)
+    if images.train is not None and train_selection is not None:
+        images.train.recall(train_selection)
+        images.tested.number_classes_as(images.train)
+    return images

@@ -19,7 +19,7 @@ def validity_panel(
         precision: of searches.
     """
     audit = Examination(tuple(measures), examined, queries, precision)
-    turn: dict[Search | None, int] = {search: number for number, search in enumerate(audit.searches)}
+    position: dict[Search | None, int] = {search: number for number, search in enumerate(audit.searches)}
     kinds = [registry.find("checks", name) for name in registry.names("checks")]
     checks = [check for kind in kinds for check in kind.checks_for(audit)]
-    return tuple(sorted(checks, key=lambda check: (check.place // 10, turn.get(check.search, -1), check.place)))
+    return tuple(sorted(checks, key=lambda check: (check.place // 10, position.get(check.search, -1), check.place)))

@@ -162,8 +162,8 @@ def extent(observation: Observation, population: int, attacked: int, train: int 
         return observation.images(population, attacked)
     if train is None and observation == training():
         return 0  # they are among the clean representations
-    left = population - attacked if train is None else train
-    return observation.images(left, left)
+    learned_from = population - attacked if train is None else train
+    return observation.images(learned_from, learned_from)
 
 
 def total_passes(
@@ -211,8 +211,8 @@ def _closure(direct: Sequence[set[int]]) -> list[set[int]]:
     """Return what each needs, what that needs, and so on."""
     needed = [numbers - {i} for i, numbers in enumerate(direct)]
     for i in range(len(needed)):
-        while more := set().union(*(needed[j] for j in needed[i])) - needed[i] - {i}:
-            needed[i] |= more
+        while further := set().union(*(needed[j] for j in needed[i])) - needed[i] - {i}:
+            needed[i] |= further
     return needed
 
 

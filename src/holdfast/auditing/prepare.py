@@ -206,11 +206,11 @@ def _claim(
     old, new_places = store.read_json(PLAN), places(entry)
     if unbroken(old):
         killed = record is None and any(name.endswith(SHARD) for name in store.names(CACHE))
-        taken = not _same(store, old, new, new_places) and old["plan"] is not None and (answered or killed)
+        is_other = not _same(store, old, new, new_places) and old["plan"] is not None and (answered or killed)
     else:
         differs = record is not None and any(record["plan"].get(key) != new["plan"][key] for key in new["plan"])
-        taken = differs and answered
-    if taken and not overwrite:
+        is_other = differs and answered
+    if is_other and not overwrite:
         raise HoldfastError(
             f"the folder {str(store.files)!r} holds another audit; choose another --out, or add --overwrite "
             "(what both have in common is used again)"

@@ -62,8 +62,8 @@ def run_audit(
             name; workers that cannot be started.
         NothingAudited: no encoder could be audited; no record is written, and the folder stays free.
     """
-    how = {"overwrite": overwrite, "in_process": engine.in_process, "listener": listener}
-    return run_prepared(prepare(plan, folder, encoders, source, training, **how), engine, command)
+    options = {"overwrite": overwrite, "in_process": engine.in_process, "listener": listener}
+    return run_prepared(prepare(plan, folder, encoders, source, training, **options), engine, command)
 
 
 def run_prepared(audit: PreparedAudit, engine: Engine, command: str = "") -> dict[str, Any]:
@@ -93,14 +93,14 @@ def run_prepared(audit: PreparedAudit, engine: Engine, command: str = "") -> dic
     measures, unfit = plan.named_measures, {row["name"] for row in rows if void_checks(row, plan.allow)}
     names = dict(zip(plan.encoders, audit.names, strict=True))
 
-    def apart(title: str, make: Callable[[], Any], nothing: Any) -> Any:
+    def apart(title: str, make: Callable[[], Any], default: Any) -> Any:
         """Return what is made of scores that are there; what fails is noted and costs none of them."""
         try:
             with foreign(title, "run"):
                 return make()
         except Exception as error:
             failures.append(f"{title}: {first_line(error)}")
-            return nothing
+            return default
 
     record: dict[str, Any] = {
         "schema": SCHEMA,

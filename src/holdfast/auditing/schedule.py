@@ -46,8 +46,8 @@ def own_shards(shards: Sequence[Sequence[object]], encoder: int, part: Part) -> 
         encoder: its number in the plan.
         part: the part.
     """
-    places, mine = itertools.count(encoder), part.number - 1
-    return [[shard for shard in range(len(each)) if next(places) % part.count == mine] for each in shards]
+    places, first = itertools.count(encoder), part.number - 1
+    return [[shard for shard in range(len(files)) if next(places) % part.count == first] for files in shards]
 
 
 @dataclass
@@ -208,26 +208,28 @@ class Schedule:
         encoder.reported += work
         return work
 
-    def died(self, item: WorkItem, how: str) -> int:
+    def died(self, item: WorkItem, cause: str) -> int:
         """Note that the worker of an item died: it is tried again, up to `ATTEMPTS` times; return as `done` does."""
         # Count its attempts
         self.deaths += 1
         self._attempts[item[:4]] += 1
-        encoder, again = self.encoders[item.encoder], self._attempts[item[:4]] < ATTEMPTS
-        why = f"its worker died {ATTEMPTS} times: {how}; give it more memory, fewer workers or a smaller --batch-size"
+        encoder, retry = self.encoders[item.encoder], self._attempts[item[:4]] < ATTEMPTS
+        reason = (
+            f"its worker died {ATTEMPTS} times: {cause}; give it more memory, fewer workers or a smaller --batch-size"
+        )
 
         # A shard waits again, or its observation is lost; so it is with an encoder's opening and scoring
         if item.step is Step.OBSERVE:
             encoder.running[item.observation] -= 1
-            if not again:
-                self._lose(encoder, item.observation, ItemError(why, shard=item.shard))
+            if not retry:
+                self._lose(encoder, item.observation, ItemError(reason, shard=item.shard))
             elif item.observation not in encoder.lost:
                 encoder.waiting[item.observation].append(item.shard)
-        elif again:
+        elif retry:
             encoder.assigned = False
         else:
             doing = "opening" if item.step is Step.OPEN else "scoring"
-            encoder.error, encoder.step = ItemError(f"{doing} it: {why}"), None
+            encoder.error, encoder.step = ItemError(f"{doing} it: {reason}"), None
         return self._report(encoder, 0)
 
     def _lose(self, encoder: _Encoder, observation: int, error: ItemError) -> None:

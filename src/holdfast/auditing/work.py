@@ -10,13 +10,16 @@ from typing import NamedTuple
 
 from holdfast.auditing.audit_encoder import EncoderResult, ItemError, Scoring, unopened
 from holdfast.auditing.batch_size import batch_size_for
+from holdfast.auditing.images import AuditImages
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.resume import forget_stale
-from holdfast.auditing.session import Session
+from holdfast.auditing.session import Progress, Session
 from holdfast.auditing.shards import ShardFile
+from holdfast.core import Encoder
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.encoders import open_encoder
-from holdfast.storage.run_folder import OtherEncoder, StoreError
+from holdfast.storage.run_folder import OtherEncoder, Store, StoreError
 
 
 class Step(Enum):
@@ -57,6 +60,32 @@ class OpenedEncoder(NamedTuple):
     shards: list[list[ShardFile]]
     work: list[list[int]]
     remade: int = 0
+
+
+def session_of(
+    plan: Plan, encoder: Encoder, images: AuditImages, store: Store, progress: Progress, attacked: int | None = None
+) -> Session:
+    """Return an encoder with the images of a plan.
+
+    Args:
+        plan: the plan.
+        encoder: the encoder, on its device.
+        images: rendered for it.
+        store: where its shards are kept.
+        progress: told how much work is done.
+        attacked: how many images are attacked; None: as the plan says.
+    """
+    return Session(
+        encoder,
+        images.tested,
+        attacked=plan.attacked_of(len(images.tested)) if attacked is None else attacked,
+        seed=plan.seed,
+        batch_size=plan.batch_size or batch_size_for(images.tested.shape, plan.device),
+        device=plan.device,
+        store=store,
+        progress=progress,
+        train=images.train,
+    )
 
 
 class Worker:
@@ -142,18 +171,8 @@ class Worker:
         spec = plan.encoders[number]
         encoder = (audit.encoders[spec] if spec in audit.encoders else open_encoder(spec)).to(plan.device)
         encoder.prepare(precision=plan.precision, compiled=plan.compiled)
-        tested, train = audit.images.tested.with_geometry(encoder.geometry), audit.images.train
-        session = Session(
-            encoder,
-            tested,
-            attacked=plan.attacked_of(len(tested)),
-            seed=plan.seed,
-            batch_size=plan.batch_size or batch_size_for(tested.shape, plan.device),
-            device=plan.device,
-            store=audit.store,
-            progress=audit.listener.advance,
-            train=None if train is None else train.with_geometry(encoder.geometry),
-        )
+        images = audit.images.rendered(encoder.geometry)
+        session = session_of(plan, encoder, images, audit.store, audit.listener.advance)
         if audit.recorded.get(audit.names[number]) not in (None, session.identity):
             raise OtherEncoder(audit.names[number])
         return session

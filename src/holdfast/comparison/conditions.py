@@ -88,13 +88,13 @@ def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
             "small differences may come from that; ask the encoders the same measures"
         )
     # one encoder under several names
-    same: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for encoder in encoders:
         origin = sorted((key, str(value)) for key, value in encoder.entry["origin"].items())
-        same.setdefault(str((encoder.entry["fingerprint"], origin)), []).append(encoder.name)
+        names_of.setdefault(str((encoder.entry["fingerprint"], origin)), []).append(encoder.name)
     return cautions + [
         f"{' and '.join(names)} are one encoder (same weights, same origin), so neither beats the other"
-        for names in same.values()
+        for names in names_of.values()
         if names[1:]
     ]
 

@@ -31,10 +31,15 @@ def rows(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name, m in data["measures"].items():
         for row in m["rows"]:
             encoder = about[row["encoder"]]
-            who = {"encoder": row["encoder"], "run": encoder["run"], "fingerprint": encoder["fingerprint"]}
-            who |= {"measure": name, "title": m["title"], "better": m["better"], "correction": data["correction"]}
+            about_encoder = {"encoder": row["encoder"], "run": encoder["run"], "fingerprint": encoder["fingerprint"]}
+            about_encoder |= {
+                "measure": name,
+                "title": m["title"],
+                "better": m["better"],
+                "correction": data["correction"],
+            }
             for key, score in (row["scores"] or {None: {}}).items():
-                shown = who | {"score": key, "headline": key is not None and key == row["headline"]}
+                shown = about_encoder | {"score": key, "headline": key is not None and key == row["headline"]}
                 shown |= {field: score.get(field) for field in ("value", "low", "high", "confidence", "n", "interval")}
                 shown |= {"unit": score.get("unit") or m["unit"], "note": score.get("note") or None}
                 shown |= {"standing": score.get("standing"), "because": ", ".join(score.get("because", ())) or None}

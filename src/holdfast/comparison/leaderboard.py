@@ -61,11 +61,11 @@ def leaderboard(
     unreadable: list[dict[str, str]] = []
     for name in records:
         inside = str(PurePosixPath(name).parent)  # the page may go elsewhere: no paths of this machine
-        called = PurePosixPath(place).name or place if inside == "." else inside
+        name_on_page = PurePosixPath(place).name or place if inside == "." else inside
         try:
-            runs.append(open_run(folder.named(name).removesuffix(f"/{RECORD}"), called, allow))
+            runs.append(open_run(folder.named(name).removesuffix(f"/{RECORD}"), name_on_page, allow))
         except HoldfastError as error:
-            unreadable.append({"place": called, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
+            unreadable.append({"place": name_on_page, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
     refuse_unknown(allow, [run.record for run in runs])
     # compare each group of those that can be compared
     tables = []

@@ -60,14 +60,14 @@ def _knn(name: str, m: Mapping[str, Any]) -> str | None:
     return name if clean and part.get("probe", {}).get("name") == "knn" else None
 
 
-def pick(measures: Mapping[str, Mapping[str, Any]], wanted: Sequence[str]) -> list[str]:
+def pick(measures: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """Return the measures that names mean: their full name, or that of the part, which may be several measures'.
 
     Raises:
         HoldfastError: a name that no measure has.
     """
     picked: dict[str, None] = {}
-    for name in wanted:
+    for name in names:
         own = [key for key, m in measures.items() if name in (key, m["part"]["name"])]
         if not own:
             raise unknown("measure of the comparison", name, measures)

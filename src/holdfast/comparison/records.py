@@ -56,19 +56,19 @@ def _tensor(column: pa.ChunkedArray) -> torch.Tensor:
     return torch.from_numpy(np.array(column.to_numpy()))  # a copy: torch wants memory that it may write
 
 
-def open_run(place: str, called: str | None = None, allow: Iterable[str] = ()) -> Run:
+def open_run(place: str, title: str | None = None, allow: Iterable[str] = ()) -> Run:
     """Read the record of a run folder, local or remote.
 
     Args:
         place: the folder.
-        called: its name in messages; the folder where none is named.
+        title: its name in messages; the folder where none is named.
         allow: checks whose failure is accepted, see `standing.allowing`.
 
     Raises:
         UnreadableRecord: no record that can be read, one of another schema, or one that is not of an audit.
     """
     folder = Folder(place)
-    return Run(called or place, folder, allowing(read_record(folder, place), allow))
+    return Run(title or place, folder, allowing(read_record(folder, place), allow))
 
 
 def open_runs(places: Iterable[str], fewest: int = 2, allow: Sequence[str] = ()) -> tuple[list[Run], list[str]]:

@@ -112,9 +112,9 @@ def front(data: Mapping[str, Any]) -> str:
     pareto = data["pareto"]
     if pareto["why_not"] or len(pareto["points"]) < 2:
         return ""
-    held = [point["encoder"] for point in pareto["points"] if not point["dominated_by"]]
+    undominated = [point["encoder"] for point in pareto["points"] if not point["dominated_by"]]
     titles = " and ".join(heading(data["measures"][pareto[axis]], pareto[axis]).lower() for axis in ("x", "y"))
-    return f"Not dominated on {titles}: {listing(held, 8)}"
+    return f"Not dominated on {titles}: {listing(undominated, 8)}"
 
 
 def scope(data: Mapping[str, Any]) -> str:

@@ -112,9 +112,9 @@ def _sum(estimate: Mapping[str, Any]) -> str:
 def _small_print(estimate: Mapping[str, Any]) -> str:
     bounds = estimate["passes"]["bounds"]
     counted = f"; a bound propagation counts as {estimate['bound']} passes" if bounds else ""
-    kept = any(encoder["stored"] for encoder in estimate["encoders"])
+    stored = any(encoder["stored"] for encoder in estimate["encoders"])
     shards = "No shard was kept: reading and representing all images takes longer than half the time (--calibrate)."
-    if kept:
+    if stored:
         shards = f"Shards that were made are kept in {estimate['folder']}, and the audit goes on from them."
     return (
         f"The progress bar counts {count(estimate['passes']['work'])} passes{counted}. Times in brackets: two standard "

@@ -64,13 +64,8 @@ def read_picture(folder: RunFiles, relative: str) -> Picture:
     return Picture("data:image/png;base64," + base64.b64encode(data).decode("ascii"), width, height)
 
 
-def finite_part(values: np.ndarray) -> np.ndarray:
-    """Return the finite values of a column; NaN and infinities cannot be drawn."""
-    return values[np.isfinite(values)]
-
-
-def nice_ticks(low: int | float, high: int | float, wanted: int = 4) -> list[int | float]:
-    """Return round numbers whose ends enclose [low, high], about `wanted` of them, two at least.
+def nice_ticks(low: int | float, high: int | float, count: int = 4) -> list[int | float]:
+    """Return round numbers whose ends enclose [low, high], about `count` of them, two at least.
 
     Ends that agree in nine digits are told apart by no axis: they are widened, and so are those in the wrong order.
     """
@@ -78,7 +73,7 @@ def nice_ticks(low: int | float, high: int | float, wanted: int = 4) -> list[int
     if not high - low > max(1e-9 * max(abs(low), abs(high)), 1 / _FARTHEST):
         pad = max(abs(low), abs(high)) * 0.1 or 0.5
         low, high = min(low, high) - pad, max(low, high) + pad
-    rough = (high - low) / max(1, wanted - 1)
+    rough = (high - low) / max(1, count - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10, 20) if m * power >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

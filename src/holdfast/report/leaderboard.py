@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from holdfast.report.apart import Apart
@@ -10,7 +9,7 @@ from holdfast.report.charts.points import Cross, front
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.comparison import heading, p_text, rank, scope
 from holdfast.report.numbers import BETTER, finite, listing, score, statement
-from holdfast.report.page import page, write_page
+from holdfast.report.page import page
 from holdfast.report.panel import Panel
 from holdfast.report.scorecard import axis, drawn_ends, flaw, place
 from holdfast.storage.standing import SOUND, VOID
@@ -31,29 +30,19 @@ class Cell:
     remark: str
 
 
-def write_leaderboard(data: Mapping[str, Any], path: Path, title: str = "Leaderboard") -> Path:
-    """Write groups of comparisons as one page and return its path.
+def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
+    """Return groups of comparisons as one page of HTML; every name is escaped.
 
     Args:
         data: `groups`, a list of comparisons (see `holdfast.comparison.compare.compare_runs`), and `unreadable`, places
             with the reasons why their records are not shown.
-        path: the file.
         title: of the page.
-
-    Raises:
-        HoldfastError: a folder that cannot be written.
     """
-    write_page(render(data, title), path)
-    return path
-
-
-def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
-    """Return the page as HTML; every name is escaped."""
     apart, groups = Apart(), []
     for number_, comparison in enumerate(data["groups"], 1):
-        who = ", ".join(encoder["name"] for encoder in comparison["encoders"])
-        groups.append(apart(who, lambda n=number_, c=comparison: _group(n, c), None))
-    lost = [{"place": who, "reason": f"could not be drawn: {why}"} for who, why in apart.problems]
+        section = ", ".join(encoder["name"] for encoder in comparison["encoders"])
+        groups.append(apart(section, lambda n=number_, c=comparison: _group(n, c), None))
+    lost = [{"place": section, "reason": f"could not be drawn: {why}"} for section, why in apart.problems]
     values = {"title": title, "groups": [g for g in groups if g], "unreadable": [*data["unreadable"], *lost]}
     return page("leaderboard.html", ("script.js", "sort.js"), **values)
 

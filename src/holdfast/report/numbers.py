@@ -35,12 +35,12 @@ def _decimals(value: Number, low: Number | None, high: Number | None, top: Numbe
     smallest = min((p for p in parts if p > 1e-12), default=0.0)
     half = high / 2 - low / 2 if low is not None and high is not None else 0.0
     if half > 1e-12:
-        wanted = _first_digit(half) + (half * 10 ** _first_digit(half) < 3.55)
+        digits = _first_digit(half) + (half * 10 ** _first_digit(half) < 3.55)
     else:
-        wanted = _first_digit(smallest) + (2 if top is None else 1) if smallest else 0
+        digits = _first_digit(smallest) + (2 if top is None else 1) if smallest else 0
     if smallest:
-        wanted = max(wanted, _first_digit(smallest))
-    return max(0, wanted)
+        digits = max(digits, _first_digit(smallest))
+    return max(0, digits)
 
 
 def number(value: Number | None, unit: str = "ratio", low: Number | None = None, high: Number | None = None) -> str:
@@ -140,8 +140,8 @@ def duration(seconds: Number | None) -> str:
         return "-"
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    minutes, remainder = divmod(round(seconds), 60)
+    return f"{minutes} min {remainder} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def part(data: Any) -> str:

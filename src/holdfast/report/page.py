@@ -87,8 +87,8 @@ def _pretty(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_pretty(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        whole = all(isinstance(item, int) for item in value)
-        return (" × " if whole and len(value) > 1 else ", ").join(_pretty(item) for item in value)
+        integers = all(isinstance(item, int) for item in value)
+        return (" × " if integers and len(value) > 1 else ", ").join(_pretty(item) for item in value)
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -36,13 +36,13 @@ def threats(record: Mapping[str, Any]) -> list[str]:
 def _scope(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> Sentence:
     data = record["data"]
     within = f" within {listing(threats(record))}" if threats(record) else ""
-    where = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} of them attacked{within}"
+    images = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} of them attacked{within}"
     if data.get("synthetic"):
-        where = "synthetic images alone"
+        images = "synthetic images alone"
     if not audited:
-        return Sentence(f"No encoder could be audited on {where}.", "bad")
-    who = audited[0]["name"] if len(audited) == 1 else plural(len(audited), "encoder")
-    return Sentence(f"{who} {'was' if len(audited) == 1 else 'were'} audited on {where}.")
+        return Sentence(f"No encoder could be audited on {images}.", "bad")
+    subject = audited[0]["name"] if len(audited) == 1 else plural(len(audited), "encoder")
+    return Sentence(f"{subject} {'was' if len(audited) == 1 else 'were'} audited on {images}.")
 
 
 def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> list[Sentence]:

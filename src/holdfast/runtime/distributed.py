@@ -17,7 +17,7 @@ def rank() -> int:
     return dist.get_rank() if processes() > 1 else 0
 
 
-def gather(mine: Tensor) -> Tensor:
+def gather(rows: Tensor) -> Tensor:
     """Return the rows of all processes in the order of their ranks; gradients flow back to each one's own.
 
     Every process computes the same loss from what is gathered. A backward pass hands each process the sum of all
@@ -25,13 +25,13 @@ def gather(mine: Tensor) -> Tensor:
     gradient of the one loss.
     """
     if processes() == 1:
-        return mine
-    if not mine.requires_grad:
-        parts = [torch.empty_like(mine) for _ in range(processes())]
-        dist.all_gather(parts, mine.contiguous())
+        return rows
+    if not rows.requires_grad:
+        parts = [torch.empty_like(rows) for _ in range(processes())]
+        dist.all_gather(parts, rows.contiguous())
         return torch.cat(parts)
     lightly = optional("lightly.utils.dist", "lightly", "train", "training in several processes")
-    return torch.cat(lightly.gather(mine.contiguous()))
+    return torch.cat(lightly.gather(rows.contiguous()))
 
 
 def share(gathered: Tensor) -> Tensor:

@@ -40,17 +40,17 @@ def _seal(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
 
-def read_record(folder: Folder, called: str = "") -> dict[str, Any]:
+def read_record(folder: Folder, title: str = "") -> dict[str, Any]:
     """Return the record of a run folder.
 
     Args:
         folder: the run folder.
-        called: how it is called in what is said; as it is where nothing else is given.
+        title: its name in messages; the folder where none is given.
 
     Raises:
         UnreadableRecord: no record, one that is damaged or was changed, or something else than a record of an audit.
     """
-    place = called or folder.place
+    place = title or folder.place
     try:
         data = folder.read(RECORD)
     except OSError as error:

@@ -19,16 +19,16 @@ from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_r
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronised, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.image_range import memory_format
-from holdfast.auditing.images import AuditImages, open_all
+from holdfast.auditing.images import AuditImages, open_all, open_unread
 from holdfast.auditing.plan import Plan, extent
 from holdfast.auditing.prepare import label
 from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session
+from holdfast.auditing.work import session_of
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND
 from holdfast.numerics.bounds.trace import trace
 from holdfast.runtime.errors import NotCertified, first_line, no_labels
-from holdfast.sources.data import open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import Store, StoreError
 
@@ -172,12 +172,8 @@ class _Estimator:
 
     @cached_property
     def unread(self) -> AuditImages:
-        """The images, of which none is read yet; training images include those that are tested."""
-        plan = self.plan
-        how = {"seed": plan.seed, "skip_corrupt": plan.skip_corrupt}
-        tested = open_images(plan.data if self.source is None else self.source, size=plan.images, **how)
-        train = None if plan.train is None else open_images(plan.train, size=plan.train_images, **how)
-        return AuditImages(tested, train)
+        """The images, of which none is read yet."""
+        return open_unread(self.plan, self.source)
 
     @cached_property
     def read(self) -> AuditImages:
@@ -213,7 +209,7 @@ class _Estimator:
             lasting = first < FIRST * self.seconds
             store, watch = Store(self.folder if lasting else beside), Stopwatch(encoder, clock)
             size = max(2 * batch_size, int(len(images) * FIRST / 2 * self.seconds / first))
-            session = self._session(encoder, None if lasting else size, batch_size, store, watch)
+            session = self._session(encoder, None if lasting else size, store, watch)
             population, train = len(images), len(self.unread.train) if self.unread.train else None
             if lasting:
                 population, train = session.population, session.train_size
@@ -256,25 +252,14 @@ class _Estimator:
             device_memory_bytes=device_memory,
         )
 
-    def _session(self, encoder: Encoder, size: int | None, batch_size: int, store: Store, watch: Stopwatch) -> Session:
+    def _session(self, encoder: Encoder, size: int | None, store: Store, watch: Stopwatch) -> Session:
         """Return the encoder with its images; of a size, with the first of them, without a fingerprint."""
-        images = self.unread if size else self.read
-        tested, train = images.tested.with_geometry(encoder.geometry), images.train
-        attacked = self.plan.attacked_of(len(tested))
-        if size and size < len(tested):
-            attacked = max(2, attacked * size // len(tested) // 2 * 2)
-        train = train and train.with_geometry(encoder.geometry)
-        return Session(
-            encoder,
-            tested.unread(size) if size else tested,
-            attacked=attacked,
-            seed=self.plan.seed,
-            batch_size=batch_size,
-            device=self.plan.device,
-            store=store,
-            progress=watch.advance,
-            train=train.unread(size) if train and size else train,
-        )
+        images = (self.unread if size else self.read).rendered(encoder.geometry)
+        population = len(images.tested)
+        attacked = self.plan.attacked_of(population)
+        if size and size < population:
+            attacked = max(2, attacked * size // population // 2 * 2)
+        return session_of(self.plan, encoder, images.first(size) if size else images, store, watch.advance, attacked)
 
     def _scores(self, session: Session, complete: Sequence[Observation]) -> list[Cost]:
         """Return what the measures take of which all that they read is stored."""

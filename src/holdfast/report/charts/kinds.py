@@ -199,14 +199,16 @@ def rows(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) 
     by_measure: dict[str, list[Contribution]] = {}
     for p in sorted(parts, key=lambda p: p.chart["place"]):  # stable: else as the record has them
         by_measure.setdefault(str(p.measure["part"]), []).append(p)
-    firsts = [same[0] for same in by_measure.values()]
+    firsts = [contributions[0] for contributions in by_measure.values()]
     setting = {name for p in firsts for name, _ in p.chart["setting"]} | {"name"}
     hows = [{k: v for k, v in p.measure["part"].items() if k not in setting} for p in firsts]
     # a mark with its interval for each encoder; what has no value is named
     drawn, notes, words = [], [], {}
-    for name, same in zip(told_apart([p.chart["name"] for p in firsts], hows), by_measure.values(), strict=True):
+    for name, contributions in zip(
+        told_apart([p.chart["name"] for p in firsts], hows), by_measure.values(), strict=True
+    ):
         points = []
-        for p in same:
+        for p in contributions:
             value, low, high, bound = drawn_score(p.judged)
             if caution(p.name, p.judged):
                 notes.append(caution(f"{p.name}: {name}", p.judged))
@@ -218,7 +220,7 @@ def rows(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) 
                 points.append((p.series, value, *ends, bound))
                 words.setdefault((p.series, p.name), []).append(f"{name} {score(p.judged, p.measure['unit'])}")
         if points:
-            place = same[0].chart["place"]
+            place = contributions[0].chart["place"]
             drawn.append(Row(name, place[0] if place else 0, points))
     if len(drawn) < 2:
         return []

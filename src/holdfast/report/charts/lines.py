@@ -131,8 +131,8 @@ def _horizontal(axes: Axes, across: Horizontal, first: float) -> None:
 
 def _spread(ticks: list[float]) -> list[float]:
     """Leave out read-outs whose labels would touch: closer than 6 % of the axis to the one before."""
-    kept = ticks[-1:]
+    apart = ticks[-1:]
     for tick in reversed(ticks[:-1]):
-        if kept[-1] - tick >= 0.06 * (ticks[-1] - ticks[0]):
-            kept.append(tick)
-    return kept[::-1]
+        if apart[-1] - tick >= 0.06 * (ticks[-1] - ticks[0]):
+            apart.append(tick)
+    return apart[::-1]

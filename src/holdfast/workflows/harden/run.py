@@ -193,8 +193,8 @@ def _trained(
     plan, path = store.read_json(PLAN), store.folder / ENCODER
     if plan["seconds"] is None or not path.exists():
         opens = None if opened.encoder else hardening.encoder
-        how = {"encoder": start, "opens": opens, "images": learned, "pace": pace, "listener": listener}
-        trained = train(replace(hardening.recipe(), steps=hardening.steps), store.folder, **how)
+        options = {"encoder": start, "opens": opens, "images": learned, "pace": pace, "listener": listener}
+        trained = train(replace(hardening.recipe(), steps=hardening.steps), store.folder, **options)
         store.write_json(PLAN, plan | {"steps": trained.steps, "marks": pace.marks, "seconds": trained.pace.spent})
         return trained.encoder
     if opened.encoder is None:

@@ -30,7 +30,7 @@ class HoldfastCallback:
         measures: what to ask.
         every: steps of the optimiser between looks.
         prefix: what the logged names begin with.
-        how: mean, std, train, size, attacked, seed, device, batch_size; see `look`.
+        options: mean, std, train, size, attacked, seed, device, batch_size; see `look`.
 
     Raises:
         HoldfastError: no Lightning, images or measures that nobody knows.
@@ -48,16 +48,16 @@ class HoldfastCallback:
         *,
         every: int,
         prefix: str = "holdfast/",
-        **how: Any,
+        **options: Any,
     ):
         super().__init__()
         if every < 1:
             raise HoldfastError(f"every: expected at least 1 step between looks, got {every}")
-        seed = how.get("seed", 0)
-        self._images, self._measures = opened(images, how.pop("size", None), seed), measures_of(measures)
-        if how.get("train") is not None:
-            how["train"] = opened(how["train"], None, seed)
-        self._encoder, self._every, self._prefix, self._how, self._last = encoder, every, prefix, how, 0
+        seed = options.get("seed", 0)
+        self._images, self._measures = opened(images, options.pop("size", None), seed), measures_of(measures)
+        if options.get("train") is not None:
+            options["train"] = opened(options["train"], None, seed)
+        self._encoder, self._every, self._prefix, self._options, self._last = encoder, every, prefix, options, 0
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
         """Look, where the time has come: once per step, also where gradients are accumulated over batches."""
@@ -67,7 +67,7 @@ class HoldfastCallback:
         self._last = step
         if not trainer.is_global_zero:
             return
-        snapshot = look(self._part(pl_module), self._images, self._measures, **self._how)
+        snapshot = look(self._part(pl_module), self._images, self._measures, **self._options)
         values = {f"{self._prefix}{name}": value for name, value in snapshot.values.items()}
         pl_module.log_dict(values, rank_zero_only=True)
         for failure in snapshot.failures:

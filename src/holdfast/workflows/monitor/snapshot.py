@@ -47,13 +47,13 @@ class Look:
     tables: dict[str, Table]
 
 
-def monitor(encoder: nn.Module, images: Pictures, measures: Sequence[Change], **how: Any) -> dict[str, float]:
+def monitor(encoder: nn.Module, images: Pictures, measures: Sequence[Change], **options: Any) -> dict[str, float]:
     """Return chosen measures of a network: values and the ends of their intervals; see `look` for its arguments.
 
     Raises:
         HoldfastError: a measure that fails, all of them in one line; see `look` for what is left then.
     """
-    snapshot = look(encoder, images, measures, **how)
+    snapshot = look(encoder, images, measures, **options)
     if snapshot.failures:
         raise HoldfastError("; ".join(snapshot.failures))
     return snapshot.values

@@ -1,7 +1,7 @@
 """Numbers of a table that are no score of one measure: correlations, quantiles over images, times, learned noises."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import scipy
 import torch
@@ -15,6 +15,8 @@ from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.runtime.errors import pick, unknown
 
+T = TypeVar("T")
+
 COSTS = ("seconds", "forward", "backward", "bounds")
 """What an observation costs, each per image."""
 
@@ -26,21 +28,63 @@ the smallest and their standard deviation."""
 OTHERS = ("less", "over", "drop")
 """Keys of cells that compare their own number with that of another column."""
 
-APART = frozenset({"against", "quantile", "cost", "noise", "fluctuation", "mean", *OTHERS})
-"""Keys of cells that are not the score of a measure itself."""
+
+def entry_of(kind: str, at: Mapping[str, Any], entries: Mapping[str, T]) -> T:
+    """Return the entry that a place names.
+
+    Raises:
+        HoldfastError: a place that names none, or one that is not there.
+    """
+    if kind not in at:
+        raise HoldfastError(f"the recipe does not say which {kind}")
+    return pick(kind, at[kind], entries)
 
 
-def correlated(entries: Mapping[str, Mapping[str, Any]], at: Mapping[str, Any]) -> Score:
+def encoder_of(run: Run, at: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the entry of an encoder in a record.
+
+    Raises:
+        HoldfastError: an encoder that is not there, or could not be audited.
+    """
+    encoder = entry_of("encoder", at, {entry["name"]: entry for entry in run.record["encoders"]})
+    if encoder.get("error"):
+        raise HoldfastError(encoder["error"])
+    return encoder
+
+
+def measure_of(run: Run, at: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the entry of a measure in a record.
+
+    Raises:
+        HoldfastError: a measure that is not there, or gave no number.
+    """
+    measure = entry_of("measure", at, encoder_of(run, at)["measures"])
+    if problem := measure["error"] or measure["not_certified"]:
+        raise HoldfastError(problem)
+    return measure
+
+
+def measured(run: Run, at: Mapping[str, Any]) -> Score:
+    """Return a score of a measure: its headline, or the one named; of several names, the one that the measure has."""
+    measure = measure_of(run, at)
+    score = at.get("score") or measure["headline"]
+    if isinstance(score, list):
+        score = next((name for name in score if name in measure["scores"]), score[0])
+    return score_of(pick("score", score, measure["scores"]))
+
+
+def correlated(run: Run, at: Mapping[str, Any]) -> Score:
     """Return Pearson's correlation of two measures' scores over all encoders of an audit.
 
     Args:
-        entries: of the record, by encoder.
+        run: the audit.
         at: `measure` and `score`, and the other one as `against` and `against_score`.
 
     Raises:
         HoldfastError: measures that are not known, or fewer than three encoders with both.
     """
-    both = ([_value(entry, at, prefix) for prefix in ("", "against_")] for entry in entries.values())
+    entries = [entry for entry in run.record["encoders"] if not entry.get("error")]
+    both = ([_value(entry, at, prefix) for prefix in ("", "against_")] for entry in entries)
     pairs = [pair for pair in both if None not in pair]
     if len(pairs) < 3:
         raise HoldfastError(f"a correlation over {len(pairs)} encoders says nothing; expected 3 or more")
@@ -56,13 +100,13 @@ def _value(entry: Mapping[str, Any], at: Mapping[str, Any], prefix: str) -> floa
     return pick("score", at.get(f"{prefix}score") or measure["headline"], measure["scores"])["value"]
 
 
-def quantile(run: Run, measure: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+def quantile(run: Run, at: Mapping[str, Any]) -> Score:
     """Return a quantile over images of a column of a measure's table, with an interval of order statistics.
 
     Args:
         run: the audit.
-        measure: the measure's entry in the record.
-        at: `quantile`, between 0 and 1; `values`, the column, that of the headline where it is not given.
+        at: `encoder`; `measure`; `quantile`, between 0 and 1; `values`, the column, else that of the
+            headline.
 
     Raises:
         HoldfastError: a column that is not known, or a quantile that is none.
@@ -73,6 +117,7 @@ def quantile(run: Run, measure: Mapping[str, Any], at: Mapping[str, Any]) -> Sco
         share = -1.0
     if not 0 < share < 1:
         raise HoldfastError(f"quantile: expected a share between 0 and 1 as text, got {at['quantile']!r}")
+    measure = measure_of(run, at)
     _, table = run.table(measure["table"])
     return _quantile(pick("column", at.get("values") or measure["column"], table).double(), share)
 
@@ -90,13 +135,12 @@ def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
     return Score(value, float(ordered[lower - 1]), float(ordered[upper]), n, kind)
 
 
-def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+def cost(run: Run, at: Mapping[str, Any]) -> Score:
     """Return the cost of one kind of observation of a measure for each image: seconds of the clock, or passes.
 
     Args:
         run: the audit.
-        entry: the encoder's, in the record.
-        at: `cost`, see `COSTS`; `observation`, which kind; `measure`, which reads it.
+        at: `encoder`; `cost`, see `COSTS`; `observation`, which kind; `measure`, which reads it.
 
     Raises:
         HoldfastError: a cost or an observation that is not known.
@@ -104,7 +148,7 @@ def cost(run: Run, entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
     if at["cost"] not in COSTS:
         raise unknown("cost", at["cost"], COSTS)
     kinds: dict[str, list[Mapping[str, Any]]] = {}
-    for observation in entry["observations"]:
+    for observation in encoder_of(run, at)["observations"]:
         if at.get("measure") in observation["serves"]:
             kinds.setdefault(observation["part"]["name"], []).append({**observation["passes"], **observation})
     spent = sum(
@@ -139,17 +183,19 @@ def ratio(upper: Score, lower: Score) -> Score:
     return Score(value, None, None, min(upper.n, lower.n), "none: a ratio of two numbers", note=note)
 
 
-def noise(entry: Mapping[str, Any], at: Mapping[str, Any]) -> Score:
+def noise(run: Run, at: Mapping[str, Any]) -> Score:
     """Return a number of the noise that a measure learned.
 
     Args:
-        entry: the encoder's, in the record.
-        at: `measure`; `noise`, see `LEARNED`; `along`, which share of the training has passed (1, all of it).
+        run: the audit.
+        at: `encoder`; `measure`; `noise`, see `LEARNED`; `along`, which share of the training has passed (1, all
+            of it).
 
     Raises:
         HoldfastError: a measure that learned no noise, or a number that no noise has.
     """
-    by_measure = {name: noise for noise in reversed(entry.get("noises", [])) for name in noise["measures"]}
+    noises = encoder_of(run, at).get("noises", [])
+    by_measure = {name: noise for noise in reversed(noises) for name in noise["measures"]}
     learned = pick("measure of a learned noise", at.get("measure"), by_measure)
     quantity, along = at["noise"], at.get("along", 1)
     if quantity not in LEARNED:
@@ -195,3 +241,12 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
     parts = {"mean": None, "noise": accuracies["noise"], **accuracies["classes"]}
     value = pick("fluctuation", at["fluctuation"], parts)
     return Score(value, None, None, accuracies["mean"]["n"], "none: of one training")
+
+
+NUMBERS: dict[str, Callable[[Run, Mapping[str, Any]], Score]] = {
+    "fluctuation": fluctuation, "against": correlated, "noise": noise, "cost": cost, "quantile": quantile,
+}  # fmt: skip
+"""Keys of cells whose number is made from a record otherwise than as a score of a measure, and how."""
+
+APART = frozenset({*NUMBERS, "mean", *OTHERS})
+"""Keys of cells that are not the score of a measure itself."""

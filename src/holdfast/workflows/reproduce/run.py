@@ -186,8 +186,8 @@ def _audit(
 def _before(store: Store, recipe: Reproduction) -> float:
     """Return the seconds of earlier runs whose trainings and audits are read again."""
     record = store.read_json(RECORD) or {}
-    same = [record.get("reproduction", {}).get(key) for key in ("name", "profile")] == [recipe.name, recipe.profile]
-    return record["seconds"] if same else 0.0
+    is_same = [record.get("reproduction", {}).get(key) for key in ("name", "profile")] == [recipe.name, recipe.profile]
+    return record["seconds"] if is_same else 0.0
 
 
 def _entry(cell: Cell) -> dict[str, Any]:

@@ -11,17 +11,7 @@ from holdfast.core import HoldfastError, Score
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
 from holdfast.runtime.errors import pick, unknown
-from holdfast.workflows.reproduce.cells import (
-    APART,
-    OTHERS,
-    correlated,
-    cost,
-    fluctuation,
-    headed,
-    noise,
-    quantile,
-    ratio,
-)
+from holdfast.workflows.reproduce.cells import APART, NUMBERS, OTHERS, entry_of, headed, measure_of, measured, ratio
 from holdfast.workflows.reproduce.claims import Cell
 from holdfast.workflows.reproduce.derived import mean
 from holdfast.workflows.reproduce.recipe import Line, Reproduction
@@ -65,6 +55,8 @@ def _cell(
     cell = Cell(row.name, column.name, None, published, row.scale * column.scale)
     if at.get("encoder") in problems:
         return replace(cell, why=problems[at["encoder"]])
+    if "mean" in at:
+        return cell  # made of others, see `_means`
     try:
         score = _study_score(at, studies) if "study" in at else _score(at, runs)
     except HoldfastError as error:
@@ -102,20 +94,11 @@ def at_of(row: Line, column: Line) -> dict[str, Any]:
 
 
 def _score(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> Score:
-    """Return the number of a cell from a record: a score of a measure, or something of `cells`."""
-    if not at.keys() & APART.difference(OTHERS):
-        return score_of(_entry(at, runs)[1])
-    run = _named("audit", at, runs)
+    """Return the number of a cell from a record: a score of a measure, or one of `NUMBERS`."""
+    run = entry_of("audit", at, runs)
     if isinstance(run, str):
         raise HoldfastError(run)
-    if "fluctuation" in at:
-        return fluctuation(run, at)
-    entries = {entry["name"]: entry for entry in run.record["encoders"] if not entry.get("error")}
-    if "against" in at:
-        return correlated(entries, at)
-    if "noise" in at:
-        return noise(_named("encoder", at, entries), at)
-    return cost(run, _named("encoder", at, entries), at) if "cost" in at else quantile(run, _entry(at, runs)[0], at)
+    return next((number for key, number in NUMBERS.items() if key in at), measured)(run, at)
 
 
 def _differences(
@@ -174,27 +157,9 @@ def _means(
     return means
 
 
-def _entry(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the entry of a measure in a record, and that of its score."""
-    run = _named("audit", at, runs)
-    if isinstance(run, str):
-        raise HoldfastError(run)
-    entries = {entry["name"]: entry for entry in run.record["encoders"]}
-    encoder = _named("encoder", at, entries)
-    if encoder.get("error"):
-        raise HoldfastError(encoder["error"])
-    measure = _named("measure", at, encoder["measures"])
-    if problem := measure["error"] or measure["not_certified"]:
-        raise HoldfastError(problem)
-    score = at.get("score") or measure["headline"]
-    if isinstance(score, list):
-        score = next((name for name in score if name in measure["scores"]), score[0])
-    return measure, _named("score", {"score": score}, measure["scores"])
-
-
 def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] | str]) -> Score:
     """Return a score of a study."""
-    study = _named("study", at, studies)
+    study = entry_of("study", at, studies)
     if isinstance(study, str):
         raise HoldfastError(study)
     rows = {(row["method"], row["probe"], row["setting"]): row for row in study["rows"]}
@@ -210,16 +175,10 @@ def _study_score(at: Mapping[str, Any], studies: Mapping[str, Mapping[str, Any] 
         version = at.get("version", ORIGINAL.title)
         if problem := row["problems"].get(version):
             raise HoldfastError(problem)
-        score = _named("version", {"version": version}, row[of])
+        score = pick("version", version, row[of])
     if score is None:
         raise HoldfastError("a training behind it failed")
     return score_of(score)
-
-
-def _named(kind: str, at: Mapping[str, Any], entries: Mapping[str, Any]) -> Any:
-    if kind not in at:
-        raise HoldfastError(f"the recipe does not say which {kind}")
-    return pick(kind, at[kind], entries)
 
 
 def correlation(
@@ -236,11 +195,11 @@ def correlation(
         return 0.0
     influences = []
     for at in where:
-        entry, _ = _entry(at, runs)
-        if (measure := headed(entry, at.get("score", entry["headline"]))) is None:
-            return 0.0
         run = runs[at["audit"]]
         assert isinstance(run, Run)  # its cells have numbers
+        entry = measure_of(run, at)
+        if (measure := headed(entry, at.get("score", entry["headline"]))) is None:
+            return 0.0
         ids, table = run.table(entry["table"])
         influences.append((ids, measure.influence(table)))
     (ids_a, first), (ids_b, second) = influences
