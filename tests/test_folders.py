@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.report.page import write_page
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage import filesystem
-from holdfast.storage.filesystem import Folder, write_file
+from holdfast.storage.filesystem import Folder, write_file, write_text
 from holdfast.storage.run_folder import Store, StoreError
 
 
@@ -94,7 +93,7 @@ def test_a_link_put_where_half_files_are_expected_is_never_followed(tmp_path: Pa
     run.mkdir()
     for name in (".report.html.part", "report.html.part", "report.html"):
         (run / name).symlink_to(victim)
-    write_page("<p>new</p>", run / "report.html")
+    write_text(str(run / "report.html"), "<p>new</p>")
     assert victim.read_text() == "kept"
     assert (run / "report.html").read_text() == "<p>new</p>"
     assert not (run / "report.html").is_symlink()
@@ -121,7 +120,7 @@ def test_every_writer_says_what_is_wrong_with_the_disk(number: int, words: str, 
 
     monkeypatch.setattr(filesystem.os, "replace", fail)
     writers = (
-        lambda: write_page("page", tmp_path / "report.html"),
+        lambda: write_text(str(tmp_path / "report.html"), "page"),
         lambda: write_file(str(tmp_path / "table.csv"), text("1")),
         lambda: Store(tmp_path),
     )

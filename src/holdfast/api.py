@@ -184,6 +184,7 @@ def open(folder: str | os.PathLike[str]) -> Record:
 
 def _encoders(model: Any, mean: Any, std: Any) -> dict[str, Encoder | str]:
     """Return encoders by name, specs as they are; networks are copied."""
+    # By the names of the caller, or by their own, numbered where several have one
     if isinstance(model, Mapping):
         encoders = {
             str(name): _named(network, str(name)) if isinstance(network, str) else network
@@ -198,6 +199,8 @@ def _encoders(model: Any, mean: Any, std: Any) -> dict[str, Encoder | str]:
                 raise HoldfastError(f"expected different encoders, got {name!r} twice; give each once")
             number = sum(key == name or key.startswith(f"{name} ") for key in encoders)
             encoders[f"{name} {number + 1}" if number else name] = network
+
+    # Bare networks become encoders, with the normalisation of the caller
     if (mean is not None or std is not None) and not any(_bare(network) for network in encoders.values()):
         raise HoldfastError(
             "mean and std: expected none, since an Encoder and a spec have their own (?mean=0.5&std=0.25), got "

@@ -5,7 +5,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -13,7 +12,6 @@ from markupsafe import Markup, escape
 
 from holdfast.report import numbers
 from holdfast.report.charts.figure import COLOURS, MARKERS
-from holdfast.storage.filesystem import write_file
 
 
 def page(template: str, scripts: tuple[str, ...] = ("script.js",), **values: Any) -> str:
@@ -36,15 +34,6 @@ def page(template: str, scripts: tuple[str, ...] = ("script.js",), **values: Any
 def fragment(template: str, **values: Any) -> str:
     """Return part of a page as HTML, for pages of others; every text among the values is escaped."""
     return _templates().get_template(template).render(**values)
-
-
-def write_page(text: str, path: Path) -> None:
-    """Write a page so that readers see the old one or the new one, never half of one.
-
-    Raises:
-        HoldfastError: a folder that cannot be written.
-    """
-    write_file(str(path), lambda part: part.write_text(text, encoding="utf-8"))
 
 
 @cache
