@@ -153,6 +153,17 @@ class Ball(Threat):
         """
         return towards(x, self.project(moved - x)).clamp_(0, 1)
 
+    def inside(self, x: Images, delta: Images, radii: PerImage) -> Images:
+        """Return x + delta brought into balls of these radii around x, about, and into [0, 1].
+
+        Args:
+            x: clean images, [B, C, H, W].
+            delta: how far they moved.
+            radii: in pixels, positive, [B]; this ball's own radius is not read.
+        """
+        reach = radii.view(-1, 1, 1, 1) / self.radius  # balls of every size look alike
+        return (x + self.project(delta / reach) * reach).clamp(0, 1)
+
 
 def towards(x: Images, delta: Images) -> Images:
     """Return x + delta, rounded towards x where it must be rounded: nothing moves further than delta says.

@@ -10,7 +10,8 @@ from torch import Tensor
 from holdfast.core import Ball, HoldfastError, Images, Margin, Observation, Passes, PerImage, Reps, Search, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
-from holdfast.parts.attacks.shared.minimal import Breaks, minimal_radius, passes
+from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
+from holdfast.parts.attacks.shared.smallest import Breaks
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.observations.shared.margins import OfMargins, clean_of, confusion, nearest_rows, rounding, row

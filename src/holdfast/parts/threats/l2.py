@@ -9,9 +9,13 @@ from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Images, PerImage, Rng
 from holdfast.core.threat import rounded_down, towards
+from holdfast.runtime.rounding import PIXELS
 
 PRICES = 3
 """Values of λ that `L2.least` tries."""
+
+SCALINGS = 5
+"""Rounds in which `L2.inside` looks for the length at which pixels on the box leave the radius used up."""
 
 TINY = 1e-30
 
@@ -50,6 +54,23 @@ class L2(Ball):
     def _reach(self, x: Tensor) -> float:
         """Return the radius less 8 roundings of a precision, more than a norm and a product take."""
         return rounded_down(self.radius * (1 - 8 * torch.finfo(x.dtype).eps), x.dtype)
+
+    def inside(self, x: Images, delta: Images, radii: PerImage) -> Images:
+        """Return the image of the ball and of [0, 1] nearest to x + delta, about: clip(x + s delta) for the largest s <= 1.
+
+        Where pixels end on the box, shortening delta first and clipping then would use up less than the radius.
+        """
+        scale = torch.ones_like(radii)
+        for _ in range(SCALINGS):
+            # ||clip(x + s delta) - x||² = s² (pixels inside) + (pixels on the box)
+            scaled = delta * scale.view(-1, 1, 1, 1)
+            moved = (x + scaled).clamp(0, 1) - x
+            free = (moved - scaled).abs() <= PIXELS
+            stopped = self.size(moved.masked_fill(free, 0))
+            going = self.size(moved.masked_fill(~free, 0)).clamp_min(TINY)
+            scale = (scale * (radii.square() - stopped.square()).clamp_min(0).sqrt() / going).clamp_max(1)
+        moved = (x + delta * scale.view(-1, 1, 1, 1)).clamp(0, 1) - x
+        return x + moved * (radii / self.size(moved).clamp_min(TINY)).clamp_max(1).view(-1, 1, 1, 1)
 
     def ascend(self, gradient: Images) -> Images:
         """Return gradient / ||gradient||_2 (zero where the gradient is zero)."""

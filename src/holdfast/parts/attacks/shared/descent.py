@@ -1,0 +1,81 @@
+"""A search for the smallest change: ascent of a goal inside a ball that shrinks below whatever breaks."""
+
+import math
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from holdfast.core import Ball, Goal, Images, PerImage
+from holdfast.parts.attacks.shared.gradient import pick, value_and_grad
+from holdfast.parts.attacks.shared.smallest import Smallest
+
+GROWTH = 1.3
+"""Factor by which the ball grows at least while nothing in it breaks."""
+
+
+class Descent:
+    """δ ← Π_ε[δ + α ε ascend(∇goal)], image by image, with an ε of its own for each.
+
+    ε shrinks by γ below every broken image and grows by γ after every other; until the first broken one it grows to
+    where the goal, were it linear, would reach zero. α falls from `stride` to 0.01 and γ from 0.1 to 0.001 along a
+    cosine. Pixels that a step would carry out of [0, 1] take no part in it.
+
+    Args:
+        goal: what to maximise, zero where things break.
+        ball: the norm; its own radius is not read.
+        smallest: where broken images are noted, with the clean ones.
+        start: where the search begins, [B, C, H, W].
+        allowed: ε at the beginning, [B]; inf or None: the distance of the start.
+        stride: α at the beginning.
+
+    Source: after Pintor et al. (2021), "Fast minimum-norm adversarial attacks through adaptive norm constraints".
+    """
+
+    def __init__(
+        self,
+        goal: Goal,
+        ball: Ball,
+        smallest: Smallest,
+        start: Images,
+        allowed: PerImage | None = None,
+        stride: float = 1.0,
+    ):
+        self._goal, self._ball, self._stride, self.smallest = goal, ball, stride, smallest
+        self.at, distance = start, ball.size(start - smallest.x)
+        self.allowed = distance if allowed is None else torch.where(allowed.isinf(), distance, allowed)
+        self.lost = smallest.radius.isinf() if allowed is not None else torch.ones_like(distance, dtype=torch.bool)
+        self._largest = float(ball.size(torch.ones_like(start[:1])))
+
+    def go_on_from(self, images: Images, where: Bool[Tensor, "batch"]) -> None:
+        """Go on from broken images where that is due, as far as they are away."""
+        self.at = pick(where, images, self.at)
+        self.allowed = torch.where(where, self._ball.size(images - self.smallest.x), self.allowed)
+        self.lost = self.lost & ~where
+
+    def step(self, progress: float) -> None:
+        """Make one step, of forward and backward pass.
+
+        Args:
+            progress: how much of the search is over, from 0 to 1.
+        """
+        x = self.smallest.x
+        values, reps, gradient = value_and_grad(self._goal, self.at)
+        hit, size = self.smallest.see(self.at, reps), self._ball.size(self.at - x)
+        self.lost = self.lost & ~hit
+        # u: the steepest unit step of the pixels that it leaves inside [0, 1]
+        outward = ((self.at <= 0) & (gradient < 0)) | ((self.at >= 1) & (gradient > 0))
+        gradient = gradient.masked_fill(outward, 0)
+        uphill = self._ball.ascend(gradient)
+        # ε: shrink below a broken image; else grow, to where the linearised goal reaches zero (FMN, Eq. 6)
+        fall = (1 + math.cos(math.pi * progress)) / 2
+        gamma, alpha = 0.001 + 0.099 * fall, 0.01 + (self._stride - 0.01) * fall
+        slope = (gradient * uphill).flatten(1).sum(1).clamp_min(1e-30)
+        linear = size + values.neg().clamp_min(0) / slope
+        grown = torch.where(self.lost, torch.maximum(linear, GROWTH * self.allowed), self.allowed * (1 + gamma))
+        shrunk = torch.minimum(self.allowed, size) * (1 - gamma)
+        self.allowed = torch.where(hit, shrunk, torch.minimum(grown, self.smallest.radius))
+        # δ: an ascent step, projected on the ball of radius ε and on the box
+        reach = self.allowed.clamp(1e-12, self._largest)
+        moved = self.at - x + alpha * reach.view(-1, 1, 1, 1) * uphill
+        self.at = self._ball.inside(x, moved, reach)

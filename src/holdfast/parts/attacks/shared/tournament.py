@@ -1,0 +1,185 @@
+"""The smallest change that breaks something, by many short searches of which the best go on: successive halving."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, Goal, Images, Passes, PerImage, Rng
+from holdfast.parts.attacks.shared.descent import Descent
+from holdfast.parts.attacks.shared.gradient import evaluate, pick
+from holdfast.parts.attacks.shared.smallest import Breaks, Smallest
+
+OPENING = 4
+"""Steps of every search in the first round."""
+
+SHARES = (0.45, 0.2, 0.2)
+"""Shares of the budget that go to the first three rounds; the rest goes to the last one."""
+
+LOOKS = 4
+"""Halvings of the straight way to another image, before a search that begins at its end."""
+
+HALVINGS = 8
+"""Halvings of the way from the image to the smallest broken one at the end."""
+
+STRIDES = (0.7, 0.3)
+"""First steps, in units of ε: of searches that begin at the image, and of those that begin at a broken one."""
+
+ASIDE = 1e-4
+"""How far from the image searches begin, as a share of the largest change: some goals have no gradient at x."""
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What is to be broken, for a batch of images.
+
+    Attributes:
+        goal: what to maximise, zero where things break.
+        breaks: what counts as broken; the last word.
+        rivals: goals that are above zero only where things break in one of several ways, such as "taken for its second
+            nearest image"; likely ways first.
+        images: gives broken images, [B, C, H, W], such as the second nearest one; None: there are none.
+        count: how many images that gives.
+    """
+
+    goal: Goal
+    breaks: Breaks
+    rivals: Sequence[Goal] = ()
+    images: Callable[[int], Images] | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Round:
+    """Some searches of equal length."""
+
+    searches: int
+    steps: int
+
+
+def rounds(steps: int, most: int) -> tuple[Round, ...]:
+    """Return how a budget is spent: about n, n/4, n/16 searches, and one, for n searches of a few steps at first.
+
+    Args:
+        steps: gradient steps in all.
+        most: how many searches there can be.
+
+    Example:
+        >>> [(r.searches, r.steps) for r in rounds(100, most=50)]
+        [(11, 4), (3, 6), (2, 10), (1, 18)]
+    """
+    first = max(1, min(most, int(SHARES[0] * steps / OPENING)))
+    counts = (first, max(min(3, first), first // 4), max(min(2, first), first // 16))
+    planned, left = [], steps
+    for count, share in zip(counts, SHARES, strict=True):
+        each = int(share * steps / count)
+        if each:
+            planned.append(Round(count, each))
+            left -= count * each
+    return (*planned, Round(1, left))
+
+
+def edges(searches: int, images: int) -> int:
+    """Return how many of the first searches begin between x and another image: about one in five."""
+    return min(images, max(1, searches // 5)) if searches > 1 else 0
+
+
+def budget(steps: int, images: int) -> int:
+    """Return the gradient steps that are left of a budget of passes, less the looks without a gradient (half a pass)."""
+    looks = edges(int(SHARES[0] * steps / OPENING), images) * (LOOKS + 1) + HALVINGS
+    return max(1, steps - -(-looks // 2))
+
+
+def passes(steps: int, rivals: int, images: int) -> Passes:
+    """Encoder passes that `tournament` costs for one image: (forward + backward) / 2 is at most `steps`, about."""
+    planned = rounds(budget(steps, images), searches_of(rivals, images))
+    gradients = sum(r.searches * r.steps for r in planned)
+    return Passes(forward=gradients + edges(planned[0].searches, images) * (LOOKS + 1) + HALVINGS, backward=gradients)
+
+
+def searches_of(rivals: int, images: int) -> int:
+    """Return how many searches there can be: of the goal itself, of each rival, from each image; restarts, without."""
+    return 1 + rivals + images if rivals or images else 4
+
+
+def tournament(
+    sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng
+) -> tuple[Smallest, Float[Tensor, "batch"]]:
+    """Search for the smallest change that breaks each image, with a budget of passes.
+
+    How far a search gets depends on where it begins and what it aims at far more than on its length, and after a few
+    steps that shows. So the first round holds many searches of a few steps: for the goal itself and for each of its
+    rivals, from the image, and some from the end of the straight way to another image, which needs no gradient. The
+    nearest broken images go on, fewer and longer, always for the goal itself: successive halving. Then the way back is
+    halved.
+
+    Args:
+        sought: what is to be broken.
+        x: clean images, [B, C, H, W].
+        ball: the norm; its own radius is not read.
+        steps: passes for each image, each a forward and a backward one.
+        rng: random numbers bound to these images.
+
+    Returns:
+        the smallest broken images, and the radii that were known after half of the steps, [B].
+
+    Source: descents after Pintor et al. (2021); successive halving of Jamieson & Talwalkar (2016), "Non-stochastic best
+    arm identification and hyperparameter optimization", here image by image.
+    """
+    planned = rounds(budget(steps, sought.count), searches_of(len(sought.rivals), sought.count))
+    made, half = 0, sum(r.searches * r.steps for r in planned) // 2
+    halfway = x.new_full((len(x),), torch.inf)
+    # Round 1: many short searches
+    descents = _openings(sought, x, ball, planned[0].searches, rng)
+    for number, part in enumerate(planned):
+        for descent in descents:
+            for step in range(part.steps):
+                descent.step(step / part.steps)
+                made += 1
+                if made == half:
+                    halfway = torch.stack([d.smallest.radius for d in descents]).amin(0)
+        # The next round: of every image the nearest broken ones go on
+        if number + 1 < len(planned):
+            descents = _best(sought, x, ball, descents, planned[number + 1].searches)
+    smallest = descents[0].smallest
+    smallest.retreat(sought.goal, HALVINGS)
+    return smallest, halfway
+
+
+def _openings(sought: Sought, x: Images, ball: Ball, count: int, rng: Rng) -> list[Descent]:
+    """Return the searches of the first round: for the goal, its rivals, from other images; or restarts."""
+    begins = edges(count, sought.count)
+    goals = [sought.goal, *sought.rivals[: count - 1 - begins]]
+    restarts = count - begins - len(goals)
+    goals += [sought.goal] * restarts
+    descents = []
+    for number, goal in enumerate(goals):
+        noise = ball.ascend(rng.child("tournament", number).normal(*x.shape[1:]).to(x))
+        start = (x + ASIDE * ball.size(torch.ones_like(x)).view(-1, 1, 1, 1) * noise).clamp(0, 1)
+        descents.append(Descent(goal, ball, Smallest(sought.breaks, x, ball), start, stride=STRIDES[0]))
+    for number in range(begins):
+        assert sought.images is not None  # as many as are counted
+        smallest, image = Smallest(sought.breaks, x, ball), sought.images(number)
+        smallest.see(image, evaluate(sought.goal, image)[1])
+        smallest.retreat(sought.goal, LOOKS)
+        descents.append(Descent(sought.goal, ball, smallest, smallest.image, smallest.radius, STRIDES[1]))
+    return descents
+
+
+def _best(sought: Sought, x: Images, ball: Ball, descents: Sequence[Descent], count: int) -> list[Descent]:
+    """Return the searches that go on: of each image from its nearest broken ones, each search from another."""
+    radii: Float[Tensor, "searches batch"] = torch.stack([descent.smallest.radius for descent in descents])
+    order = radii.argsort(dim=0, stable=True)
+    chosen = []
+    for rank in range(count):
+        smallest, start, allowed = Smallest(sought.breaks, x, ball), x, torch.zeros_like(radii[0])
+        for number, descent in enumerate(descents):
+            mine = order[rank] == number
+            broken = mine & descent.smallest.radius.isfinite()
+            smallest.take(mine, descent.smallest)
+            start = pick(mine, pick(broken, descent.smallest.image, descent.at), start)
+            allowed = torch.where(mine, torch.where(broken, descent.smallest.radius, descent.allowed), allowed)
+        chosen.append(Descent(sought.goal, ball, smallest, start, allowed, STRIDES[1]))
+    return chosen
