@@ -13,6 +13,7 @@ from torch import Tensor
 from holdfast.core import registry
 from holdfast.core.album import Album
 from holdfast.core.attack import Attack
+from holdfast.core.certificate import Margin
 from holdfast.core.chart import Chart
 from holdfast.core.classifier import Head, Probe
 from holdfast.core.encoder import Encoder, Images, Passes
@@ -81,6 +82,19 @@ Event = Callable[[Float[Tensor, "rows draws dim"], Int[Tensor, "rows"]], Float[T
 -> a value in float64 that is above 0 exactly where it fails, the larger the worse, and differentiable."""
 
 
+@dataclass(frozen=True)
+class Rivals:
+    """The ways in which each image of a shard can fail: it fails where one of these margins is below zero.
+
+    Attributes:
+        margins: a row for each way, likely ones first, in float64; see `Margin`.
+        positions: the image of the population that it is then taken for, [B, R]; None where it is not one.
+    """
+
+    margins: Margin
+    positions: Int[Tensor, "batch rivals"] | None = None
+
+
 class Failure(metaclass=Checked):
     """What counts as a failure of a disturbed image, seen in its representation; a frozen dataclass.
 
@@ -102,6 +116,19 @@ class Failure(metaclass=Checked):
         Raises:
             HoldfastError: labels or other images that are missing.
         """
+
+    def rivals(self, shard: Shard, count: int | None = None) -> Rivals | None:
+        """Return the ways in which the images of a shard can fail, so that each can be pursued, and all be excluded.
+
+        Args:
+            shard: the images.
+            count: how many ways at most; None: all, so that an image fails exactly where one of the margins is below
+                zero (or, where labels decide, at zero).
+
+        Returns:
+            None for a failure that is no choice among such ways, unless it says more.
+        """
+        return None
 
 
 @dataclass(frozen=True)

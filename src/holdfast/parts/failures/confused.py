@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Event, Failure, HoldfastError, Shard
+from holdfast.core import Event, Failure, HoldfastError, Margin, Rivals, Shard
 from holdfast.numerics.geometry.margins import DIVERGENCES, between
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.parts.failures.shared.alike import LEAST
@@ -52,14 +52,9 @@ class Confused(Failure):
 
     def bind(self, shard: Shard) -> Event:
         """Return the event against the negatives of each image."""
+        margin, level, _ = self._margins(shard)
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device).double()
-        count = min(self.negatives, len(clean) - 1)
-        negatives = draw_negatives(shard.rng, shard.positions, len(clean), count)
-        margin = between(clean[shard.positions], clean[negatives], self.divergence)
-        lengths = clean[shard.positions].norm(dim=1)[:, None] + clean[negatives].norm(dim=2)
-        most = 2 * (torch.ones_like(lengths) if self.divergence == "cosine" else lengths)
-        level = margin.weights.norm(dim=2) <= REPRESENTATIONS * most  # the same picture twice: no failure
         least = margin(clean[shard.positions]).masked_fill(level, torch.inf).amin(1)
         scale = torch.where((least > 0) & least.isfinite(), least, 1.0)
 
@@ -70,3 +65,27 @@ class Confused(Failure):
             return (-lowest / scale[rows, None]).clamp_min(LEAST)
 
         return event
+
+    def rivals(self, shard: Shard, count: int | None = None) -> Rivals:
+        """Return the margins against the negatives, smallest first; they are 1 where images look alike."""
+        margin, level, negatives = self._margins(shard)
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean.to(shard.x.device).double()
+        order = margin(clean[shard.positions]).masked_fill(level, torch.inf).argsort(dim=1, stable=True)[:, :count]
+        none = level.gather(1, order)
+        images = torch.arange(len(order), device=order.device)[:, None]
+        weights = margin.weights[images, order].masked_fill(none[..., None], 0.0)
+        bias = margin.bias[images, order].masked_fill(none, 1.0)
+        return Rivals(Margin(weights, bias), negatives.gather(1, order.cpu()))
+
+    def _margins(self, shard: Shard) -> tuple[Margin, Bool[Tensor, "batch rows"], Int[Tensor, "batch rows"]]:
+        """Return the margins against the negatives, which of these look like the image itself, and where they stand."""
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean.to(shard.x.device).double()
+        count = min(self.negatives, len(clean) - 1)
+        negatives = draw_negatives(shard.rng, shard.positions, len(clean), count)
+        margin = between(clean[shard.positions], clean[negatives], self.divergence)
+        lengths = clean[shard.positions].norm(dim=1)[:, None] + clean[negatives].norm(dim=2)
+        most = 2 * (torch.ones_like(lengths) if self.divergence == "cosine" else lengths)
+        level = margin.weights.norm(dim=2) <= REPRESENTATIONS * most  # the same picture twice: no failure
+        return margin, level, negatives.cpu()

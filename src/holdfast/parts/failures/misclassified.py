@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Event, Failure, LinearProbe, Shard
+from holdfast.core import Event, Failure, LinearProbe, Margin, Rivals, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.probes.linear import Linear
 from holdfast.runtime.errors import no_labels
@@ -57,3 +57,14 @@ class Misclassified(Failure):
             return torch.where(ahead == 0, TIED, ahead)
 
         return event
+
+    def rivals(self, shard: Shard, count: int | None = None) -> Rivals:
+        """Return the margins z_y - z_j of the other classes, those with the nearest boundaries first."""
+        if shard.labels is None or shard.head is None:
+            raise no_labels("the failure misclassified", "the source of images")
+        margin = shard.head(self.probe).margins(shard.labels[shard.positions]).to(shard.x.device).to(torch.float64)
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean[shard.positions].to(shard.x.device).double()
+        apart = margin(clean) / margin.weights.norm(dim=2).clamp_min(TIED)
+        order, images = apart.argsort(dim=1, stable=True)[:, :count], torch.arange(len(apart))[:, None]
+        return Rivals(Margin(margin.weights[images, order], margin.bias[images, order]))

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Event, Failure, HoldfastError, Shard
+from holdfast.core import Event, Failure, HoldfastError, Margin, Rivals, Shard
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import unit
-from holdfast.numerics.geometry.margins import DIVERGENCES
+from holdfast.numerics.geometry.margins import DIVERGENCES, between
 from holdfast.parts.failures.shared.alike import LEAST
 from holdfast.runtime.errors import unknown
 from holdfast.runtime.rounding import REPRESENTATIONS
@@ -57,22 +57,17 @@ class Nearest(Failure):
         Raises:
             HoldfastError: a population of one image.
         """
-        assert shard.clean is not None  # clean representations are always observed first
-        bank, own = shard.clean.to(shard.x.device).double(), shard.positions.to(shard.x.device)
-        if len(bank) < 2:
-            raise HoldfastError("the failure nearest compares images with each other: expected at least 2, got 1")
+        bank, own = _bank(shard)
         # the distance from a boundary as a linear function of f': scores, less those of the image itself
         reach = bank.norm(dim=1)
         if self.divergence == "cosine":
             middle, length = torch.zeros_like(bank[0]), reach[own] / 2
-            weights, reach = unit(bank), torch.ones_like(reach)
-            bias, points = torch.zeros_like(reach), weights
+            weights, bias = unit(bank), torch.zeros_like(reach)
         else:  # ||f' - f_i||² - ||f' - f_j||², around the middle of the population: less cancels
-            middle, length, points = bank.mean(0), torch.ones_like(reach[own]), bank
+            middle, length = bank.mean(0), torch.ones_like(reach[own])
             weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
         # in units of the distance from the nearest boundary; twins are no boundary
-        apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
-        level = apart <= REPRESENTATIONS * (reach[own, None] + reach)  # the image itself, too
+        apart, level = self._apart(bank, own)
         room = apart.masked_fill(level, torch.inf).amin(1)
         units = ((length * room)[:, None] * apart).masked_fill(level, 1.0)
 
@@ -84,3 +79,35 @@ class Nearest(Failure):
             return ahead.amax(2).clamp_min(LEAST)
 
         return event
+
+    def rivals(self, shard: Shard, count: int | None = None) -> Rivals:
+        """Return the margins against the other images, those with the nearest representations first.
+
+        Images that look alike to the encoder are no rivals; where they are among the `count`, their margins are 1.
+        """
+        bank, own = _bank(shard)
+        apart, level = self._apart(bank, own)
+        apart = apart.masked_fill(level, torch.inf)
+        order = apart.argsort(dim=1, stable=True)[:, : min(count or len(bank), len(bank) - 1)]
+        margins = between(bank[own], bank[order], self.divergence)
+        none = apart.gather(1, order).isinf()
+        weights, bias = margins.weights.masked_fill(none[..., None], 0.0), margins.bias.masked_fill(none, 1.0)
+        return Rivals(Margin(weights, bias), order.cpu())
+
+    def _apart(
+        self, bank: Float[Tensor, "population dim"], own: Int[Tensor, "batch"]
+    ) -> tuple[Float[Tensor, "batch population"], Bool[Tensor, "batch population"]]:
+        """Return how far the population is from each image, and what is level with it: itself, and its twins."""
+        points = unit(bank) if self.divergence == "cosine" else bank
+        reach = points.norm(dim=1)
+        apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
+        return apart, apart <= REPRESENTATIONS * (reach[own, None] + reach)
+
+
+def _bank(shard: Shard) -> tuple[Float[Tensor, "population dim"], Int[Tensor, "batch"]]:
+    """Return the clean representations of the population in float64, and where the images of the shard stand there."""
+    assert shard.clean is not None  # clean representations are always observed first
+    bank = shard.clean.to(shard.x.device).double()
+    if len(bank) < 2:
+        raise HoldfastError("the failure nearest compares images with each other: expected at least 2, got 1")
+    return bank, shard.positions.to(shard.x.device)

@@ -1,0 +1,176 @@
+"""Breaking radii: the smallest change found after which an image fails."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import (
+    Album,
+    Ball,
+    Failure,
+    Goal,
+    HoldfastError,
+    Images,
+    Margin,
+    Observation,
+    Passes,
+    PerImage,
+    Reps,
+    Rivals,
+    Search,
+    Shard,
+)
+from holdfast.core.registry import part_name
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.shared.smallest import Breaks
+from holdfast.parts.attacks.shared.tournament import Sought, passes, tournament
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.shared.gallery import gallery
+from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.threats.linf import Linf
+
+CLEARLY = 1e-4
+"""Value of the failure above which an image counts as broken: -1 without a disturbance, and rounding is far smaller."""
+
+GALLERY = 8
+"""How many broken images of a shard, those of the smallest changes, are kept as pictures at most (a quarter of it)."""
+
+
+@dataclass(frozen=True)
+class BreakingRadii(Some):
+    """min ||x' - x|| over the images x' that fail, as far as a search found: `radius` [M] in pixels; inf where none.
+
+    Also `halfway` [M], the radius known after half of the passes; `reps` [M, D], the representation of the broken
+    image, NaN where there is none; `taken` [M], the position of the image that it is taken for, -1 where there is none
+    or the failure is of another kind; and, as `gallery.image` and `gallery.position`, the images of the smallest
+    changes. Every radius belongs to a real image that fails, so the true radius is at most this.
+
+    Attributes:
+        ball: the norm; its radius is not read.
+        failure: what counts as broken.
+        steps: passes for each image, each a forward and a backward one; see `tournament`.
+    """
+
+    ball: Ball = Linf()
+    failure: Failure = Nearest()
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps < LEAST:
+            raise HoldfastError(f"breaking_radii: expected steps >= {LEAST}, got {self.steps}")
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"smallest changes, {self.failure.title}: {self.steps} passes, {part_name(self.ball)}"
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure reads labels."""
+        return self.failure.needs_labels
+
+    def key(self) -> Observation:
+        """The radius of the ball is not read."""
+        return replace(self, first=None, ball=type(self.ball)())
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """The one that it makes."""
+        return (Search(MinimumNorm(self.steps), self.ball, self.failure),)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representations of the broken images that lie in the ball."""
+        if type(ball) is not type(self.ball):
+            return None
+        return results["reps"].masked_fill((results["radius"] > ball.radius)[:, None], torch.nan)[:, None]
+
+    @property
+    def passes(self) -> Passes:
+        """Those of the search, and one forward pass of an image that fails already."""
+        return passes(self.steps, self._most, self._most)
+
+    @property
+    def _most(self) -> int:
+        """How many rivals are pursued at most."""
+        return self.steps
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Search for one shard."""
+        event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
+        rivals = self.failure.rivals(shard, self._most)
+
+        def value(reps: Reps) -> PerImage:
+            return event(reps[:, None].double(), rows).squeeze(1)
+
+        def goal(x: Images) -> tuple[PerImage, Reps]:
+            reps = shard.encoder(x)
+            return value(reps).to(x), reps
+
+        breaks: Breaks = lambda reps: value(reps) > CLEARLY  # noqa: E731
+        sought = Sought(goal, breaks, *_pursuable(shard, rivals))
+        with shard.encoder.exactly():  # every pass decides whether an image breaks
+            smallest, halfway = tournament(sought, shard.x, self.ball, self.steps, shard.rng)
+        assert smallest.reps is not None  # the search has looked
+        broken = smallest.radius.isfinite()
+        nearest = smallest.radius.topk(max(1, min(GALLERY, len(shard.x) // 4)), largest=False).indices
+        nearest = nearest[broken[nearest]]
+        return {
+            "radius": smallest.radius.double().cpu(),
+            "halfway": halfway.double().cpu(),
+            "reps": smallest.reps.float().cpu(),
+            "taken": _taken_for(rivals, smallest.reps, broken),
+            "gallery.image": smallest.image[nearest].cpu(),
+            "gallery.position": shard.positions[nearest.cpu()],
+        }
+
+    @property
+    def shows(self) -> Literal["", "gallery"]:
+        """The images of the smallest changes."""
+        return "gallery"
+
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+        """Leave pictures of the smallest changes, see `gallery`."""
+        return gallery(results, album)
+
+
+LEAST = 10
+"""Passes below which the rounds of the search have no steps."""
+
+
+def _pursuable(shard: Shard, rivals: Rivals | None) -> tuple[list[Goal], Any, int]:
+    """Return the goals of all rivals, what gives their images, and how many images there are."""
+    if rivals is None:
+        return [], None, 0
+    count = rivals.margins.bias.shape[1]
+    goals = [_goal(shard, rivals.margins, number) for number in range(count)]
+    positions, others = rivals.positions, shard.others
+    if positions is None or others is None:
+        return goals, None, 0
+    return goals, lambda number: others(positions[:, number]), count
+
+
+def _goal(shard: Shard, margins: Margin, number: int) -> Goal:
+    """Return the goal -m_j(x') / ||w_j|| of each image's j-th rival: above zero where the image is taken for it."""
+    length = margins.weights[:, number].norm(dim=1)[:, None]
+    scale = 1 / torch.where(length > 0, length, 1.0)
+    margin = Margin(margins.weights[:, [number]] * scale[..., None], margins.bias[:, [number]] * scale).to(shard.x)
+
+    def goal(x: Images) -> tuple[PerImage, Reps]:
+        reps = shard.encoder(x)
+        return -margin(reps).squeeze(1), reps
+
+    return goal
+
+
+def _taken_for(rivals: Rivals | None, reps: Reps, broken: Tensor) -> Tensor:
+    """Return the position of the image that each broken one is taken for; -1 where there is none."""
+    if rivals is None or rivals.positions is None:
+        return torch.full((len(reps),), -1)
+    nearest = rivals.margins(reps.double()).cpu().argmin(1)
+    positions = rivals.positions[torch.arange(len(reps)), nearest]
+    return torch.where(broken.cpu(), positions, -1)
