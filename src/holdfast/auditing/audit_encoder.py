@@ -193,15 +193,20 @@ class Scoring:
                 error = ItemError.of(raised)
             if error is not None and error.not_certified:
                 self._reasons[key] = {"not_certified": error.reason}
+                self.session.refusals[key] = error.reason
             elif error is not None:
                 self._reasons[key] = {"error": self._note(where, error)}
         # What depends on others was put together after them: pictures and records keep the order of the plan
         self.session.costs = {o: self.session.costs[o] for o in (CLEAN, *self.plan.order) if o in self.session.costs}
 
     def _missing(self, part: Observation | Measure | Check) -> dict[str, str] | None:
-        """Return why an observation that a part reads could not be made; None where all were made."""
-        reasons = (self._reasons.get(observation.key()) for observation in part.prerequisites())
-        return next(filter(None, reasons), None)
+        """Return why an observation that a part reads could not be made; None where all were made, or can be spared."""
+        spared = {observation.key() for observation in part.optional} if isinstance(part, Measure) else set()
+        for observation in part.prerequisites():
+            reason = self._reasons.get(key := observation.key())
+            if reason and not (key in spared and "not_certified" in reason):
+                return reason
+        return None
 
     def _readers(self) -> list[tuple[Observation, tuple[str, ...]]]:
         return [(o, readers) for o, readers in self.plan.observations.items() if o in self.session.costs]

@@ -98,6 +98,7 @@ class Session:
         self._relied_on: tuple[Observation, ...] = ()
         self._written: dict[str, ShardResults] = {}  # by file, until their observation is complete
         self.costs: dict[Observation, Cost] = {}
+        self.refusals: dict[Observation, str] = {}
         self.remade = 0
         self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
         self._shard_files: dict[Observation, list[ShardFile]] = {}
@@ -263,6 +264,10 @@ class Session:
             return tensors
         rows = observation.images(len(self.images), self.attacked)
         return {key: value if key.startswith("gallery.") else value[:rows] for key, value in tensors.items()}
+
+    def refusal(self, observation: Observation) -> str:
+        """Return why nothing could be proved in an observation; "" where something was."""
+        return self.refusals.get(observation.key(), "")
 
     def rely_on(self, observations: Iterable[Observation]) -> None:
         """Say what the measures observe: what searches met there counts for every failure, see `reached`."""

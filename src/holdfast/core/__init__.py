@@ -27,6 +27,7 @@ __all__ = [
     "Album", "Attack", "Ball", "Bank", "Batch", "Bound", "Certifier", "Chart", "Check", "Classifier", "Corruption",
     "Draws", "EncodedView", "Encoder", "Event", "Examination", "Facts", "Failure", "Geometry", "Goal", "Head",
     "HoldfastError", "ImageSource", "Images", "LinearProbe", "Look", "Margin", "Measure", "Method", "Noise",
-    "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Reps", "Rivals", "Rng", "Rows", "Scope",
-    "Score", "Search", "Shard", "StepResult", "Student", "Subject", "Table", "Threat", "Trajectory", "Verdict", "View",
+    "Objective", "Observation", "Passes", "PerImage", "Positions", "Probe", "Reader", "Reps", "Rivals", "Rng", "Rows",
+    "Scope", "Score", "Search", "Shard", "StepResult", "Student", "Subject", "Table", "Threat", "Trajectory", "Verdict",
+    "View",
 ]  # fmt: skip

@@ -96,6 +96,9 @@ class Curves(Chart):
         unit: of the values; "share" is drawn in percent.
         most: where the horizontal axis ends, and what lies farther is drawn; None: after the last value.
         dotted: where a vertical dotted line stands.
+        scale: of the horizontal axis; what is not above zero is not drawn on a logarithmic one.
+        marks: further places worth a name, on a dotted line each.
+        named: the names of these places.
         summary: the chart in one sentence, for who cannot see it.
     """
 
@@ -105,7 +108,14 @@ class Curves(Chart):
     unit: Literal["share", "ratio", "similarity", "pixels"] = "ratio"
     most: Signed | None = None
     dotted: Signed | None = None
+    scale: Literal["linear", "log"] = "linear"
+    marks: Places = ()
+    named: tuple[str, ...] = ()
     summary: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.marks) != len(self.named):
+            raise HoldfastError(f"curves: expected a name for each of {len(self.marks)} marks, got {len(self.named)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.core.chart import Chart, Distribution
 from holdfast.core.classifier import LinearProbe
-from holdfast.core.observation import Reader, Search
+from holdfast.core.observation import Observation, Reader, Search
 from holdfast.core.subject import Subject
 
 Table = dict[str, Tensor]
@@ -83,6 +83,11 @@ class Measure(Reader):
     reference: str
     needs_labels: bool = False
     shown_by: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def optional(self) -> tuple[Observation, ...]:
+        """Observations without which it still has an answer, where nothing can be proved."""
+        return ()
 
     @property
     def learns(self) -> bool:
@@ -158,6 +163,15 @@ class Measure(Reader):
             scores: what `score` made of it.
         """
         return (Distribution(column=self.column),) if self.rows(table) is None else ()
+
+    def in_words(self, table: Table, scores: Mapping[str, Score]) -> str:
+        """Return the answer in a sentence that begins a report; "" for most, whose numbers stand in tables.
+
+        Args:
+            table: what it observed.
+            scores: what `score` made of it.
+        """
+        return ""
 
     @abstractmethod
     def influence(self, table: Table) -> Float[Tensor, "units"]:

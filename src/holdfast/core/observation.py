@@ -141,11 +141,13 @@ class Search:
         attack: how it searches.
         ball: where, in pixels of a [0, 1] image.
         objective: what it maximises, or the failure that it seeks.
+        smallest: whether it seeks the smallest change that makes an image fail; the ball's radius is then not read.
     """
 
     attack: Attack
     ball: Ball
     objective: Objective | Failure
+    smallest: bool = False
 
 
 class Observation(metaclass=Checked):

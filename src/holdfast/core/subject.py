@@ -53,6 +53,10 @@ class Subject(Protocol):
         """Return what the observation saw, all shards together, one row per image."""
         ...
 
+    def refusal(self, observation: Observation) -> str:
+        """Return why nothing could be proved in an optional observation of a measure; "" where something was."""
+        ...
+
     def reached(self, ball: Ball) -> list[Float[Tensor, "images points dim"]]:
         """Return what the searches of all measures met inside a ball, whatever they pursued; see `Observation.reached`.
 

@@ -103,10 +103,12 @@ class Ball(Threat):
     Attributes:
         radius: ε.
         is_box: whether pixels move independently of each other, so that interval arithmetic knows all of the ball.
+        landmarks: radii that people know, with their names, smallest first.
     """
 
     radius: float
     is_box: ClassVar[bool] = False
+    landmarks: ClassVar[tuple[tuple[float, str], ...]] = ()
 
     @abstractmethod
     def project(self, delta: Images) -> Images:

@@ -60,7 +60,8 @@ LINE = Object(
 CHARTS: dict[str, dict[str, Shape]] = {
     "readouts": {"scores": Items(TEXT), "at": Items(NUMBER), "across": TEXT, "choice": TEXT},
     "curves": {"lines": Items(LINE), "across": TEXT, "label": TEXT, "unit": TEXT, "most": Maybe(NUMBER),
-               "dotted": Maybe(NUMBER), "summary": TEXT},
+               "dotted": Maybe(NUMBER), "scale": one_of("linear", "log"), "marks": Items(NUMBER), "named": Items(TEXT),
+               "summary": TEXT},
     "distribution": {"column": TEXT},
     "scatter": {"x": TEXT, "y": TEXT, "across": TEXT, "label": TEXT},
     "row": {"name": TEXT, "place": Items(NUMBER), "across": TEXT, "setting": Items(Items(TEXT, 2))},

@@ -65,7 +65,8 @@ class Precision(Check):
         """Audits in reduced precision; the first search along gradients where there is one."""
         if audit.precision == "float32" or not audit.reads_images:
             return ()
-        along = [search for search in audit.searches if search.attack.passes.backward and search.attack.steps > 1]
+        searches = (search for search in audit.searches if not search.smallest)
+        along = [search for search in searches if search.attack.passes.backward and search.attack.steps > 1]
         if along:
             return (cls(along[0].attack, along[0].ball, audit.images),)
         return (cls(Pgd() if audit.searches else None, examined=audit.images),)

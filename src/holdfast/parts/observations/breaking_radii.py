@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import (
-    Album,
     Ball,
     Failure,
     Goal,
@@ -27,27 +26,24 @@ from holdfast.core import (
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.shared.smallest import Breaks
-from holdfast.parts.attacks.shared.tournament import Sought, passes, tournament
+from holdfast.parts.attacks.shared.tournament import Sought, most_rivals, passes, tournament
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.observations.shared.gallery import gallery
-from holdfast.parts.observations.shared.some import Some
+from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.threats.linf import Linf
 
 CLEARLY = 1e-4
 """Value of the failure above which an image counts as broken: -1 without a disturbance, and rounding is far smaller."""
 
-GALLERY = 8
-"""How many broken images of a shard, those of the smallest changes, are kept as pictures at most (a quarter of it)."""
+LEAST = 10
+"""Passes below which the rounds of the search have no steps."""
 
 
 @dataclass(frozen=True)
-class BreakingRadii(Some):
+class BreakingRadii(OfFirst):
     """min ||x' - x|| over the images x' that fail, as far as a search found: `radius` [M] in pixels; inf where none.
 
     Also `halfway` [M], the radius known after half of the passes; `reps` [M, D], the representation of the broken
-    image, NaN where there is none; `taken` [M], the position of the image that it is taken for, -1 where there is none
-    or the failure is of another kind; and, as `gallery.image` and `gallery.position`, the images of the smallest
-    changes. Every radius belongs to a real image that fails, so the true radius is at most this.
+    image, NaN where there is none. Every radius belongs to a real image that fails, so the true radius is at most this.
 
     Attributes:
         ball: the norm; its radius is not read.
@@ -81,7 +77,7 @@ class BreakingRadii(Some):
     @property
     def searches(self) -> tuple[Search, ...]:
         """The one that it makes."""
-        return (Search(MinimumNorm(self.steps), self.ball, self.failure),)
+        return (Search(MinimumNorm(self.steps), type(self.ball)(), self.failure, smallest=True),)
 
     def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
         """Return the representations of the broken images that lie in the ball."""
@@ -91,18 +87,18 @@ class BreakingRadii(Some):
 
     @property
     def passes(self) -> Passes:
-        """Those of the search, and one forward pass of an image that fails already."""
-        return passes(self.steps, self._most, self._most)
+        """Those of the search; a few less in small populations, and where rivals have no images."""
+        return passes(self.steps, self.steps, self.steps)
 
     @property
-    def _most(self) -> int:
-        """How many rivals are pursued at most."""
-        return self.steps
+    def adaptive(self) -> bool:
+        """How many rivals there are decides how many images are looked at without a gradient."""
+        return True
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Search for one shard."""
         event, rows = self.failure.bind(shard), torch.arange(len(shard.x))
-        rivals = self.failure.rivals(shard, self._most)
+        rivals = self.failure.rivals(shard, most_rivals(self.steps))
 
         def value(reps: Reps) -> PerImage:
             return event(reps[:, None].double(), rows).squeeze(1)
@@ -116,30 +112,11 @@ class BreakingRadii(Some):
         with shard.encoder.exactly():  # every pass decides whether an image breaks
             smallest, halfway = tournament(sought, shard.x, self.ball, self.steps, shard.rng)
         assert smallest.reps is not None  # the search has looked
-        broken = smallest.radius.isfinite()
-        nearest = smallest.radius.topk(max(1, min(GALLERY, len(shard.x) // 4)), largest=False).indices
-        nearest = nearest[broken[nearest]]
         return {
             "radius": smallest.radius.double().cpu(),
             "halfway": halfway.double().cpu(),
             "reps": smallest.reps.float().cpu(),
-            "taken": _taken_for(rivals, smallest.reps, broken),
-            "gallery.image": smallest.image[nearest].cpu(),
-            "gallery.position": shard.positions[nearest.cpu()],
         }
-
-    @property
-    def shows(self) -> Literal["", "gallery"]:
-        """The images of the smallest changes."""
-        return "gallery"
-
-    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
-        """Leave pictures of the smallest changes, see `gallery`."""
-        return gallery(results, album)
-
-
-LEAST = 10
-"""Passes below which the rounds of the search have no steps."""
 
 
 def _pursuable(shard: Shard, rivals: Rivals | None) -> tuple[list[Goal], Any, int]:
@@ -165,12 +142,3 @@ def _goal(shard: Shard, margins: Margin, number: int) -> Goal:
         return -margin(reps).squeeze(1), reps
 
     return goal
-
-
-def _taken_for(rivals: Rivals | None, reps: Reps, broken: Tensor) -> Tensor:
-    """Return the position of the image that each broken one is taken for; -1 where there is none."""
-    if rivals is None or rivals.positions is None:
-        return torch.full((len(reps),), -1)
-    nearest = rivals.margins(reps.double()).cpu().argmin(1)
-    positions = rivals.positions[torch.arange(len(reps)), nearest]
-    return torch.where(broken.cpu(), positions, -1)

@@ -56,7 +56,7 @@ class L2(Ball):
         return rounded_down(self.radius * (1 - 8 * torch.finfo(x.dtype).eps), x.dtype)
 
     def inside(self, x: Images, delta: Images, radii: PerImage) -> Images:
-        """Return the image of the ball and of [0, 1] nearest to x + delta, about: clip(x + s delta) for the largest s <= 1.
+        """Return clip(x + s delta) for the largest s <= 1 that the balls allow, about.
 
         Where pixels end on the box, shortening delta first and clipping then would use up less than the radius.
         """

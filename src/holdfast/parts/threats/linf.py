@@ -26,6 +26,7 @@ class Linf(Ball):
 
     radius: float = 0.05
     is_box: ClassVar[bool] = True
+    landmarks: ClassVar[tuple[tuple[float, str], ...]] = ((1 / 255, "1/255"), (4 / 255, "4/255"), (8 / 255, "8/255"))
 
     def __post_init__(self) -> None:
         if not 0 < self.radius <= 1:

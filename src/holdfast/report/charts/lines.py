@@ -50,6 +50,8 @@ class Horizontal:
         names: of the ticks; empty for their numbers.
         whole: whether round numbers are whole ones.
         most: where it ends, and what lies farther is drawn; None: after the last value.
+        log: whether it is logarithmic.
+        marks: places with a name, on a dotted line each.
     """
 
     label: str
@@ -57,6 +59,8 @@ class Horizontal:
     names: Sequence[str] = ()
     whole: bool = False
     most: float | None = None
+    log: bool = False
+    marks: Sequence[tuple[float, str]] = ()
 
 
 @drawn
@@ -107,6 +111,12 @@ def lines(
                 )  # fmt: skip
         for at, value, colour in rings:
             axes.plot([at], [value], marker="o", markersize=12, markerfacecolor="none", markeredgecolor=colour)
+        for place, name in across.marks:
+            axes.axvline(place, color=INK, linewidth=0.7, linestyle=_DOTTED, alpha=0.7)
+            axes.annotate(
+                name, (place, 1), xycoords=("data", "axes fraction"), xytext=(2, -2), textcoords="offset points",
+                rotation=90, va="top", ha="left", fontsize=7,
+            )  # fmt: skip
         _horizontal(axes, across, min(x for c in curves for x in c.x))
         values = [value for c in curves for value in c.y if value == value]
         if values and 0 <= min(values) < 0.5 * max(values):
@@ -117,6 +127,9 @@ def lines(
 
 def _horizontal(axes: Axes, across: Horizontal, first: float) -> None:
     """Place the ticks of the horizontal axis."""
+    if across.log:
+        axes.set_xscale("log")
+        return
     if across.most is not None:
         axes.set_xlim(first, across.most)
     if across.names:

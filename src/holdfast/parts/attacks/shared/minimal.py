@@ -1,7 +1,5 @@
 """The smallest change that breaks something, by one search: the attack's side of a radius."""
 
-import torch
-
 from holdfast.core import Ball, Goal, Images, Passes, PerImage, Reps
 from holdfast.parts.attacks.shared.descent import Descent
 from holdfast.parts.attacks.shared.gradient import evaluate

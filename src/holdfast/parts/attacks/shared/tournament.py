@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Goal, Images, Passes, PerImage, Rng
+from holdfast.core import Ball, Goal, Images, Passes, Rng
 from holdfast.parts.attacks.shared.descent import Descent
 from holdfast.parts.attacks.shared.gradient import evaluate, pick
 from holdfast.parts.attacks.shared.smallest import Breaks, Smallest
@@ -70,7 +70,7 @@ def rounds(steps: int, most: int) -> tuple[Round, ...]:
         >>> [(r.searches, r.steps) for r in rounds(100, most=50)]
         [(11, 4), (3, 6), (2, 10), (1, 18)]
     """
-    first = max(1, min(most, int(SHARES[0] * steps / OPENING)))
+    first = min(most, most_rivals(steps))
     counts = (first, max(min(3, first), first // 4), max(min(2, first), first // 16))
     planned, left = [], steps
     for count, share in zip(counts, SHARES, strict=True):
@@ -87,8 +87,8 @@ def edges(searches: int, images: int) -> int:
 
 
 def budget(steps: int, images: int) -> int:
-    """Return the gradient steps that are left of a budget of passes, less the looks without a gradient (half a pass)."""
-    looks = edges(int(SHARES[0] * steps / OPENING), images) * (LOOKS + 1) + HALVINGS
+    """Return the gradient steps that a budget of passes leaves: looks without a gradient are half a pass."""
+    looks = edges(most_rivals(steps), images) * (LOOKS + 1) + HALVINGS
     return max(1, steps - -(-looks // 2))
 
 
@@ -104,9 +104,12 @@ def searches_of(rivals: int, images: int) -> int:
     return 1 + rivals + images if rivals or images else 4
 
 
-def tournament(
-    sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng
-) -> tuple[Smallest, Float[Tensor, "batch"]]:
+def most_rivals(steps: int) -> int:
+    """Return how many rivals the first round can pursue at most."""
+    return max(1, int(SHARES[0] * steps / OPENING))
+
+
+def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> tuple[Smallest, Float[Tensor, "batch"]]:
     """Search for the smallest change that breaks each image, with a budget of passes.
 
     How far a search gets depends on where it begins and what it aims at far more than on its length, and after a few

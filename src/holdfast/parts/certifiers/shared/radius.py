@@ -60,7 +60,7 @@ def certified_radii(
         search = _Search(certifier, network, region.part([i]), margin.part(slice(i, i + 1)), end, together)
         radii.append(search.run(tolerance))
         encoder.count(Passes(bounds=search.probes))
-    return torch.stack(radii) if radii else margin.bias[:, :1 if together else None].clone()
+    return torch.stack(radii) if radii else margin.bias[:, : 1 if together else None].clone()
 
 
 class _Search:

@@ -40,8 +40,9 @@ class SearchCheck(Check):
 
     @classmethod
     def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
-        """Every search that numbers rely on."""
-        return tuple(check for search in audit.searches for check in cls.checks_of(search, audit))
+        """Every search in a ball that numbers rely on."""
+        searches = (search for search in audit.searches if not search.smallest)
+        return tuple(check for search in searches for check in cls.checks_of(search, audit))
 
     @classmethod
     def checks_of(cls, search: Search, audit: Examination) -> tuple[Check, ...]:

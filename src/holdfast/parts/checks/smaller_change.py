@@ -1,0 +1,117 @@
+"""Does another attack break images by a smaller change than the one that was found?"""
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from holdfast.core import (
+    Attack,
+    Ball,
+    Check,
+    Examination,
+    Failure,
+    Images,
+    Observation,
+    PerImage,
+    Reps,
+    Search,
+    Subject,
+    Verdict,
+)
+from holdfast.core.rng import Rng
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.square import Square
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.breaking_radii import CLEARLY, BreakingRadii
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.threats.linf import Linf
+
+
+@dataclass(frozen=True)
+class SmallerChange(Check):
+    """Attacks each image in a ball a little smaller than its breaking radius, with gradients and without.
+
+    Attributes:
+        ball: the norm.
+        failure: what counts as broken.
+        steps: passes of the search that is examined.
+        examined: images on which it is examined, the first ones.
+        attacks: those that it is held against.
+        share: of the breaking radius, where they search.
+        missed: share of the images that they break above which it fails, where these are more than one; it warns of
+            any.
+    """
+
+    ball: Ball = Linf()
+    failure: Failure = Nearest()
+    steps: int = 100
+    examined: int = 8
+    attacks: tuple[Attack, ...] = (Apgd(50), Square(200))
+    share: float = 0.9
+    missed: float = 0.1
+
+    consequence = "one side"
+    place = 24
+
+    @classmethod
+    def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
+        """Every search for the smallest change."""
+        return tuple(
+            cls(search.ball, search.objective, search.attack.steps, min(cls.examined, audit.images))
+            for search in audit.searches
+            if search.smallest and isinstance(search.objective, Failure)
+        )
+
+    @property
+    def radii(self) -> BreakingRadii:
+        """What is examined."""
+        return BreakingRadii(self.ball, self.failure, self.steps, first=self.examined)
+
+    @property
+    def search(self) -> Search:
+        """The search that it examines."""
+        return self.radii.searches[0]
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, and the breaking radii."""
+        return Clean(), self.radii
+
+    def judge(self, subject: Subject) -> Verdict:
+        """Attack each image within a share of its radius."""
+        results = subject.read(self.radii)
+        radius, halfway = results["radius"], results["halfway"]
+        # every image has a ball of its own, so each is attacked by itself
+        broken = torch.zeros(len(radius), dtype=torch.bool)
+        with subject.encoder.exactly():
+            for image in (radius.isfinite() & (radius > 0)).nonzero().flatten().tolist():
+                ball = replace(cast("Any", self.ball), radius=self.share * float(radius[image]))
+                broken[image] = any(self._breaks(subject, image, ball, attack) for attack in self.attacks)
+        missed, count = int(broken.sum()), len(radius)
+        both = halfway.isfinite() & radius.isfinite()
+        gain = float((1 - radius[both] / halfway[both].clamp_min(1e-30)).median()) if both.any() else 0.0
+        details = {"missed": missed / max(1, count), "gain": gain}
+        finding = (
+            f"other attacks break {missed} of {count} images within {100 * self.share:g} % of the change found; the "
+            f"second half of the passes made it {100 * gain:.1f} % smaller (median)"
+        )
+        if missed > max(1, self.missed * count):
+            meaning = "The smallest changes are smaller than said: give the search more steps."
+            return Verdict("fail", finding, meaning, details)
+        if missed:
+            meaning = "Some of the smallest changes are smaller than said: give the search more steps."
+            return Verdict("warn", finding, meaning, details)
+        return Verdict("pass", finding, "No smaller change was found by other attacks.", details)
+
+    def _breaks(self, subject: Subject, image: int, ball: Ball, attack: Attack) -> bool:
+        rng = Rng(subject.seed, ids=(subject.ids[image],)).child("smaller_change")
+        shard = replace(subject.shard(1), positions=torch.tensor([image]), rng=rng)
+        event, row = self.failure.bind(shard), torch.zeros(1, dtype=torch.long)
+
+        def goal(x: Images) -> tuple[PerImage, Reps]:
+            reps: Tensor = subject.encoder(x)
+            return event(reps[:, None].double(), row).squeeze(1).to(x), reps
+
+        trajectory = attack(goal, subject.batch(image, image + 1), ball, rng)
+        return bool(trajectory.values[-1] > CLEARLY)

@@ -1,0 +1,223 @@
+"""Breaking radius: how far an image may move before the encoder takes it for another one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, Failure, HoldfastError, Measure, Observation, Score, Search, Subject, Table
+from holdfast.core.chart import Chart, Curves, Line, numbers
+from holdfast.core.registry import part_name
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics.survival import survival
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.measures.shared.bracket import in_order
+from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.proved_radii import ProvedRadii
+from holdfast.parts.threats.linf import Linf
+from holdfast.runtime.checked import Count
+
+POINTS = 60
+"""Radii at which the curve is drawn."""
+
+HOLDS = "holds at {}"
+"""Name of the score of a landmark."""
+
+
+@dataclass(frozen=True)
+class BreakingRadius(Measure):
+    """r(x) = min ||x' - x|| over the images x' that fail: by default, that are taken for another image.
+
+    No ε is chosen, and no label read. Of each image a search finds one that fails, so r(x) is at most its distance,
+    `broken`; where a certifier reaches, no image nearer than `proved` fails, so r(x) is at least that. The share of
+    images with r(x) > ε, the robustness at ε, is read from the same radii for every ε.
+
+    Another image of the population is what an image is taken for: radii fall as the population grows, so only those
+    of equal populations can be compared. Images that look alike to the encoder are not told apart, and are no failure.
+
+    Table, one row for each attacked image, radii in pixels: `broken`; `halfway`, what was known after half of the
+    passes; `proved`, NaN where nothing was tried or where no certifier reaches; `population`, how many images there
+    are.
+
+    Attributes:
+        ball: the norm of the radius; its own radius is not read.
+        failure: what counts as broken.
+        steps: passes of the search for each image.
+        certifier: what proves the other side.
+        certified: how many images, the first ones, are certified at most; 0: none, which costs nothing.
+        tolerance: of the proof's search, in pixels.
+        first: how many images; None: all that the audit attacks.
+    """
+
+    ball: Ball = Linf()
+    failure: Failure = Nearest()
+    steps: int = 100
+    certifier: Propagation = Crown()
+    certified: int = 8
+    tolerance: float = 1e-4
+    first: Count | None = field(default=None, kw_only=True)
+
+    better = "higher"
+    unit = "pixels"
+    question = "How far may an image move before it is taken for another one?"
+    how_to_read = (
+        "Half of the images have failed after a change of the median's size (pixels of a [0, 1] image, in the norm of "
+        "the ball; one grey level is 1/255 in ℓ∞). What a search finds is at most too large: the truth may be smaller, "
+        "and is at least what is proved. Compare it only with that of as many images."
+    )
+    reference = (
+        "the event of Eq. 1 of “Robustness of unsupervised representation learning without labels”, without its ε; "
+        "Definition 4 of RVCL for the proved side"
+    )
+
+    def __post_init__(self) -> None:
+        if self.certified < 0:
+            raise HoldfastError(f"breaking_radius: expected certified >= 0, got {self.certified}")
+        for needed in self.observations():
+            needed.key()  # builds them, which refuses what they cannot do
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure reads labels."""
+        return self.failure.needs_labels
+
+    @property
+    def column(self) -> str:
+        """The radius that was found."""
+        return "broken"
+
+    @property
+    def broken(self) -> BreakingRadii:
+        """The attack's side."""
+        return BreakingRadii(self.ball, self.failure, self.steps, first=self.first)
+
+    @property
+    def proved(self) -> ProvedRadii | None:
+        """The certificate's side; None where nothing is to be proved."""
+        if not self.certified:
+            return None
+        most = self.certified if self.first is None else min(self.first, self.certified)
+        return ProvedRadii(self.certifier, self.ball, self.failure, self.tolerance, first=most)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """Clean representations, the smallest changes, and what is proved."""
+        return (Clean(), self.broken, *self.optional)
+
+    @property
+    def optional(self) -> tuple[Observation, ...]:
+        """What is proved."""
+        return () if self.proved is None else (self.proved,)
+
+    def observe(self, subject: Subject) -> Table:
+        """Return both radii of every attacked image."""
+        broken = subject.read(self.broken)
+        radius = broken["radius"]
+        proved = torch.full_like(radius, torch.nan)
+        if self.proved is not None and not subject.refusal(self.proved):
+            certified = subject.read(self.proved)["radius"]
+            in_order(subject.ids, certified, radius[: len(certified)], self.tolerance)
+            proved[: len(certified)] = certified
+        population = torch.full_like(radius, float(subject.population))
+        return {"broken": radius, "halfway": broken["halfway"], "proved": proved, "population": population}
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the shares that hold at the landmarks, and the medians: proved, known halfway, and broken."""
+        radius = table["broken"]
+        given = f"given this population of {int(table['population'][0])} images"
+        scores = {
+            HOLDS.format(name): replace(statistics.share((radius > at).double(), condition=given), unit="share")
+            for at, name in self.ball.landmarks
+        }
+        if self.proved is not None:
+            scores["proved"] = _median(table["proved"], given)
+        return scores | {"with half the passes": _median(table["halfway"], given), "median": _median(radius, given)}
+
+    def relies_on(self, score: str) -> tuple[Search, ...]:
+        """Return the search; what is proved relies on none."""
+        return () if score == "proved" else super().relies_on(score)
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return the influence of each image on the median."""
+        return statistics.influence_of_median(table["broken"])
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return the robustness curve: the share of images that hold against the size of the change."""
+        radius, proved = table["broken"], table["proved"]
+        tried = proved[~proved.isnan()]
+        sizes = torch.cat([radius[radius.isfinite()], tried[tried > 0]])
+        sizes = sizes[sizes > 0]
+        if not len(sizes):
+            return ()
+        at = torch.logspace(
+            float(sizes.min().log10()) - 0.2, float(sizes.max().log10()) + 0.1, POINTS, dtype=torch.float64
+        )
+        places = tuple(at.tolist())
+        lines = [_line(at, radius, "solid")]
+        if len(tried):
+            lines.append(_line(at, tried, "dashed"))
+        inside = [(place, name) for place, name in self.ball.landmarks if places[0] <= place <= places[-1]]
+        chart = Curves(
+            heading="How many images hold",
+            how_to_read=(
+                "The share of images that still hold after a change of a size. Solid: no smaller change was found that "
+                "breaks the image, so the truth lies on the line or below. Dashed: proved for the images that were "
+                "tried, so the truth lies on the line or above. Each band holds its whole curve with 95 % confidence."
+            ),
+            lines=tuple(lines),
+            across=f"size of the change in pixels, {part_name(self.ball)}",
+            label="images that hold",
+            unit="share",
+            scale="log",
+            marks=tuple(place for place, _ in inside),
+            named=tuple(name for _, name in inside),
+            summary=self.in_words(table, scores),
+        )
+        return (chart,)
+
+    def in_words(self, table: Table, scores: Mapping[str, Score]) -> str:
+        """Return how far half of the images may move, how many hold at known sizes, and what is proved."""
+        median = scores["median"].value
+        if median is None:
+            return "No smallest change was found for half of the images."
+        population = int(table["population"][0])
+        words = [f"Half of the images fail ({self.failure.title}) after a change of {self._size(median)}"]
+        words.append(f"among {population} images")
+        held = [
+            f"{100 * value:.3g} % hold at {name}"
+            for _, name in self.ball.landmarks
+            if (value := scores[HOLDS.format(name)].value) is not None
+        ]
+        sentence = " ".join(words) + (f"; {', '.join(held)}" if held else "") + "."
+        if self.proved is None:
+            return f"{sentence} Nothing was certified."
+        proved = scores["proved"]
+        if proved.value is None:
+            return f"{sentence} Nothing is proved: no certifier reaches this encoder."
+        return f"{sentence} Proved: half of {proved.n} images hold up to {self._size(proved.value)}."
+
+    def _size(self, radius: float) -> str:
+        """Return a radius in words: in grey levels too, where every pixel may move so far."""
+        return f"{radius:.3g} ({f'{255 * radius:.2g}/255' if self.ball.is_box else part_name(self.ball)})"
+
+
+def _median(radii: Float[Tensor, "images"], given: str) -> Score:
+    """Return the median; none where half of the images were not broken."""
+    score = statistics.median(radii, condition=given)
+    if score.value is not None and not torch.tensor(score.value).isfinite():
+        return replace(score, value=None, low=None, high=None, note="half of the images were not broken at all")
+    if score.high is not None and not torch.tensor(score.high).isfinite():
+        return replace(score, low=None, high=None, note="too few images were broken for an interval")
+    return score
+
+
+def _line(
+    at: Float[Tensor, "places"], radii: Float[Tensor, "images"], style: Literal["solid", "dashed", "points"]
+) -> Line:
+    share, low, high = (numbers(values) for values in survival(radii, at))
+    return Line(tuple(at.tolist()), share, low, high, style=style)

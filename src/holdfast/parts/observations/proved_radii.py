@@ -1,0 +1,91 @@
+"""Proved radii: how far every image may move before anything could make it fail."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Ball, Failure, HoldfastError, Margin, Observation, Passes, Shard
+from holdfast.core.registry import part_name
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.certifier import Propagation
+from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.margins import pieces
+from holdfast.parts.threats.linf import Linf
+
+PROBES = 8
+"""Radii probed for each image, about: the search decides how many, so this is an estimate."""
+
+
+@dataclass(frozen=True)
+class ProvedRadii(OfFirst):
+    """The largest ε at which no image of the ε-ball is proved to fail, as `radius` [M] in pixels; 0 where none is.
+
+    An image fails where one of the margins of `Failure.rivals` falls below zero, so all of them are bounded together.
+
+    Attributes:
+        certifier: how to bound.
+        ball: the norm; its radius is not read.
+        failure: what counts as broken.
+        tolerance: how near to the first radius that is not certified the search ends, in pixels.
+    """
+
+    certifier: Propagation = Crown()
+    ball: Ball = Linf()
+    failure: Failure = Nearest()
+    tolerance: float = 1e-4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.tolerance > 0:
+            raise HoldfastError(f"proved_radii: expected a positive tolerance in pixels, got {self.tolerance}")
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"proved radii, {self.failure.title}: {part_name(self.certifier)}, {part_name(self.ball)}"
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure reads labels."""
+        return self.failure.needs_labels
+
+    def key(self) -> Observation:
+        """The radius of the ball is not read."""
+        return replace(self, first=None, ball=type(self.ball)())
+
+    @property
+    def adaptive(self) -> bool:
+        """The search decides how many radii it probes."""
+        return True
+
+    @property
+    def passes(self) -> Passes:
+        """No encoder pass; an estimate of the bound propagations."""
+        return Passes(bounds=PROBES)
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Search for one shard.
+
+        Raises:
+            HoldfastError: a failure that no margins describe; see `Certifier` for others.
+        """
+        rivals = self.failure.rivals(shard)
+        if rivals is None:
+            raise HoldfastError(
+                f"proved_radii: expected a failure that margins describe, such as nearest, got {self.failure.title!r}"
+            )
+        # margins as distances, so that the smallest of them falls evenly
+        length = rivals.margins.weights.norm(dim=2)
+        scale = 1 / torch.where(length > 0, length, 1.0)
+        margins = Margin(rivals.margins.weights * scale[..., None], rivals.margins.bias * scale)
+        radii = [
+            certified_radii(
+                self.certifier, shard.encoder, margins.part(part), shard.x[part], self.ball, self.tolerance,
+                together=True,
+            )
+            for part in pieces(shard.x, margins.bias.shape[1])
+        ]  # fmt: skip
+        return {"radius": torch.cat(radii).squeeze(1).double().cpu()}
