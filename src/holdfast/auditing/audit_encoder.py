@@ -250,6 +250,7 @@ class Scoring:
             "reference": measure.reference,
             "needs_labels": measure.needs_labels,
             "corruptions": list(measure.corruptions),
+            "in_words": "",
             "passes_alone": entries.passes_entry(_alone(measure, self.session)),
             "scores": {},
             "charts": [],
@@ -286,6 +287,7 @@ class Scoring:
         self._scored[name] = table, scores[headline]
         entry["scores"] = {key: asdict(score) | {"if_weak": measure.if_weak(key)} for key, score in scores.items()}
         entry |= {"headline": headline, "column": measure.column, "table": path}
+        entry["in_words"] = measure.in_words(table, scores)
         return entry | {"seconds": round(time.perf_counter() - began, 3)}
 
     def _shared(self) -> list[Observation]:

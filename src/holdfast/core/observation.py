@@ -109,6 +109,11 @@ class Failure(metaclass=Checked):
     def title(self) -> str:
         """What happens, in a few words, for example "misclassified"."""
 
+    @property
+    def clause(self) -> str:
+        """What happens, as the end of the sentence "half of the images …"."""
+        return f"fail ({self.title})"
+
     @abstractmethod
     def bind(self, shard: Shard) -> Event:
         """Return the event for the images of a shard.

@@ -19,7 +19,28 @@ class Sentence:
 def verdict(record: Mapping[str, Any]) -> list[Sentence]:
     """Return the verdict: what was audited, who is best where intervals say so, what failed, what to distrust."""
     audited = [e for e in record["encoders"] if not e.get("error")]
-    return [_scope(record, audited), *_winners(record, audited), *_price(record), *_failures(record), *_doubts(audited)]
+    answers = [line for encoder in audited for line in _answers(encoder, alone=len(audited) == 1)]
+    comparison = [*_winners(record, audited), *_price(record), *_failures(record), *_doubts(audited)]
+    return [*answers, _scope(record, audited), *comparison]
+
+
+def _answers(encoder: Mapping[str, Any], alone: bool) -> list[Sentence]:
+    """Return what the measures of an encoder say in words, and how far their headlines may be believed."""
+    lines = []
+    for measure in encoder.get("measures", {}).values():
+        if not (words := measure.get("in_words")) or measure.get("error"):
+            continue
+        headline = measure["scores"][measure["headline"]]
+        failed = listing([name.split("[")[0].replace("_", " ") for name in headline.get("because", ())])
+        match headline.get("standing", "sound"):
+            case "void":
+                text, tone = f"{measure['title'].lower()} means nothing here: the check {failed} failed.", "bad"
+            case "sound":
+                text, tone = words, "good"
+            case bound:
+                text, tone = f"{words} The truth is {bound} that: the check {failed} failed.", "warn"
+        lines.append(Sentence(text if alone else f"{encoder['name']}: {text[0].lower()}{text[1:]}", tone))
+    return lines
 
 
 def titles(record: Mapping[str, Any]) -> dict[str, str]:

@@ -38,6 +38,11 @@ class Misclassified(Failure):
         """What happens."""
         return f"misclassified, {part_name(self.probe)}"
 
+    @property
+    def clause(self) -> str:
+        """What happens, as the end of a sentence."""
+        return "are misclassified"
+
     def bind(self, shard: Shard) -> Event:
         """Return the event for the labels of these images.
 

@@ -51,6 +51,11 @@ class Nearest(Failure):
         """What happens."""
         return f"another image is nearer, {self.divergence}"
 
+    @property
+    def clause(self) -> str:
+        """What happens, as the end of a sentence."""
+        return "are taken for another one"
+
     def bind(self, shard: Shard) -> Event:
         """Return the event against the whole population.
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Failure, HoldfastError, Measure, Observation, Score, Search, Subject, Table
+from holdfast.core import Ball, Failure, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
@@ -77,8 +77,6 @@ class BreakingRadius(Measure):
     )
 
     def __post_init__(self) -> None:
-        if self.certified < 0:
-            raise HoldfastError(f"breaking_radius: expected certified >= 0, got {self.certified}")
         for needed in self.observations():
             needed.key()  # builds them, which refuses what they cannot do
 
@@ -186,14 +184,13 @@ class BreakingRadius(Measure):
         if median is None:
             return "No smallest change was found for half of the images."
         population = int(table["population"][0])
-        words = [f"Half of the images fail ({self.failure.title}) after a change of {self._size(median)}"]
-        words.append(f"among {population} images")
+        words = f"Half of the images {self.failure.clause} of {population} after a change of {self._size(median)}"
         held = [
             f"{100 * value:.3g} % hold at {name}"
             for _, name in self.ball.landmarks
             if (value := scores[HOLDS.format(name)].value) is not None
         ]
-        sentence = " ".join(words) + (f"; {', '.join(held)}" if held else "") + "."
+        sentence = f"{words}; {', '.join(held)}." if held else f"{words}."
         if self.proved is None:
             return f"{sentence} Nothing was certified."
         proved = scores["proved"]
@@ -203,7 +200,8 @@ class BreakingRadius(Measure):
 
     def _size(self, radius: float) -> str:
         """Return a radius in words: in grey levels too, where every pixel may move so far."""
-        return f"{radius:.3g} ({f'{255 * radius:.2g}/255' if self.ball.is_box else part_name(self.ball)})"
+        levels = f"{255 * radius:.2g}/255 in {part_name(self.ball)}"
+        return f"{radius:.3g} ({levels if self.ball.is_box else part_name(self.ball)})"
 
 
 def _median(radii: Float[Tensor, "images"], given: str) -> Score:
