@@ -60,14 +60,17 @@ LINE = Object(
 CHARTS: dict[str, dict[str, Shape]] = {
     "readouts": {"scores": Items(TEXT), "at": Items(NUMBER), "across": TEXT, "choice": TEXT},
     "curves": {"lines": Items(LINE), "across": TEXT, "label": TEXT, "unit": TEXT, "most": Maybe(NUMBER),
-               "dotted": Maybe(NUMBER), "scale": one_of("linear", "log"), "marks": Items(NUMBER), "named": Items(TEXT),
-               "summary": TEXT},
+               "dotted": Maybe(NUMBER), "summary": TEXT},
     "distribution": {"column": TEXT},
     "scatter": {"x": TEXT, "y": TEXT, "across": TEXT, "label": TEXT},
     "row": {"name": TEXT, "place": Items(NUMBER), "across": TEXT, "setting": Items(Items(TEXT, 2))},
     "cells": {"rows": Items(TEXT), "columns": Items(TEXT), "scores": Items(Items(TEXT)), "corner": TEXT},
 }  # fmt: skip
 """What each kind of chart holds, beside what all of them do; see `holdfast.core.chart`."""
+LATER: dict[str, dict[str, Shape]] = {
+    "curves": {"scale": one_of("linear", "log"), "marks": Items(NUMBER), "named": Items(TEXT)},
+}
+"""What older records do not hold of a kind of chart."""
 EVERY_CHART = dict.fromkeys(("heading", "how_to_read", "title", "score", "note"), TEXT)
 
 
@@ -81,7 +84,7 @@ class AnyChart(Shape):
         if not isinstance(kind, str) or kind not in CHARTS:
             yield f"{where} is no chart: none of {', '.join(CHARTS)}"
         else:
-            yield from Object({**EVERY_CHART, **CHARTS[kind]}).wrong(value, where)
+            yield from Object({**EVERY_CHART, **CHARTS[kind]}, LATER.get(kind, {})).wrong(value, where)
 
 
 def _headline(measure: Mapping[str, Any]) -> Iterator[str]:

@@ -35,7 +35,7 @@ class ProvedRadii(OfFirst):
     certifier: Propagation = Crown()
     ball: Ball = Linf()
     failure: Failure = Nearest()
-    tolerance: float = 1e-4
+    tolerance: float = 2e-5
 
     def __post_init__(self) -> None:
         super().__post_init__()

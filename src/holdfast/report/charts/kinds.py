@@ -123,8 +123,9 @@ def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | N
     # all lines on one axis, and what they say in words
     most = max((p.chart["most"] for p in parts if p.chart["most"] is not None), default=None)
     whole = all(float(x).is_integer() for c in drawn for x in c.x)
-    marks = tuple(zip(chart["marks"], chart["named"], strict=True))
-    across = Horizontal(chart["across"], whole=whole, most=most, log=chart["scale"] == "log", marks=marks)
+    marks = tuple(zip(chart.get("marks", ()), chart.get("named", ()), strict=True))
+    log = chart.get("scale") == "log"
+    across = Horizontal(chart["across"], whole=whole, most=most, log=log, marks=marks)
     picture = lines(key, drawn, across, label=chart["label"], unit=chart["unit"], dotted=chart["dotted"])
     summaries = {p.chart["summary"]: p.name for p in parts}
     words = "; ".join(f"{name}: {text}" for text, name in summaries.items())

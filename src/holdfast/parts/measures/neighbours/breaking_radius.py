@@ -60,7 +60,7 @@ class BreakingRadius(Measure):
     steps: int = 100
     certifier: Propagation = Crown()
     certified: int = 8
-    tolerance: float = 1e-4
+    tolerance: float = 2e-5
     first: Count | None = field(default=None, kw_only=True)
 
     better = "higher"

@@ -13,7 +13,7 @@ from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.attack_measure import PAPER, AttackMeasure
-from holdfast.parts.observations.broken import Broken
+from holdfast.parts.observations.breaking_radii import BreakingRadii
 
 WORST = "worst found"
 """The headline where everything that the run met in the ball counts."""
@@ -24,17 +24,20 @@ class NearestNeighbourAccuracy(AttackMeasure):
     """1/|D'| Σ_{x∈D'} 1[ no x'∈D, x'≠x, has d(f(x̂), f(x')) < d(f(x̂), f(x)) ].
 
     The scores at read-outs are the paper's, for which x̂ is where an attack on *drift* ended. Moving far is not the
-    same as coming nearer to another image, so the headline takes for x̂ the worst image that is known: that of a search
-    for this very event, and everything else that the searches of the run met in the ball.
+    same as coming nearer to another image, so the headline takes for x̂ the worst image that is known: that of the
+    smallest change after which this happens, where it lies in the ball (see `BreakingRadius`, whose search it is), and
+    everything else that the searches of the run met there.
 
     Table, one row per attacked image: `found@STEP`, 1 where the clean original is still nearest; and `found`, 1 where
     it is nearest to all that is known.
 
     Attributes:
         pursue: "event", for the headline above, or "drift", for the paper's number alone.
+        passes: of the search for the smallest change, for each image.
     """
 
     pursue: Literal["event", "drift"] = "event"
+    passes: int = 100
 
     per_image = "found"
     statistic = "share"
@@ -61,11 +64,11 @@ class NearestNeighbourAccuracy(AttackMeasure):
             )
 
     @property
-    def event(self) -> Broken | None:
+    def event(self) -> BreakingRadii | None:
         """The search for images that are nearer to another one; None where only drift is pursued."""
         if self.pursue == "drift" or self.divergence not in DIVERGENCES:
             return None
-        return Broken(self.attack, self.ball, Nearest(self.divergence))
+        return BreakingRadii(type(self.ball)(), Nearest(self.divergence), self.passes)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, the trajectories, and the search for the event."""
