@@ -146,6 +146,8 @@ def test_an_image_fails_exactly_where_a_rival_has_a_negative_margin(failure: Fai
     for draw in range(50):
         lowest = rivals.margins(reps[:, draw]).amin(1)
         assert torch.equal(lowest < 0, event[:, draw] > 0)
+    assert seen.clean is not None
+    assert (rivals.margins(seen.clean.double()) > 0).all()  # no image is its own rival, nor is its twin
     first = failure.rivals(seen, 2)
     assert first is not None
     assert torch.equal(first.margins.bias, rivals.margins.bias[:, :2])
@@ -195,6 +197,25 @@ def test_the_nearest_broken_image_of_all_searches_is_returned() -> None:
     smallest, _ = tournament(Sought(goal, breaks), x, Linf(), 40, rng)
     assert isinstance(smallest, Smallest)
     torch.testing.assert_close(smallest.radius, truth, rtol=0.01, atol=0)
+
+
+def test_nothing_nearer_was_met_than_is_returned() -> None:
+    x = population(0, 1)
+    nearest = torch.full((N,), torch.inf)
+
+    def breaks(reps: Tensor) -> Tensor:
+        size = (reps - x.flatten(1)).norm(dim=1)
+        broken = (reps * torch.arange(36)).sin().sum(1) > 4
+        torch.minimum(nearest, torch.where(broken, size, torch.inf), out=nearest)
+        return broken
+
+    def goal(at: Tensor) -> tuple[Tensor, Tensor]:
+        reps = at.flatten(1)
+        return (reps * torch.arange(36)).sin().sum(1) - 4, reps
+
+    rng = Rng(0, ids=tuple(map(str, range(N))))
+    smallest, _ = tournament(Sought(goal, breaks), x, L2(), 40, rng)
+    torch.testing.assert_close(smallest.radius, nearest)
 
 
 def subject(seen: Shard, radius: Tensor) -> Any:
