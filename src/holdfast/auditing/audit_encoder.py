@@ -13,7 +13,7 @@ from holdfast.auditing.copied import readable_by
 from holdfast.auditing.plan import Plan, merge, total_passes
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
-from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Scope, Score, Table, registry
+from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Score, Table, registry
 from holdfast.core.chart import chart_data
 from holdfast.core.naming import title
 from holdfast.runtime.errors import NotCertified, first_line
@@ -378,7 +378,7 @@ def _alone(measure: Measure, session: Session) -> Passes:
 
 def _charts_of(session: Session, observation: Observation) -> list[dict[str, Any]]:
     """Return the charts of an observation as JSON data; of rows of training images, which stay in files, none."""
-    if observation.scope is Scope.TRAINING:
+    if observation.scope.training:
         return []
     clean = session.read(CLEAN)["reps"]
     return [chart_data(chart) for chart in observation.charts(session.read(observation), clean)]

@@ -30,6 +30,9 @@ STRIDES = (0.7, 0.3)
 ASIDE = 1e-4
 """How far from the image searches begin, as a share of the largest change: some goals have no gradient at x."""
 
+FARTHER = 0.03
+"""The same for further searches for one goal, which would else go one way."""
+
 
 @dataclass(frozen=True)
 class Sought:
@@ -156,11 +159,11 @@ def _openings(sought: Sought, x: Images, ball: Ball, count: int, rng: Rng) -> li
     begins = edges(count, sought.count)
     goals = [sought.goal, *sought.rivals[: count - 1 - begins]]
     restarts = count - begins - len(goals)
-    goals += [sought.goal] * restarts
+    aside = [ASIDE] * len(goals) + [FARTHER] * restarts
     descents = []
-    for number, goal in enumerate(goals):
+    for number, (goal, share) in enumerate(zip([*goals, *[sought.goal] * restarts], aside, strict=True)):
         noise = ball.ascend(rng.child("tournament", number).normal(*x.shape[1:]).to(x))
-        start = (x + ASIDE * ball.size(torch.ones_like(x)).view(-1, 1, 1, 1) * noise).clamp(0, 1)
+        start = (x + share * ball.size(torch.ones_like(x)).view(-1, 1, 1, 1) * noise).clamp(0, 1)
         descents.append(Descent(goal, ball, Smallest(sought.breaks, x, ball), start, stride=STRIDES[0]))
     for number in range(begins):
         assert sought.images is not None  # as many as are counted
