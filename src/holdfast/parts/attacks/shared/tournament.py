@@ -182,10 +182,10 @@ def _best(sought: Sought, x: Images, ball: Ball, descents: Sequence[Descent], co
     for rank in range(count):
         smallest, start, allowed = Smallest(sought.breaks, x, ball), x, torch.zeros_like(radii[0])
         for number, descent in enumerate(descents):
-            mine = order[rank] == number
-            broken = mine & descent.smallest.radius.isfinite()
-            smallest.take(mine, descent.smallest)
-            start = pick(mine, pick(broken, descent.smallest.image, descent.at), start)
-            allowed = torch.where(mine, torch.where(broken, descent.smallest.radius, descent.allowed), allowed)
+            picked = order[rank] == number
+            broken = picked & descent.smallest.radius.isfinite()
+            smallest.take(picked, descent.smallest)
+            start = pick(picked, pick(broken, descent.smallest.image, descent.at), start)
+            allowed = torch.where(picked, torch.where(broken, descent.smallest.radius, descent.allowed), allowed)
         chosen.append(Descent(sought.goal, ball, smallest, start, allowed, STRIDES[1]))
     return chosen
