@@ -13,7 +13,7 @@ from holdfast.report.apart import Apart
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.page import page
 from holdfast.report.scorecard import cards
-from holdfast.report.verdict import threats, verdict
+from holdfast.report.verdict import answers, threats, verdict
 from holdfast.storage.filesystem import Folder, write_file
 from holdfast.storage.record_file import RunFiles, read_record, run_files
 
@@ -74,6 +74,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         "encoder_charts": ("measures beside each other", lambda: _corruptions.relation_charts(record, "encoders")),
         "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
         "cards": ("the scorecard", lambda: cards(record)),
+        "answers": ("the answers", lambda: answers(record)),
         "verdict": ("the verdict", lambda: verdict(record)),
         "threats": ("threats", lambda: threats(record)),
         "noises": ("learned noises", lambda: _noises.learned_noises(record, folder)),

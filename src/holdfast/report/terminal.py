@@ -9,7 +9,7 @@ from rich.text import Text
 
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural, statement
 from holdfast.report.table import Table
-from holdfast.report.verdict import threats, titles, uncertified
+from holdfast.report.verdict import answers, threats, titles, uncertified
 from holdfast.storage.standing import ONE_SIDE
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
@@ -31,6 +31,8 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
     encoders = audited(record)
     if encoders and titles(record):
         wide = 24 + _CELL * len(encoders) <= console.width
+        for name, answer in answers(record):
+            console.print(Text.assemble((f"{name}: ", "bold"), answer.text))
         console.print((side_by_side if wide else _stacked)(record).terminal())
     for line in notes(record):
         console.print(line)

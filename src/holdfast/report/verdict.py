@@ -19,27 +19,24 @@ class Sentence:
 def verdict(record: Mapping[str, Any]) -> list[Sentence]:
     """Return the verdict: what was audited, who is best where intervals say so, what failed, what to distrust."""
     audited = [e for e in record["encoders"] if not e.get("error")]
-    answers = [line for encoder in audited for line in _answers(encoder, alone=len(audited) == 1)]
-    comparison = [*_winners(record, audited), *_price(record), *_failures(record), *_doubts(audited)]
-    return [*answers, _scope(record, audited), *comparison]
+    return [_scope(record, audited), *_winners(record, audited), *_price(record), *_failures(record), *_doubts(audited)]
 
 
-def _answers(encoder: Mapping[str, Any], alone: bool) -> list[Sentence]:
-    """Return what the measures of an encoder say in words, and how far their headlines may be believed."""
+def answers(record: Mapping[str, Any]) -> list[tuple[str, Sentence]]:
+    """Return (encoder, answer): what measures say in words, and how far their headlines may be believed."""
     lines = []
-    for measure in encoder.get("measures", {}).values():
-        if not (words := measure.get("in_words")) or measure.get("error"):
-            continue
-        headline = measure["scores"][measure["headline"]]
+    measures = [(e["name"], m) for e in record["encoders"] for m in e.get("measures", {}).values() if m.get("in_words")]
+    for name, measure in measures:
+        words, headline = measure["in_words"], measure["scores"][measure["headline"]]
         failed = listing([name.split("[")[0].replace("_", " ") for name in headline.get("because", ())])
         match headline.get("standing", "sound"):
             case "void":
-                text, tone = f"{measure['title'].lower()} means nothing here: the check {failed} failed.", "bad"
+                text, tone = f"{measure['title']} means nothing here: the check {failed} failed.", "bad"
             case "sound":
                 text, tone = words, "good"
             case bound:
                 text, tone = f"{words} The truth is {bound} that: the check {failed} failed.", "warn"
-        lines.append(Sentence(text if alone else f"{encoder['name']}: {text[0].lower()}{text[1:]}", tone))
+        lines.append((name, Sentence(text, tone)))
     return lines
 
 

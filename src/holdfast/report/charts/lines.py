@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from holdfast.report.apart import drawn
 from holdfast.report.charts.figure import CARD, INK, canvas, finish, svg
@@ -129,6 +129,9 @@ def _horizontal(axes: Axes, across: Horizontal, first: float) -> None:
     """Place the ticks of the horizontal axis."""
     if across.log:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         return
     if across.most is not None:
         axes.set_xlim(first, across.most)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -156,16 +155,18 @@ class BreakingRadius(Measure):
             float(sizes.min().log10()) - 0.2, float(sizes.max().log10()) + 0.1, POINTS, dtype=torch.float64
         )
         places = tuple(at.tolist())
-        lines = [_line(at, radius, "solid")]
-        if len(tried):
-            lines.append(_line(at, tried, "dashed"))
+        share, low, high = (numbers(values) for values in survival(radius, at))
+        lines = [Line(places, share, low, high)]
+        if len(tried):  # too few for a band worth drawing
+            lines.append(Line(places, numbers((tried[None] > at[:, None]).double().mean(1)), style="dashed"))
         inside = [(place, name) for place, name in self.ball.landmarks if places[0] <= place <= places[-1]]
         chart = Curves(
             heading="How many images hold",
             how_to_read=(
                 "The share of images that still hold after a change of a size. Solid: no smaller change was found that "
-                "breaks the image, so the truth lies on the line or below. Dashed: proved for the images that were "
-                "tried, so the truth lies on the line or above. Each band holds its whole curve with 95 % confidence."
+                "breaks the image, so the truth lies on the line or below; the band holds the whole line of all such "
+                "images with 95 % confidence. Dashed: proved for the few images that were tried, so their truth lies "
+                "on the line or above."
             ),
             lines=tuple(lines),
             across=f"size of the change in pixels, {part_name(self.ball)}",
@@ -212,10 +213,3 @@ def _median(radii: Float[Tensor, "images"], given: str) -> Score:
     if score.high is not None and not torch.tensor(score.high).isfinite():
         return replace(score, low=None, high=None, note="too few images were broken for an interval")
     return score
-
-
-def _line(
-    at: Float[Tensor, "places"], radii: Float[Tensor, "images"], style: Literal["solid", "dashed", "points"]
-) -> Line:
-    share, low, high = (numbers(values) for values in survival(radii, at))
-    return Line(tuple(at.tolist()), share, low, high, style=style)
