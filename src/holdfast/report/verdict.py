@@ -33,7 +33,7 @@ def answers(record: Mapping[str, Any]) -> list[tuple[str, Sentence]]:
             case "void":
                 text, tone = f"{measure['title']} means nothing here: the check {failed} failed.", "bad"
             case "sound":
-                text, tone = words, "good"
+                text, tone = words, "plain"
             case bound:
                 text, tone = f"{words} The truth is {bound} that: the check {failed} failed.", "warn"
         lines.append((name, Sentence(text, tone)))

@@ -114,8 +114,8 @@ def lines(
         for place, name in across.marks:
             axes.axvline(place, color=INK, linewidth=0.7, linestyle=_DOTTED, alpha=0.7)
             axes.annotate(
-                name, (place, 1), xycoords=("data", "axes fraction"), xytext=(2, -2), textcoords="offset points",
-                rotation=90, va="top", ha="left", fontsize=7,
+                name, (place, 0), xycoords=("data", "axes fraction"), xytext=(2, 3), textcoords="offset points",
+                rotation=90, va="bottom", ha="left", fontsize=7,
             )  # fmt: skip
         _horizontal(axes, across, min(x for c in curves for x in c.x))
         values = [value for c in curves for value in c.y if value == value]
