@@ -200,6 +200,10 @@ class Seen:
         """Refuse: what heads learned has laws of its own."""
         raise AssertionError("no law of probes")
 
+    def refusal(self, observation: Observation) -> str:
+        """Return why nothing could be proved: nothing is proved here."""
+        return ""
+
     def reached(self, ball: Ball) -> list[Tensor]:
         """Return what the attack met, [N, 1, D]."""
         return [self.world.found[self.number][:, None]]
