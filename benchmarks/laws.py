@@ -37,11 +37,13 @@ from holdfast.parts.measures.shared import population as _population
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked, partners
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
+from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.drifts import Drifts
 from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.parts.observations.proved_radii import ProvedRadii
 from holdfast.parts.observations.radii import Radii
 from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.shared.margins import OfMargins
@@ -184,6 +186,12 @@ class Seen:
                 return {"radius": (world.radii[k] - 0.02 * world.slack[k, :, None]).clamp_min(0)}
             case MinimalRadii():
                 return {"radius": world.radii[k]}
+            case BreakingRadii():
+                nearest = 0.01 + world.radii[k].amin(1)
+                return {"radius": nearest, "halfway": 1.1 * nearest}
+            case ProvedRadii():
+                nearest = 0.01 + world.radii[k].amin(1)
+                return {"radius": (nearest - 0.02 * world.slack[k]).clamp_min(0)[: observation.first]}
             case Smoothed():
                 return self._smoothed(observation)
         raise AssertionError(f"no law of {observation}")
@@ -418,6 +426,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "adversarial_robustness": (held, {}),
     "alignment": (observed, TWO),
     "breakaway_risk": (observed, SHORT),
+    "breaking_radius": (observed, {}),
     "center_smoothing": (observed, {}),
     "certified_accuracy": (certified, {}),
     "certified_breakaway_risk": (observed, QUICK),

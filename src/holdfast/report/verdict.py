@@ -25,9 +25,11 @@ def verdict(record: Mapping[str, Any]) -> list[Sentence]:
 def answers(record: Mapping[str, Any]) -> list[tuple[str, Sentence]]:
     """Return (encoder, answer): what measures say in words, and how far their headlines may be believed."""
     lines = []
-    measures = [(e["name"], m) for e in record["encoders"] for m in e.get("measures", {}).values() if m.get("in_words")]
+    measures = [(e["name"], m) for e in record["encoders"] for m in e.get("measures", {}).values()]
     for name, measure in measures:
-        words, headline = measure["in_words"], measure["scores"][measure["headline"]]
+        words, headline = measure.get("in_words"), measure["scores"].get(measure["headline"])
+        if not words or headline is None:
+            continue
         failed = listing([name.split("[")[0].replace("_", " ") for name in headline.get("because", ())])
         match headline.get("standing", "sound"):
             case "void":
