@@ -2,7 +2,7 @@
 
     python -m benchmarks [--slow] [--only NAME,NAME] [--json] [--plot DIR]
 
---slow adds those that take many minutes: rare events, SynBench and the curve of certified accuracy.
+--slow adds those that take many minutes: rare events, SynBench, the curve of certified accuracy and breaking radii.
 """
 
 import argparse
@@ -17,7 +17,7 @@ QUICK = (
     "sharing", "whole_audit", "attack_step", "pair_memory", "knn", "sampling", "learning_step", "adversarial_step",
     "certified_radius", "common_corruptions", "images", "dimensions", "negatives", "index", "workers", "constants",
 )  # fmt: skip
-SLOW = ("rare_events", "synbench", "certified_accuracy")
+SLOW = ("rare_events", "synbench", "certified_accuracy", "breaking_radius")
 
 
 def chosen(only: str | None, slow: bool) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no part of 
 from benchmarks import (
     asked,
     attack_step,
+    breaking_radius,
     certified_radius,
     constants,
     dimensions,
@@ -106,6 +107,59 @@ def test_negatives_are_measured():
 def test_constants_are_measured():
     found = finite(constants.measure(("zoo:cnn_b_cifar",), batch=2, rows=50, rounds=1))
     assert found["a stored representation"].value == pytest.approx(4 * 768, rel=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:Please import `gaussian_filter`:DeprecationWarning")  # foolbox
+def test_smallest_changes_are_searched_at_equal_passes(monkeypatch, tmp_path):
+    monkeypatch.setattr(breaking_radius, "POPULATION", 40)
+    monkeypatch.setattr(breaking_radius, "ATTACKED", 3)
+    searches = [name for name in breaking_radius.SEARCHES if name != "Brendel-Bethge"]  # numba compiles for a minute
+    saved = tmp_path / "rows.json"
+    rows = breaking_radius.search([breaking_radius.DIGITS], [20], searches, saved)
+    ours = [row for row in rows if row.search == "Holdfast"]
+    assert [row.norm for row in ours] == ["linf", "l2"]
+    assert all(row.unbroken == 0 and 0 < row.median < math.inf for row in ours)
+    assert all(row.passes <= 20 for row in rows)
+    assert all(row.why for row in rows if not row.radii)  # without foolbox
+    # what was saved is what was found, and the table and the picture show it
+    assert breaking_radius.read([saved]) == rows
+    assert breaking_radius.read([saved, saved]) == rows
+    assert f"{ours[0].median:.4g}" in breaking_radius.markdown(rows)
+    breaking_radius.draw(rows, tmp_path / "chart.svg")
+    assert "Holdfast" in (tmp_path / "chart.svg").read_text(encoding="utf-8")
+
+
+def test_radii_are_compared_with_the_best_of_each_image():
+    def row(search, *radii):
+        return breaking_radius.Row("e", "l2", 100, search, radii, 100.0, "" if radii else "?")
+
+    rows = [
+        row("a", 1.0, None, None),
+        row("b", math.e, 2.0, None),
+        breaking_radius.Row("e", "l2", 100, "c", (), 0, "?"),
+    ]
+    best = breaking_radius.best(rows, "e", "l2")
+    assert best == [1.0, 2.0, math.inf]
+    assert rows[0].log_ratio(best) == pytest.approx(breaking_radius.CAP / 3)
+    assert rows[1].log_ratio(best) == pytest.approx(1 / 3)
+    assert (rows[0].median, rows[0].unbroken) == (math.inf, 2)
+
+
+def test_breaking_radii_of_trained_encoders_want_their_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOLDFAST_SHARED", str(tmp_path))
+    with pytest.raises(SystemExit, match="set the environment variable HOLDFAST_SHARED"):
+        breaking_radius.search(["mnist_cnn_a_eps0"])
+    with pytest.raises(SystemExit, match="got nosuch"):
+        breaking_radius.search(["nosuch"])
+    assert breaking_radius.measure() == []
+
+
+@pytest.mark.slow
+def test_smallest_changes_of_a_trained_encoder(shared, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_SHARED", str(shared))
+    monkeypatch.setattr(breaking_radius, "ATTACKED", 2)
+    rows = breaking_radius.search(["mnist_cnn_a_eps0"], [20], ["Holdfast"])
+    assert all(row.unbroken == 0 for row in rows)
 
 
 @pytest.mark.slow  # starts six processes
