@@ -18,6 +18,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean, median
 
@@ -138,42 +139,48 @@ def best(rows: Sequence[Row], encoder: str, norm: str) -> list[float]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Return a table: median radius in pixels (mean log ratio to the best, unbroken images where there are some)."""
+    """Return a table: median radius in pixels (mean log ratio to the best, unbroken images where there are some).
+
+    The smallest of both are bold.
+    """
     names = [name for name in SEARCHES if any(row.search == name for row in rows)]
     lines = ["| encoder | norm | passes | " + " | ".join(names) + " |", "|---" * (3 + len(names)) + "|"]
-    cases = sorted({(list(_ranks(rows)).index(r.encoder), r.encoder, r.norm != "linf", r.norm, r.budget) for r in rows})
-    for _, encoder, _, norm, budget in cases:
-        least, cells = best(rows, encoder, norm), []
-        found = {r.search: r for r in rows if (r.encoder, r.norm, r.budget) == (encoder, norm, budget)}
-        smallest = min((row.log_ratio(least) for row in found.values() if row.radii), default=math.nan)
-        for name in names:
-            cells.append(_cell(found[name], least, smallest) if name in found else "")
-        lines.append(f"| {encoder} | {norm} | {budget:,} | " + " | ".join(cells) + " |")
+    for encoder, norm in product(_encoders(rows), BALLS):
+        least, here = best(rows, encoder, norm), [row for row in rows if (row.encoder, row.norm) == (encoder, norm)]
+        for budget in sorted({row.budget for row in here}):
+            found = {row.search: row for row in here if row.budget == budget}
+            ran = [row for row in found.values() if row.radii]
+            middle = min((row.median for row in ran), default=math.nan)
+            ratio = min((row.log_ratio(least) for row in ran), default=math.nan)
+            cells = [_cell(found[name], least, middle, ratio) if name in found else "" for name in names]
+            lines.append(f"| {encoder} | {norm} | {budget:,} | " + " | ".join(cells) + " |")
     notes = sorted({f"{row.search} did not run: {row.why}" for row in rows if row.why})
     return "\n".join([*lines, "", *notes]).strip()
 
 
-def _ranks(rows: Sequence[Row]) -> dict[str, None]:
+def _encoders(rows: Sequence[Row]) -> dict[str, None]:
     return dict.fromkeys(
         [name for name in SPECS if any(row.encoder == name for row in rows)] + [r.encoder for r in rows]
     )
 
 
-def _cell(row: Row, least: Sequence[float], smallest: float) -> str:
+def _cell(row: Row, least: Sequence[float], middle: float, smallest: float) -> str:
     if row.why:
         return "did not run"
-    ratio = row.log_ratio(least)
-    mark = "**" if ratio == smallest else ""
-    unbroken = f", {row.unbroken} unbroken" if row.unbroken else ""
-    return f"{mark}{row.median:.4g}{mark} ({ratio:.3f}{unbroken})"
+    ratio, unbroken = row.log_ratio(least), f", {row.unbroken} unbroken" if row.unbroken else ""
+    return f"{_bold(f'{row.median:.4g}', row.median == middle)} ({_bold(f'{ratio:.3f}', ratio == smallest)}{unbroken})"
+
+
+def _bold(number: str, whether: bool) -> str:
+    return f"**{number}**" if whether else number
 
 
 def draw(rows: Sequence[Row], file: Path) -> None:
     """Draw the median radius against passes: a panel for each encoder and norm, a line for each search."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullLocator, ScalarFormatter
+    from matplotlib.ticker import FormatStrFormatter, MaxNLocator, NullLocator
 
-    encoders, names = list(_ranks(rows)), [name for name in SEARCHES if any(row.search == name for row in rows)]
+    encoders, names = _encoders(rows), [name for name in SEARCHES if any(row.search == name for row in rows)]
     figure = Figure(figsize=(2.9 * len(encoders) + 0.6, 5.6), layout="constrained")
     panels = figure.subplots(len(BALLS), len(encoders), squeeze=False)
     for across, norm in zip(panels, BALLS, strict=True):
@@ -189,11 +196,13 @@ def draw(rows: Sequence[Row], file: Path) -> None:
                     style = {"lw": 2.4, "zorder": 3} if number == 0 else {"lw": 1.2}
                     axes.plot(*zip(*line, strict=True), marker="o", ms=4, color=f"C{number}", label=name, **style)
             budgets = sorted({row.budget for row in rows if row.encoder == encoder})
-            axes.set(xscale="log", title=f"{encoder}\n{norm}")
+            axes.set(xscale="log", yscale="log", title=f"{encoder}\n{norm}")
             axes.title.set_fontsize(8)
             axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+            axes.yaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_major_formatter(FormatStrFormatter("%.3g"))
             axes.tick_params(labelsize=7)
             axes.grid(alpha=0.3)
         across[0].set_ylabel(f"median radius, pixels, {norm}", fontsize=8)

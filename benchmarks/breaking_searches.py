@@ -187,26 +187,30 @@ def of_foolbox(name: str, from_rival: bool = False) -> Search:
     return search
 
 
-def repaired_fmn(problem: Problem, norm: str, budget: int) -> Images:
-    """Return what foolbox's L2FMNAttack finds once it projects: its own projection divides a norm by itself.
+def repaired_fmn(from_rival: bool = False) -> Search:
+    """Return foolbox's L2FMNAttack, made to project: its own projection divides a norm by itself.
 
-    From the image with the nearest representation: from x, with its default step of 1, about half of the images stay
-    unbroken, because its ball grows only to where the linearised boundary is.
+    Args:
+        from_rival: see `of_foolbox`.
 
     Raises:
-        ImportError: foolbox is not installed.
+        ImportError: when called, where foolbox is not installed.
     """
-    from eagerpy.astensor import astensor
-    from eagerpy.tensor.tensor import Tensor as AnyTensor
-    from foolbox.attacks.fast_minimum_norm import L2FMNAttack
 
-    class Projecting(L2FMNAttack):
-        def project(self, x: AnyTensor, x0: AnyTensor, epsilon: AnyTensor) -> AnyTensor:
-            delta = (x - x0).raw
-            shrink = (epsilon.raw / delta.flatten(1).norm(dim=1).clamp_min(1e-12)).clamp(max=1)
-            return x0 + astensor(delta * shrink.to(delta)[:, None, None, None])
+    def search(problem: Problem, norm: str, budget: int) -> Images:
+        from eagerpy.astensor import astensor
+        from eagerpy.tensor.tensor import Tensor as AnyTensor
+        from foolbox.attacks.fast_minimum_norm import L2FMNAttack
 
-    return _run(Projecting, problem, budget, from_rival=True)
+        class Projecting(L2FMNAttack):
+            def project(self, x: AnyTensor, x0: AnyTensor, epsilon: AnyTensor) -> AnyTensor:
+                delta = (x - x0).raw
+                shrink = (epsilon.raw / delta.flatten(1).norm(dim=1).clamp_min(1e-12)).clamp(max=1)
+                return x0 + astensor(delta * shrink.to(delta)[:, None, None, None])
+
+        return _run(Projecting, problem, budget, from_rival)
+
+    return search
 
 
 def _run(kind: Callable[..., Any], problem: Problem, budget: int, from_rival: bool) -> Images:
@@ -252,7 +256,8 @@ SEARCHES: dict[str, tuple[Search, tuple[str, ...]]] = {
     "LInfFMN from rival": (of_foolbox("LInfFMNAttack", from_rival=True), ("linf",)),
     "DDN": (of_foolbox("DDNAttack"), ("l2",)),
     "L2FMN": (of_foolbox("L2FMNAttack"), ("l2",)),
-    "L2FMN repaired": (repaired_fmn, ("l2",)),
+    "L2FMN repaired": (repaired_fmn(), ("l2",)),
+    "L2FMN repaired from rival": (repaired_fmn(from_rival=True), ("l2",)),
     "Brendel-Bethge": (brendel_bethge, ("linf", "l2")),
 }
 """Name -> the search, and the norms that it knows."""
