@@ -18,7 +18,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
 from pathlib import Path
 from statistics import fmean, median
 
@@ -139,23 +138,28 @@ def best(rows: Sequence[Row], encoder: str, norm: str) -> list[float]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Return a table: median radius in pixels (mean log ratio to the best, unbroken images where there are some).
+    """Return a table for each norm: median radius in pixels (mean log ratio to the best, unbroken images if any).
 
     The smallest of both are bold.
     """
+    notes = "\n".join(sorted({f"{row.search} did not run: {row.why}" for row in rows if row.why}))
+    return "\n\n".join([*(_table(rows, norm) for norm in BALLS), notes]).strip()
+
+
+def _table(rows: Sequence[Row], norm: str) -> str:
+    rows = [row for row in rows if row.norm == norm]
     names = [name for name in SEARCHES if any(row.search == name for row in rows)]
-    lines = ["| encoder | norm | passes | " + " | ".join(names) + " |", "|---" * (3 + len(names)) + "|"]
-    for encoder, norm in product(_encoders(rows), BALLS):
-        least, here = best(rows, encoder, norm), [row for row in rows if (row.encoder, row.norm) == (encoder, norm)]
+    lines = [f"| {norm} | passes | " + " | ".join(names) + " |", "|---" * (2 + len(names)) + "|"]
+    for encoder in _encoders(rows):
+        least, here = best(rows, encoder, norm), [row for row in rows if row.encoder == encoder]
         for budget in sorted({row.budget for row in here}):
             found = {row.search: row for row in here if row.budget == budget}
             ran = [row for row in found.values() if row.radii]
             middle = min((row.median for row in ran), default=math.nan)
             ratio = min((row.log_ratio(least) for row in ran), default=math.nan)
-            cells = [_cell(found[name], least, middle, ratio) if name in found else "" for name in names]
-            lines.append(f"| {encoder} | {norm} | {budget:,} | " + " | ".join(cells) + " |")
-    notes = sorted({f"{row.search} did not run: {row.why}" for row in rows if row.why})
-    return "\n".join([*lines, "", *notes]).strip()
+            cells = [_cell(found[name], least, middle, ratio) if name in found else "not run" for name in names]
+            lines.append(f"| {encoder} | {budget:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def _encoders(rows: Sequence[Row]) -> dict[str, None]:
