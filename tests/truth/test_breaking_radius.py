@@ -1,6 +1,6 @@
 """Breaking radii: against exact ones, from both sides, where gradients mislead, and in words."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,6 +135,29 @@ def test_failures_without_rivals_are_searched_by_restarts() -> None:
         ProvedRadii(failure=Drifted()).run(seen)
 
 
+def test_what_fails_as_it_is_need_not_move() -> None:
+    images = population()
+    seen = shard(Encoder(nn.Flatten(), mean=0, std=1), images)
+    assert seen.clean is not None
+
+    @dataclass(frozen=True)
+    class Dark(Failure):
+        """Darker than a little more than the third image."""
+
+        title = "dark"  # pyright: ignore[reportIncompatibleMethodOverride]
+
+        def bind(self, shard: Shard) -> Any:
+            """Return the event."""
+            return lambda reps, rows: images[2].mean() + 0.01 - reps.mean(2)
+
+    radius = BreakingRadii(Linf(), Dark(), steps=40).run(seen)["radius"]
+    dark = images.mean((1, 2, 3)) < images[2].mean() + 0.0099
+    assert dark.any() and not dark.all()  # noqa: PT018
+    assert (radius[dark] == 0).all()
+    expected = (images.mean((1, 2, 3)) - images[2].mean() - 0.01)[~dark].double()
+    torch.testing.assert_close(radius[~dark], expected, rtol=0.03, atol=2e-4)
+
+
 @pytest.mark.parametrize("failure", [Nearest(), Nearest("cosine"), Confused(4)])
 def test_an_image_fails_exactly_where_a_rival_has_a_negative_margin(failure: Failure) -> None:
     encoder = Encoder(network(), mean=0, std=1)
@@ -264,8 +287,8 @@ def test_the_answer_in_words() -> None:
     assert scores["median"].value == pytest.approx(6 / 255)
     assert scores["holds at 4/255"].value == pytest.approx(7 / 11)
     assert measure.in_words(observed, scores) == (
-        "Half of the images are taken for another one of 100 after a change of 0.0235 (6/255 in linf); "
-        "90.9 % hold at 1/255, 63.6 % hold at 4/255, 27.3 % hold at 8/255. "
+        "Among 100 images, half of those attacked are taken for another one after a change of 0.0235 (6/255 in linf); "
+        "at most 90.9 % at 1/255, 63.6 % at 4/255, 27.3 % at 8/255 hold. "
         "Proved: half of 8 images hold up to 0.00196 (0.5/255 in linf)."
     )
     (chart,) = measure.charts(observed, scores)

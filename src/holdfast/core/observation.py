@@ -111,7 +111,7 @@ class Failure(metaclass=Checked):
 
     @property
     def clause(self) -> str:
-        """What happens, as the end of the sentence "half of the images …"."""
+        """What happens, as the end of the sentence "half of the images …", such as "are misclassified"."""
         return f"fail ({self.title})"
 
     @abstractmethod

@@ -25,10 +25,12 @@ from holdfast.core import (
 )
 from holdfast.core.registry import part_name
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
+from holdfast.parts.attacks.shared.gradient import pick
 from holdfast.parts.attacks.shared.smallest import Breaks
 from holdfast.parts.attacks.shared.tournament import Sought, most_rivals, passes, tournament
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.threats.linf import Linf
 
 CLEARLY = 1e-4
@@ -43,7 +45,8 @@ class BreakingRadii(OfFirst):
     """min ||x' - x|| over the images x' that fail, as far as a search found: `radius` [M] in pixels; inf where none.
 
     Also `halfway` [M], the radius known after half of the passes; `reps` [M, D], the representation of the broken
-    image, NaN where there is none. Every radius belongs to a real image that fails, so the true radius is at most this.
+    image, NaN where there is none. Every radius belongs to a real image that fails, so the true radius is at most this;
+    it is 0 where an image fails as it is.
 
     Attributes:
         ball: the norm; its radius is not read.
@@ -112,10 +115,13 @@ class BreakingRadii(OfFirst):
         with shard.encoder.exactly():  # every pass decides whether an image breaks
             smallest, halfway = tournament(sought, shard.x, self.ball, self.steps, shard.rng)
         assert smallest.reps is not None  # the search has looked
+        # what fails as it is need not move
+        clean = clean_of(shard)[shard.positions]
+        whole = value(clean) <= CLEARLY
         return {
-            "radius": smallest.radius.double().cpu(),
-            "halfway": halfway.double().cpu(),
-            "reps": smallest.reps.float().cpu(),
+            "radius": torch.where(whole, smallest.radius.double(), 0.0).cpu(),
+            "halfway": torch.where(whole, halfway.double(), 0.0).cpu(),
+            "reps": pick(whole, smallest.reps, clean.to(smallest.reps)).float().cpu(),
         }
 
 

@@ -135,7 +135,7 @@ def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> t
     arm identification and hyperparameter optimization", here image by image.
     """
     planned = rounds(budget(steps, sought.count), searches_of(len(sought.rivals), sought.count))
-    made, half = 0, sum(r.searches * r.steps for r in planned) // 2
+    spent, half = 0, sum(r.searches * r.steps for r in planned) // 2
     halfway = x.new_full((len(x),), torch.inf)
     # Round 1: many short searches
     descents = _openings(sought, x, ball, planned[0].searches, rng)
@@ -143,8 +143,8 @@ def tournament(sought: Sought, x: Images, ball: Ball, steps: int, rng: Rng) -> t
         for descent in descents:
             for step in range(part.steps):
                 descent.step(step / part.steps)
-                made += 1
-                if made == half:
+                spent += 1
+                if spent == half:
                     halfway = torch.stack([d.smallest.radius for d in descents]).amin(0)
         # The next round: of every image the nearest broken ones go on
         if number + 1 < len(planned):

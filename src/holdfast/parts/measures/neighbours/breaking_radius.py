@@ -126,14 +126,17 @@ class BreakingRadius(Measure):
     def score(self, table: Table) -> dict[str, Score]:
         """Return the shares that hold at the landmarks, and the medians: proved, known halfway, and broken."""
         radius = table["broken"]
-        given = f"given this population of {int(table['population'][0])} images"
+        condition = f"given this population of {int(table['population'][0])} images"
         scores = {
-            HOLDS.format(name): replace(statistics.share((radius > at).double(), condition=given), unit="share")
+            HOLDS.format(name): replace(statistics.share((radius > at).double(), condition=condition), unit="share")
             for at, name in self.ball.landmarks
         }
         if self.proved is not None:
-            scores["proved"] = _median(table["proved"], given)
-        return scores | {"with half the passes": _median(table["halfway"], given), "median": _median(radius, given)}
+            scores["proved"] = _median(table["proved"], condition)
+        return scores | {
+            "with half the passes": _median(table["halfway"], condition),
+            "median": _median(radius, condition),
+        }
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
         """Return the search; what is proved relies on none."""
@@ -185,18 +188,21 @@ class BreakingRadius(Measure):
         if median is None:
             return "No smallest change was found for half of the images."
         population = int(table["population"][0])
-        words = f"Half of the images {self.failure.clause} of {population} after a change of {self._size(median)}"
+        moved = f"after a change of {self._size(median)}"
+        words = f"Among {population} images, half of those attacked {self.failure.clause} {moved}"
         held = [
-            f"{100 * value:.3g} % hold at {name}"
+            f"{100 * value:.3g} % at {name}"
             for _, name in self.ball.landmarks
             if (value := scores[HOLDS.format(name)].value) is not None
         ]
-        sentence = f"{words}; {', '.join(held)}." if held else f"{words}."
+        sentence = f"{words}; at most {', '.join(held)} hold." if held else f"{words}."
         if self.proved is None:
             return f"{sentence} Nothing was certified."
         proved = scores["proved"]
         if proved.value is None:
             return f"{sentence} Nothing is proved: no certifier reaches this encoder."
+        if proved.value == 0:
+            return f"{sentence} Proved: nothing for half of {proved.n} images."
         return f"{sentence} Proved: half of {proved.n} images hold up to {self._size(proved.value)}."
 
     def _size(self, radius: float) -> str:
@@ -205,9 +211,9 @@ class BreakingRadius(Measure):
         return f"{radius:.3g} ({levels if self.ball.is_box else part_name(self.ball)})"
 
 
-def _median(radii: Float[Tensor, "images"], given: str) -> Score:
+def _median(radii: Float[Tensor, "images"], condition: str) -> Score:
     """Return the median; none where half of the images were not broken."""
-    score = statistics.median(radii, condition=given)
+    score = statistics.median(radii, condition=condition)
     if score.value is not None and not torch.tensor(score.value).isfinite():
         return replace(score, value=None, low=None, high=None, note="half of the images were not broken at all")
     if score.high is not None and not torch.tensor(score.high).isfinite():
