@@ -80,7 +80,7 @@ class Row:
     @property
     def median(self) -> float:
         """The median radius; inf where half of the images are not broken."""
-        return median(math.inf if radius is None else radius for radius in self.radii)
+        return median(math.inf if radius is None else radius for radius in self.radii) if self.radii else math.nan
 
     @property
     def unbroken(self) -> int:
@@ -153,11 +153,11 @@ def _table(rows: Sequence[Row], norm: str) -> str:
     for encoder in _encoders(rows):
         least, here = best(rows, encoder, norm), [row for row in rows if row.encoder == encoder]
         for budget in sorted({row.budget for row in here}):
-            found = {row.search: row for row in here if row.budget == budget}
-            ran = [row for row in found.values() if row.radii]
+            searches = {row.search: row for row in here if row.budget == budget}
+            ran = [row for row in searches.values() if row.radii]
             middle = min((row.median for row in ran), default=math.nan)
             ratio = min((row.log_ratio(least) for row in ran), default=math.nan)
-            cells = [_cell(found[name], least, middle, ratio) if name in found else "not run" for name in names]
+            cells = [_cell(searches[name], least, middle, ratio) if name in searches else "not run" for name in names]
             lines.append(f"| {encoder} | {budget:,} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
