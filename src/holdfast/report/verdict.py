@@ -23,23 +23,47 @@ def verdict(record: Mapping[str, Any]) -> list[Sentence]:
 
 
 def answers(record: Mapping[str, Any]) -> list[tuple[str, Sentence]]:
-    """Return (encoder, answer): what measures say in words, and how far their headlines may be believed."""
-    lines = []
-    measures = [(e["name"], m) for e in record["encoders"] for m in e.get("measures", {}).values()]
-    for name, measure in measures:
-        words, headline = measure.get("in_words"), measure["scores"].get(measure["headline"])
-        if not words or headline is None:
-            continue
-        failed = listing([name.split("[")[0].replace("_", " ") for name in headline.get("because", ())])
-        match headline.get("standing", "sound"):
-            case "void":
-                text, tone = f"{measure['title']} means nothing here: the check {failed} failed.", "bad"
-            case "sound":
-                text, tone = words, "plain"
-            case bound:
-                text, tone = f"{words} The truth is {bound} that: the check {failed} failed.", "warn"
-        lines.append((name, Sentence(text, tone)))
+    """Return (encoder, answer): what measures say in words, how far it may be believed, and what the checks say."""
+    lines: list[tuple[str, Sentence]] = []
+    for encoder in record["encoders"]:
+        answered = [answer for m in encoder.get("measures", {}).values() if (answer := _answer(m))]
+        if answered:  # trust is about the encoder: said once
+            last = answered.pop()
+            answered.append(Sentence(f"{last.text} {_trust(encoder)}", last.tone))
+        lines += [(encoder["name"], answer) for answer in answered]
     return lines
+
+
+def _answer(measure: Mapping[str, Any]) -> Sentence | None:
+    """Return what a measure says in words, with the standing of its headline; None of most, which say nothing."""
+    words, headline = measure.get("in_words"), measure["scores"].get(measure["headline"])
+    if not words or headline is None:
+        return None
+    failed = listing([name.split("[")[0].replace("_", " ") for name in headline.get("because", ())])
+    match headline.get("standing", "sound"):
+        case "void":
+            return Sentence(f"{measure['title']} means nothing here: the check {failed} failed.", "bad")
+        case "sound":
+            return Sentence(words)
+        case bound:
+            return Sentence(f"{words} The truth is {bound} that: the check {failed} failed.", "warn")
+
+
+def _trust(encoder: Mapping[str, Any]) -> str:
+    """Return which checks of an encoder did not pass."""
+    checks = list(encoder["checks"].values())
+    named = {
+        status: listing([c["title"].lower() for c in checks if c["status"] == status], 8) for status in ("fail", "warn")
+    }
+    if not any(c["status"] == "pass" for c in checks):
+        return "Trust: no check was run."
+    if not any(named.values()):
+        return "Trust: all checks passed."
+    words = [
+        f"{named['fail']} failed" if named["fail"] else "",
+        f"warnings of {named['warn']}" if named["warn"] else "",
+    ]
+    return f"Trust: {'; '.join(filter(None, words))}."
 
 
 def titles(record: Mapping[str, Any]) -> dict[str, str]:
