@@ -243,6 +243,7 @@ class Scoring:
         entry: dict[str, Any] = {
             "part": registry.spec(measure),
             "title": title(measure, name),
+            "family": registry.about_folder(type(measure)),
             "question": measure.question,
             "how_to_read": measure.how_to_read,
             "better": measure.better,
@@ -251,6 +252,7 @@ class Scoring:
             "needs_labels": measure.needs_labels,
             "corruptions": list(measure.corruptions),
             "in_words": "",
+            "in_brief": measure.in_brief,
             "passes_alone": entries.passes_entry(_alone(measure, self.session)),
             "scores": {},
             "charts": [],

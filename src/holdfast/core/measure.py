@@ -74,6 +74,7 @@ class Measure(Reader):
         needs_labels: whether it reads labels; an audit of images without labels then refuses to start.
         shown_by: columns of its table by which the least and the most robust images are shown; the first one orders
             them.
+        in_brief: whether its headline is one of the few numbers that a report begins with.
     """
 
     better: Literal["lower", "higher"]
@@ -83,6 +84,7 @@ class Measure(Reader):
     reference: str
     needs_labels: bool = False
     shown_by: ClassVar[tuple[str, ...]] = ()
+    in_brief: ClassVar[bool] = False
 
     @property
     def optional(self) -> tuple[Observation, ...]:

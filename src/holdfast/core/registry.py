@@ -212,6 +212,14 @@ def _with_kind(value: Any, usual: object) -> Any:
     return value
 
 
+def about_folder(cls: type) -> str:
+    """Return what the folder of one of Holdfast's own parts says of itself, in words; "" for parts of others."""
+    folder = cls.__module__.rpartition(".")[0]
+    if not any(cls.__module__ == module for module in _inside(_name_of(cls)[0]).values()):
+        return ""
+    return (importlib.import_module(folder).__doc__ or "").partition("\n")[0].rstrip(".")
+
+
 def part_name(part: object) -> str:
     """Return the name under which a part (or its class) is registered."""
     return _name_of(part if isinstance(part, type) else type(part))[1]

@@ -48,6 +48,7 @@ class CertifiedRadius(Bracket):
     shown_by = ("certificate", "attack")
     most = None
     better = "higher"
+    in_brief = True
     unit = "pixels"
     question = "How far may an image move before it can be taken for another image?"
     how_to_read = (

@@ -53,6 +53,7 @@ class ImpersonationRate(Measure):
 
     needs_labels = True
     better = "lower"
+    in_brief = True
     unit = "share"
     question = "How often does an attack on the encoder alone make a classifier that it never saw see another class?"
     how_to_read = (

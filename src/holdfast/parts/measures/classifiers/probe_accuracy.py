@@ -34,6 +34,7 @@ class ProbeAccuracy(TestedMeasure):
     threat: Threat | None = None
 
     better = "higher"
+    in_brief = True
     unit = "share"
     question = "How often is a classifier on the frozen representation right?"
     how_to_read = (

@@ -50,6 +50,7 @@ class RobustAccuracy(Measure):
 
     needs_labels = True
     better = "higher"
+    in_brief = True
     unit = "share"
     question = "How often is a linear classifier on the representation right while its images are attacked?"
     how_to_read = (

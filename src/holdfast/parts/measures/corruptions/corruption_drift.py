@@ -31,6 +31,7 @@ class CorruptionDrift(DisturbedMeasure):
 
     per_image = "quantile"
     better = "lower"
+    in_brief = True
     unit = "share"
     question = "How far does a corruption move a representation, among the distances between different images?"
     how_to_read = (

@@ -32,6 +32,7 @@ class NeighbourConsistency(DisturbedMeasure):
 
     per_image = "kept"
     better = "higher"
+    in_brief = True
     unit = "share"
     question = "How many of an image's nearest neighbours are still its nearest ones when it is corrupted?"
     how_to_read = (

@@ -23,6 +23,7 @@ class RelativeDrop(CorruptedMeasure):
     """
 
     better = "lower"
+    in_brief = True
     unit = "share"
     question = "Which share of a classifier's accuracy does a corruption take?"
     how_to_read = (

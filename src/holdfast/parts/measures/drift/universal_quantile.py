@@ -24,6 +24,7 @@ class UniversalQuantile(AttackMeasure):
     per_image = "quantile"
     statistic = "universal quantile"
     better = "lower"
+    in_brief = True
     unit = "share"
     question = "How large is the drift that an attack causes, among the distances between different images?"
     how_to_read = (

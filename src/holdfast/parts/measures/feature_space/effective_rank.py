@@ -19,6 +19,7 @@ class EffectiveRank(ShapeMeasure):
     """
 
     better = "higher"
+    in_brief = True
     unit = "ratio"
     question = "How many directions of its space does the representation use?"
     how_to_read = (

@@ -21,6 +21,7 @@ class BreakawayRisk(AttackMeasure):
     per_image = "broken"
     statistic = "pair mean"
     better = "lower"
+    in_brief = True
     unit = "share"
     question = "After an attack, what share of all other images is nearer to the attacked image than its own original?"
     how_to_read = (

@@ -63,6 +63,7 @@ class BreakingRadius(Measure):
     first: Count | None = field(default=None, kw_only=True)
 
     better = "higher"
+    in_brief = True
     unit = "pixels"
     question = "How far may an image move before it is taken for another one?"
     how_to_read = (

@@ -38,6 +38,7 @@ class FailureProbability(ChanceMeasure):
     estimator: Splitting = Splitting()
 
     better = "lower"
+    in_brief = True
     question = "How likely is an image to fail under this noise, however rare that is?"
     how_to_read = (
         "The median image fails with this probability at each disturbance. The mean is that of a random image, and is "

@@ -21,6 +21,7 @@ class ProbabilisticRobustness(DrawnMeasure):
 
     noise: Threat = Uniform()
 
+    in_brief = True
     question = "How often does an image hold under this noise?"
     how_to_read = (
         "At 99 % one disturbed image in a hundred fails, on average over images and draws. Other noise of the same "

@@ -29,6 +29,7 @@ class SmoothedRadius(SmoothedMeasure):
     certificate: Certificate = PairProbability()
 
     better = "higher"
+    in_brief = True
     unit = "pixels"
     question = "How far (ℓ2) may an image move before the smoothed encoder may take it for another image?"
     how_to_read = (

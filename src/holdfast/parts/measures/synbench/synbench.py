@@ -50,6 +50,7 @@ class Synbench(Measure):
     over: str = synbench.OVER[0]
 
     better = "higher"
+    in_brief = True
     unit = "ratio"
     question = "How much of what two Gaussian classes of noise images allow is left in the representation?"
     how_to_read = (
