@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
-ASKED = re.compile(r"^<!-- (facts|measures|profiles|verdicts|commands|parts)(?:: (\S+))? -->$", re.MULTILINE)
+ASKED = re.compile(r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts)(?:: (\S+))? -->$", re.MULTILINE)
 FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
 OUTCOMES = ("holds", "fails", "not shown")
 
@@ -19,7 +19,7 @@ OUTCOMES = ("holds", "fails", "not shown")
 def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     """Replace each comment by what it asks for (MkDocs calls this for every page)."""
     makers: dict[str, Callable[..., str]] = {
-        "facts": facts, "measures": measures, "profiles": profiles, "commands": commands,
+        "facts": facts, "measures": measures, "profiles": profiles, "radii": radii, "commands": commands,
         "parts": parts,
     }  # fmt: skip
 
@@ -76,9 +76,21 @@ def pages_of_measures() -> Mapping[str, str]:
 
 def profiles() -> str:
     """Return a table of the profiles."""
-    from holdfast.auditing.profile import profile_names, profile_table
+    from holdfast.auditing.profile_files import descriptions
 
-    return _table("profile", {name: profile_table(name)["description"] for name in profile_names()})
+    return _table("profile", descriptions())
+
+
+def radii() -> str:
+    """Return a table of the radii that are taken for images where the user names none."""
+    from holdfast.auditing.balls import USUAL
+
+    lines = ["| images | radii for | ℓ∞ | ℓ2 | who uses them |", "|---|---|---|---|---|"]
+    for kind in USUAL:
+        written = [kind.ball(norm, None).written for norm in ("linf", "l2")]
+        shape = " × ".join(map(str, kind.shape))
+        lines.append(f"| {kind.images} | {shape} | {written[0]} | {written[1]} | {_plain(kind.why)} |")
+    return "\n".join(lines)
 
 
 def parts(kind: str) -> str:

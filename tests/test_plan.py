@@ -11,7 +11,8 @@ from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, merge
 from holdfast.auditing.plan_file import make_plan, read_plan
-from holdfast.auditing.profile import profile, profile_names
+from holdfast.auditing.profile import profile
+from holdfast.auditing.profile_files import profile_names
 from holdfast.auditing.record import slugs
 from holdfast.config.overrides import set_parameters
 from holdfast.core import Check, HoldfastError, Measure, Passes, Search, Verdict, registry
@@ -196,7 +197,8 @@ def test_zero_images_are_not_the_default() -> None:
         'images = "20"',
         "data = 3",
         'measures = ["breakaway_risk", 3]',
-        'eps = "0.1"',
+        'eps = "four"',
+        "eps = [0.1]",
         'encoders = "zoo:x"',
         "seed = true",
     ],
@@ -314,8 +316,8 @@ def test_a_table_changes_the_profiles_measure_field_by_field() -> None:
         BreakawayRisk(Pgd(7), Linf(0.15)),
     )
     table = {"name": "breakaway_risk", "attack": {"name": "pgd", "keep": "last"}, "divergence": "cosine"}
-    assert asked("quick", table) == (BreakawayRisk(Pgd(20, keep="last"), divergence="cosine"),)
-    assert asked("quick", {"name": "breakaway_risk", "attack": {"name": "apgd"}}) == (BreakawayRisk(Apgd()),)
+    assert asked("quick", table) == (BreakawayRisk(Pgd(20, keep="last"), Linf(0.1), divergence="cosine"),)
+    assert asked("quick", {"name": "breakaway_risk", "attack": {"name": "apgd"}}) == (BreakawayRisk(Apgd(), Linf(0.1)),)
     assert asked("quick", {"name": "breakaway_risk", "ball": {"radius": 0.3}}, eps=0.1) == (
         BreakawayRisk(Pgd(20), Linf(0.3)),
     )
@@ -337,7 +339,7 @@ def test_twins_are_chosen_by_their_parts_and_changed_alike() -> None:
 
 
 def test_what_the_profile_lacks_begins_with_its_class_in_the_audits_ball() -> None:
-    assert asked("feature_space", "breakaway_risk") == (BreakawayRisk(),)
+    assert asked("feature_space", "breakaway_risk") == (BreakawayRisk(ball=Linf(0.1)),)
     for norm, ball in (("linf", Linf(0.2)), ("l2", L2(0.2))):
         assert asked("feature_space", "breakaway_risk", norm=norm, eps=0.2) == (BreakawayRisk(ball=ball),)
         (probe,) = asked("quick", {"name": "robust_probe", "robust": {"epochs": 3}}, norm=norm, eps=0.2)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.auditing.plan_file import make_plan, read_plan
-from holdfast.auditing.profile import profile, profile_names
+from holdfast.auditing.profile import profile
+from holdfast.auditing.profile_files import profile_names
 from holdfast.core import HoldfastError
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
@@ -79,7 +80,7 @@ def test_a_profile_of_your_own(tmp_path: Path) -> None:
     assert read_plan(tmp_path / "plan.toml") == plan
     like = 'like = "mine.toml"\nimages = 30\ndefaults = { attack = "apgd" }\nmeasures = ["universal_quantile"]'
     (tmp_path / "like.toml").write_text(like)
-    assert profile(str(tmp_path / "like.toml")).measures == (UniversalQuantile(Apgd()),)
+    assert profile(str(tmp_path / "like.toml"), Linf(0.3)).measures == (UniversalQuantile(Apgd(), Linf(0.3)),)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def audit(
     std: Numbers | None = None,
     profile: str = "standard",
     measures: Change | Sequence[Change] = (),
-    eps: float | None = None,
+    eps: float | str | None = None,
     norm: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] | str = (),
     labels: Tensor | np.ndarray | Sequence[int] | None = None,
@@ -86,7 +86,8 @@ def audit(
         profile: what is asked; see `holdfast list profiles`. "quick" is a first look.
         measures: ask these instead: names, tables of a name and the fields to change (both as the profile asks them
             otherwise, where it does), or measures.
-        eps: radius in pixels of a [0, 1] image; 0.05 where None.
+        eps: radius in pixels of a [0, 1] image, 0.05 or "4/255"; where None, the profile's or what is usual for such
+            images: 4/255 in ℓ∞ for photos, see `holdfast.auditing.balls`.
         norm: norm of the ball, "linf" or "l2".
         settings: changes of single parameters, {"breakaway_risk.attack.steps": 100}; "*" is every measure.
         labels: a class for each image of an array, for measures that read them; other images bring their own.
@@ -118,6 +119,7 @@ def audit(
     usual = networks[0].device if networks else "cpu"
     where = usual if device is None else device
     options: dict[str, Any] = {"profile_name": profile, "eps": eps, "norm": norm, "images": size, "attacked": attacked}
+    options |= {"source": tested}
     options |= {"train": train_spec, "device": str(where), "seed": seed, **run}
     names = [network if isinstance(network, str) else name for name, network in opened.items()]
     plan = _plan(names, spec, options, measures, _settings(settings))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.auditing.plan_file import plan_from
-from holdfast.auditing.profile import profile, profile_names
+from holdfast.auditing.profile import profile
+from holdfast.auditing.profile_files import profile_names
 from holdfast.config.overrides import changed
 from holdfast.core import Attack, Ball, Measure, registry
 from holdfast.parts.attacks.ensemble import Ensemble

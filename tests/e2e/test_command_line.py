@@ -12,6 +12,7 @@ import PIL.Image
 import pytest
 import typer
 
+import holdfast
 from holdfast import cli
 from holdfast.cli import common
 from holdfast.runtime.errors import HoldfastError, NothingAudited, UnreadableRecord
@@ -124,8 +125,12 @@ def test_show_explains_inherited_parameters_and_profiles(capsys) -> None:
     assert "certifier: how to bound" in out
     assert "first: certify only the first images" in out
     _, out, _ = run(capsys, "show", "rvcl")
-    assert "linear_radius" in out
-    assert "certifier = crown" in out
+    assert "ε by the images" in out
+    assert "How far may an image move before a linear classifier" in " ".join(out.split())
+    assert "linear_radius: steps = 100" in out
+    assert "passes for each encoder" in " ".join(out.split())
+    _, out, _ = run(capsys, "show", "paper")
+    assert "ε 0.05 in ℓ∞" in out
 
 
 @pytest.mark.parametrize("name", ["breakaway_risk", "apgd", "linf", "masking", "nt_xent"])
@@ -133,6 +138,10 @@ def test_show_explains(capsys, name: str) -> None:
     code, out, _ = run(capsys, "show", name)
     assert code == 0
     assert "Parameters" in out
+
+
+def test_the_version_is_said(capsys) -> None:
+    assert run(capsys, "--version")[:2] == (0, f"holdfast {holdfast.__version__}\n")
 
 
 def test_doctor_names_what_is_there(capsys) -> None:
@@ -148,8 +157,10 @@ def test_doctor_names_what_is_there(capsys) -> None:
         (["audit", "zoo:digits-simclr", "--data", "digitz:x"], "did you mean"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--profile", "qick"], "did you mean 'quick'"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--norm", "l3"], "unknown threat 'l3'"),
-        (["audit", "zoo:digits-simclr", "--data", "digits", "--norm", "l2"], "needs a radius"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "8"], "pixels of a [0, 1] image"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "8"], "did you mean 8/255"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "nan"], "expected a finite number"),
+        (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "-1"], "expected 0 or more"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_rsk.ball.radius=1"], "did you mean"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_risk.bal.radius=1"], "did you mean"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--set", "breakaway_risk.ball.radius"], "expected"),

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.auditing import profile
+from holdfast.auditing import profile_files
 from holdfast.core import HoldfastError
 from holdfast.sources.data import open_images
 
@@ -29,7 +29,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         'description = "one measure"\nimages = 40\nattacked = 20\nexamined = 2\nqueries = 10\n'
         'measures = ["cosine_to_self"]\ndefaults = { attack = { name = "pgd", steps = 5 } }\n'
     )
-    monkeypatch.setattr(profile, "FOLDER", tmp_path)
+    monkeypatch.setattr(profile_files, "FOLDER", tmp_path)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.profile import profile, profile_names
+from holdfast.auditing.profile import profile
+from holdfast.auditing.profile_files import profile_names
 from holdfast.auditing.run import run_audit
 from holdfast.core import Check, Encoder, HoldfastError, Measure, registry
 from holdfast.numerics import statistics

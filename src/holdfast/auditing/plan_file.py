@@ -4,17 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.auditing.balls import NORM, audit_ball, shape_of
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, unread
-from holdfast.auditing.profile import DEFAULT_BALL, profile
+from holdfast.auditing.profile import profile, profile_table
 from holdfast.auditing.series import expand
 from holdfast.config.overrides import Change, changed, set_parameters
 from holdfast.config.reader import arguments, located
-from holdfast.core import Ball, HoldfastError, registry
+from holdfast.core import Ball, HoldfastError, ImageSource, registry
+from holdfast.core.threat import Shape
+from holdfast.sources.data import open_images
 from holdfast.storage.documents import read_toml
 
 KEYS: dict[str, Any] = {
-    "encoders": tuple[str, ...], "data": str, "profile": str, "norm": str, "eps": float, "set": tuple[str, ...],
+    "encoders": tuple[str, ...], "data": str, "profile": str, "norm": str, "eps": float | str, "set": tuple[str, ...],
     "measures": tuple[str | dict, ...], "images": int, "attacked": int, "seed": int, "batch_size": int,
     "device": str, "skip_corrupt": bool, "train": str, "train_images": int, "precision": str, "compiled": bool,
     "shared_searches": bool, "allow": tuple[str, ...], "examined": int, "queries": int,
@@ -25,28 +28,14 @@ NO_DATA = "gaussian"
 """Images of an audit that asks nothing about images: noise of the encoder's own size."""
 
 
-def ball_of(norm: str | None = None, eps: float | None = None) -> Ball:
-    """Return the ball of a norm and a radius in pixels of a [0, 1] image; that of the paper's risks where None.
-
-    Raises:
-        HoldfastError: a norm that is no ball, or a radius that it cannot have.
-    """
-    usual = registry.part_name(DEFAULT_BALL)
-    kind = registry.find("threats", norm or usual)
-    if not issubclass(kind, Ball):
-        raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")
-    if eps is None and norm not in (None, usual):
-        raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
-    return DEFAULT_BALL if eps is None else registry.configure(kind, {"radius": eps})
-
-
 def make_plan(
     encoders: Iterable[str],
     data: str | None,
     *,
     profile_name: str = "standard",
     norm: str | None = None,
-    eps: float | None = None,
+    eps: float | str | None = None,
+    source: ImageSource | None = None,
     settings: Sequence[str] = (),
     measures: Sequence[Change] = (),
     images: int | None = None,
@@ -61,8 +50,10 @@ def make_plan(
         encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
         data: data spec; None where the measures need none, `NO_DATA` then stands in for the panel's checks.
         profile_name: which profile, or the path of a TOML file with one of your own, see `profile`.
-        norm: the ball, "linf" or "l2"; the profile's where None.
-        eps: its radius in pixels of a [0, 1] image; the same.
+        norm: of the ball, "linf" or "l2"; the profile's, or ℓ∞, where None.
+        eps: its radius in pixels of a [0, 1] image, 0.05 or "4/255"; the profile's where None, else what is usual for
+            such images, of which one is then read; see `balls`.
+        source: images that are open already, instead of the data spec.
         settings: changes of single parameters, see `set_parameters`.
         measures: what to ask instead of all of the profile's measures, each as the profile has it but for the fields
             that are written: names, tables {"name": ..., fields}, or measures; see `changed`.
@@ -79,7 +70,8 @@ def make_plan(
     encoders, series = expand(encoders)
     if not encoders:
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
-    ball = ball_of(norm, eps)
+    base = profile(profile_name)
+    ball = _ball(profile_name, norm, eps, source or data, run.get("seed", 0), run.get("skip_corrupt", False))
     base = profile(profile_name, ball)
     questions = changed(base.measures, measures, ball) if measures else base.measures
     questions = set_parameters(questions, settings, ball)
@@ -112,6 +104,21 @@ def make_plan(
         series=series,
         **run,
     )
+
+
+def _ball(
+    name: str, norm: str | None, eps: float | str | None, data: str | ImageSource | None, seed: int, skip: bool
+) -> Ball:
+    """Return the ball of an audit: the user's, else its profile's, else what is usual for its images."""
+    own = profile_table(name)
+    usual = own.get("norm", NORM)
+    if eps is None and norm in (None, usual):
+        eps = own.get("eps")
+
+    def shape() -> Shape | None:
+        return None if data is None else shape_of(open_images(data, seed=seed, skip_corrupt=skip))
+
+    return audit_ball(norm or usual, eps, shape)
 
 
 def _listed(names: Sequence[str] | str | None) -> tuple[str, ...]:

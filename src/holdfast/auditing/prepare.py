@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from holdfast.auditing import record as entries
+from holdfast.auditing.balls import shape_of, told
 from holdfast.auditing.images import AuditImages, open_all, open_selected
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_entry import plan_entry
@@ -146,6 +147,8 @@ def prepare(
     if in_process:
         check_device(plan.device)
     images, store = open_all(plan, source, training), Store(folder)
+    for ball in told(plan.measures, shape_of(images.tested)):
+        listener.stage(ball)
     store.sweep()
 
     # Claim the folder, unless it holds another audit

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.auditing import profile_files
+from holdfast.auditing.balls import NORM, audit_ball
+from holdfast.auditing.profile_files import profile_names
 from holdfast.config.overrides import Change, changed
 from holdfast.config.reader import arguments, located, read
 from holdfast.config.tables import Table, laid, over, spread
@@ -14,18 +17,9 @@ from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
 
-DEFAULT_BALL: Ball = registry.part("threats", "linf", radius=0.05)
-"""The ball of the paper's risks."""
-
-FOLDER = Path(__file__).with_name("profiles")
-"""Holdfast's own profiles."""
-
-FIRST = ("quick", "standard")
-"""Profiles that people begin with."""
-
 KEYS: dict[str, Any] = {
     "like": str, "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
-    "shared_searches": bool, "defaults": dict, "measures": tuple[str | dict, ...],
+    "shared_searches": bool, "norm": str, "eps": float | str, "defaults": dict, "measures": tuple[str | dict, ...],
 }  # fmt: skip
 """Keys of a profile and their types."""
 
@@ -37,6 +31,8 @@ class Profile(metaclass=Checked):
     Attributes:
         description: one line for the command line's help.
         measures: the questions, in the audit's ball.
+        norm: of the audit's ball, where the user names none.
+        eps: its radius, where the user names none; None: what is usual for the images.
         images: size of the population at most.
         attacked: how many of them are attacked at most.
         examined: images on which the checks that cost passes are made.
@@ -51,14 +47,11 @@ class Profile(metaclass=Checked):
     examined: int = 8
     queries: int = 200
     shared_searches: bool = True
+    norm: str = NORM
+    eps: float | str | None = None
 
 
-def profile_names() -> list[str]:
-    """Return the names of Holdfast's own profiles, those that people begin with first."""
-    return sorted((path.stem for path in FOLDER.glob("*.toml")), key=lambda name: (name not in FIRST, name))
-
-
-def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:
+def profile(name: str, ball: Ball | None = None) -> Profile:
     """Return a profile in a ball.
 
     Its file has the attributes of `Profile`; `measures` are names and tables as in a plan, see `changed`, all in the
@@ -67,7 +60,7 @@ def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:
 
     Args:
         name: see `profile_names`, or the path of a TOML file.
-        ball: of the audit.
+        ball: of the audit; None: what it says itself, or what is usual for images of which nothing is known.
 
     Raises:
         HoldfastError: a name that is not known, or a file that says what nobody knows.
@@ -76,6 +69,7 @@ def profile(name: str, ball: Ball = DEFAULT_BALL) -> Profile:
     where = f"profile {Path(name).stem}"
     common = table.pop("defaults", {})
     with located(where):
+        ball = ball or audit_ball(table.get("norm", NORM), table.get("eps"), lambda: None)
         table["measures"] = changed((), _begun(table.get("measures", ()), common), ball)
     return read(Profile, table, where)
 
@@ -95,7 +89,7 @@ def profile_table(name: str) -> Table:
             return read_toml(Path(name).parent / like, "profile")
         if like not in profile_names():
             raise unknown("profile", like, profile_names())
-        return read_toml(FOLDER / f"{like}.toml", "profile")
+        return read_toml(profile_files.FOLDER / f"{like}.toml", "profile")
 
     where = Path(name).name
     return arguments(KEYS, laid({"like": where if name.endswith(".toml") else name}, find, where), where)

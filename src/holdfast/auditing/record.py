@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import holdfast
+from holdfast.auditing.balls import shape_of, told
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.core import Encoder, Passes, registry
@@ -25,7 +26,7 @@ PACKAGES = (
 
 
 def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the images are.
+    """Return what the images are, and how large the balls of the plan are on them.
 
     Args:
         plan: where they come from.
@@ -46,6 +47,7 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         "train": {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts} if train else None,
         "runs_left_out": tested.runs,
         "skipped": [list(item) for item in tested.skipped],
+        "balls": told(plan.measures, shape_of(tested)),
     }
 
 

@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
-from holdfast.cli.common import Command, warned
+from holdfast.cli.common import Command, out, warned
 from holdfast.cli.compare import compare
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
@@ -32,6 +32,15 @@ from holdfast.runtime.exit_status import SUMMARY, ExitStatus
 app = typer.Typer(epilog=SUMMARY, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
+def _version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        from importlib.metadata import version
+
+        out.print(f"holdfast {version('holdfast')}")
+        raise typer.Exit
+
+
 @app.callback()
 def holdfast(
     parts: Annotated[
@@ -40,6 +49,9 @@ def holdfast(
             "--parts", help="Python file that registers parts of your own; may be repeated. Run here and by workers."
         ),
     ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and nothing else.")
+    ] = False,
 ) -> None:
     """Audit how well an image encoder's representations hold when the image is disturbed, without labels."""
     if parts:

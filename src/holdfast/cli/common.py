@@ -49,7 +49,7 @@ SeedOption = Annotated[
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. (default: cpu)")]
 EpsOption = Annotated[
     float | None,
-    typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: 0.05)"),
+    typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: by the images)"),
 ]
 CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
 XOption = Annotated[str | None, typer.Option("--x", help="Measure drawn across. (default: clean kNN accuracy)")]

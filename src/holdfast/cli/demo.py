@@ -14,7 +14,5 @@ def demo(
     """Audit three shipped encoders on 600 handwritten digits they have not seen, and write the report."""
     from holdfast.auditing.plan_file import make_plan
 
-    plan = make_plan(
-        DEMO_ENCODERS, "digits", profile_name="standard", eps=0.15, images=600, attacked=600, seed=seed or 0
-    )
+    plan = make_plan(DEMO_ENCODERS, "digits", profile_name="standard", images=600, attacked=600, seed=seed or 0)
     run_plan(plan, out_folder, json_output, quiet=quiet)

@@ -15,11 +15,16 @@ def list_parts(
     json_output: JsonOption = False,
 ) -> None:
     """List what there is: encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""
-    from holdfast.report.parts import LISTED, catalogue
+    if kind == "profiles":  # which are read at once, without the parts that they name
+        from holdfast.auditing.profile_files import descriptions
 
-    if kind is not None and kind not in LISTED:
-        raise unknown("kind", kind, LISTED)
-    parts = catalogue([kind] if kind else LISTED)
+        parts = {kind: descriptions()}
+    else:
+        from holdfast.report.parts import LISTED, catalogue
+
+        if kind is not None and kind not in LISTED:
+            raise unknown("kind", kind, LISTED)
+        parts = catalogue([kind] if kind else LISTED)
     if json_output:
         answer(parts)
         return

@@ -16,6 +16,9 @@ from holdfast.runtime.checked import Checked
 PerImage = Float[Tensor, "batch"]
 Draws = Float[Tensor, "batch draws channel height width"]
 
+Shape = tuple[int, int, int]
+"""Channels, height and width of an image."""
+
 
 class Threat(metaclass=Checked):
     """How an image may change. Subclasses are frozen dataclasses; `sample` draws one changed image each.
@@ -102,13 +105,26 @@ class Ball(Threat):
 
     Attributes:
         radius: ε.
+        symbol: the norm as papers write it.
         is_box: whether pixels move independently of each other, so that interval arithmetic knows all of the ball.
         landmarks: radii that people know, with their names, smallest first.
     """
 
     radius: float
+    symbol: ClassVar[str] = ""
     is_box: ClassVar[bool] = False
     landmarks: ClassVar[tuple[tuple[float, str], ...]] = ()
+
+    @property
+    def written(self) -> str:
+        """The radius as people write it: 4/255 or 0.1, whichever is shorter and right to three digits."""
+        levels, plain = round(255 * self.radius), f"{self.radius:.6g}"
+        whole = levels > 0 and abs(255 * self.radius / levels - 1) < 1e-3
+        return f"{levels}/255" if whole and len(f"{levels}/255") < len(plain) else plain
+
+    def even(self, shape: Shape) -> float:
+        """Return the size of a change of every pixel by 1, in images of a shape."""
+        return float(self.size(torch.ones(1, *shape)))
 
     @abstractmethod
     def project(self, delta: Images) -> Images:

@@ -33,6 +33,8 @@ def print_estimate(estimate: Mapping[str, Any], console: Console) -> None:
         console.print(Text("No estimate: none of the encoders could be run.", style="bold"))
         return
     console.print(Text(_sum(estimate), style="bold"))
+    for ball in estimate["balls"]:
+        console.print(ball, highlight=False)
     console.print(Text(_small_print(estimate), style="dim"))
 
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.auditing.profile import profile, profile_names, profile_table
+from holdfast.auditing.profile_files import descriptions, profile_names
 from holdfast.core import registry
-from holdfast.core.naming import named
+from holdfast.report.profile import print_profile
 from holdfast.runtime.errors import unknown
 from holdfast.sources import data
 from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED
@@ -40,7 +40,7 @@ def _entries(kind: str) -> dict[str, str]:
         shaped = "balance=long_tail|uniform ratio= balance_seed="
         return {**_sources(data.SOURCES), "all take": f"?size=H|HxW channels=1|3 skip_corrupt=true {shaped}"}
     if kind == "profiles":
-        return {name: profile_table(name)["description"] for name in profile_names()}
+        return descriptions()
     return {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}
 
 
@@ -65,7 +65,7 @@ def print_part(name: str, console: Console) -> None:
     # A profile, a part, or both
     kinds = [(kind, registry.find(kind, name)) for kind in registry.KINDS if name in registry.names(kind)]
     if name in profile_names() or name.endswith(".toml"):
-        _print_profile(name, console)
+        print_profile(name, console)
         if kinds:  # a measure may be called like its profile
             console.print()
     elif not kinds:
@@ -89,19 +89,6 @@ def print_part(name: str, console: Console) -> None:
             default = "required" if parameter.default is parameter.empty else repr(parameter.default)
             table.add_row(parameter.name, default)
         console.print("", table)
-
-
-def _print_profile(name: str, console: Console) -> None:
-    plan = profile(name)
-    console.print(Text.assemble((name, "bold"), f" (profile): {plan.description}\n"))
-    for title, measure in named(plan.measures).items():
-        spec = registry.spec(measure)
-        fields = ", ".join(f"{key} = {_brief(value)}" for key, value in spec.items() if key not in ("kind", "name"))
-        console.print(Text.assemble((title, "bold"), f": {fields}"))
-
-
-def _brief(value: Any) -> str:
-    return str(value["name"]) if isinstance(value, dict) and "name" in value else str(value)
 
 
 def _inherited(part: type) -> list[str]:

@@ -65,6 +65,7 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
     if data.get("synthetic"):
         summary = "synthetic images alone"
     if encoders:
+        lines += [Text(ball, style="dim") for ball in data.get("balls", [])]
         return [*lines, Text(f"{summary}, {duration(run['seconds'])}", style="dim")]
     return [*lines, Text("Nothing was audited.", style="bold red")]
 

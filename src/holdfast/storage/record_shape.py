@@ -248,7 +248,7 @@ RECORD_SHAPE = Object(
         "data": Object(
             {"fingerprint": TEXT, "images": COUNT, "attacked": COUNT, "spec": TEXT, "description": TEXT,
              "available": COUNT, "skipped": Items(Items(TEXT, 2))},
-            {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT,
+            {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT, "balls": Items(TEXT),
              "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
         ),
         "encoders": Items(_Encoder()),

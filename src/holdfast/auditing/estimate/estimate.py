@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from holdfast.auditing.balls import shape_of, told
 from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronised, time_passes
@@ -144,6 +145,7 @@ def estimate(
     return {
         "images": len(images),
         "attacked": plan.attacked_of(len(images)),
+        "balls": told(plan.measures, shape_of(images)),
         "device": plan.device,
         "workers": workers,
         "shard": None if part is None else str(part),

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -35,6 +36,7 @@ class L2(Ball):
     """
 
     radius: float = 1.0
+    symbol: ClassVar[str] = "ℓ2"
 
     def __post_init__(self) -> None:
         if not 0 < self.radius < float("inf"):

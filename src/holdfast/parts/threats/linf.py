@@ -25,12 +25,14 @@ class Linf(Ball):
     """
 
     radius: float = 0.05
+    symbol: ClassVar[str] = "ℓ∞"
     is_box: ClassVar[bool] = True
     landmarks: ClassVar[tuple[tuple[float, str], ...]] = ((1 / 255, "1/255"), (4 / 255, "4/255"), (8 / 255, "8/255"))
 
     def __post_init__(self) -> None:
         if not 0 < self.radius <= 1:
-            raise HoldfastError(f"linf radius: expected pixels of a [0, 1] image, in (0, 1], got {self.radius}")
+            meant = f"; did you mean {self.radius:g}/255?" if 1 < self.radius < 255 else ""
+            raise HoldfastError(f"linf radius: expected pixels of a [0, 1] image, in (0, 1], got {self.radius}{meant}")
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Draw uniformly from the cube around each image, clamped to [0, 1]."""

@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from holdfast.auditing.plan_file import ball_of
+from holdfast.auditing.balls import audit_ball, shape_of
 from holdfast.core import Ball, HoldfastError, Method, Objective, registry
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import first_line, unknown
+from holdfast.sources.data import ImageSet
 from holdfast.storage.documents import parse_json
 from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
@@ -45,7 +46,7 @@ class Hardening(metaclass=Checked):
         objective: "auto", the encoder's own clean representations (`self_distillation`), or the name of a method.
         attack: what the adversary maximises: "untargeted", "targeted" or "loss".
         norm: the ball in which images are attacked, in training and in the audits.
-        eps: its radius ε in pixels of a [0, 1] image; None: the papers' 0.05 of linf.
+        eps: its radius ε in pixels of a [0, 1] image; None: what is usual for the images, see `in_ball`.
         steps: steps of the optimiser; None: the clock decides, see `budget`.
         budget: seconds that the training takes, by the clock; the audits come on top.
         pace: of a hardening that followed the clock, to do it again in as many steps, see `Pace`.
@@ -94,12 +95,16 @@ class Hardening(metaclass=Checked):
             Pace(self.steps, marks=self.pace)
 
     def ball(self) -> Ball:
-        """Return the ball.
+        """Return the ball; without ε, the one that is usual for images of which nothing is known.
 
         Raises:
             HoldfastError: a norm that is no ball, or a radius that it cannot have.
         """
-        return ball_of(self.norm, self.eps)
+        return audit_ball(self.norm, self.eps, lambda: None)
+
+    def in_ball(self, images: ImageSet) -> "Hardening":
+        """Return the same with an ε: its own, or the one that is usual for the images that it learns from."""
+        return replace(self, eps=audit_ball(self.norm, self.eps, lambda: shape_of(images)).radius)
 
     def method(self) -> Method:
         """Return what the encoder learns."""

@@ -69,6 +69,7 @@ def harden(
     opened, listener = opened or Opened(), listener or Silent()
     start = opened.encoder or open_encoder(hardening.encoder)
     trainable(start)  # raises now, not after the images are read
+    hardening = hardening.in_ball(open_images(opened.data or hardening.data, seed=hardening.seed))
     after = None if opened.encoder else with_weights(hardening.encoder, folder / ENCODER)
     audits = Audits.of(hardening, after, opened)
     held_out = open_images(audits.images, size=audits.size, seed=hardening.seed, geometry=start.geometry)

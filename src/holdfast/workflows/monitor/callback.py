@@ -54,7 +54,8 @@ class HoldfastCallback:
         if every < 1:
             raise HoldfastError(f"every: expected at least 1 step between looks, got {every}")
         seed = options.get("seed", 0)
-        self._images, self._measures = opened(images, options.pop("size", None), seed), measures_of(measures)
+        self._images = opened(images, options.pop("size", None), seed)
+        self._measures = measures_of(measures, self._images)
         if options.get("train") is not None:
             options["train"] = opened(options["train"], None, seed)
         self._encoder, self._every, self._prefix, self._options, self._last = encoder, every, prefix, options, 0

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast.auditing.balls import NORM, shape_of, usual_ball
 from holdfast.auditing.execute import INLINE, execute, results_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
-from holdfast.auditing.profile import DEFAULT_BALL
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
 from holdfast.runtime.errors import first_line
@@ -91,12 +91,12 @@ def look(
     Raises:
         HoldfastError: images that cannot be read, a network that cannot be copied, mean and std absent or superfluous.
     """
-    questions = measures_of(measures)
     with undisturbed():
-        # A copy of the network, and the images
+        # A copy of the network, the images, and the measures in the ball that is usual for these
         network = frozen_copy(encoder, mean, std)
         device = device or str(network.device)
         population = opened(images, size, seed)
+        questions = measures_of(measures, population)
         bank = None if train is None else opened(train, None, seed)
         if bank is not None:
             if bank.leave_out(population) and len(bank) < 2:
@@ -129,23 +129,25 @@ def look(
             (result,) = results_of(audit, execute(audit, INLINE))
 
     # What came out, by names that a log can take
-
-    # What came out, by names that a log can take
     failures, entry = list(result.failures), result.entry
     failures += [f"{name}: {m['not_certified']}" for name, m in entry["measures"].items() if m["not_certified"]]
     tables = {name: table for name, (table, _) in result.scored.items()}
     return Look(_named(entry["measures"]), tuple(failures), tables)
 
 
-def measures_of(names: Sequence[Change]) -> tuple[Measure, ...]:
+def measures_of(names: Sequence[Change], images: ImageSet | None = None) -> tuple[Measure, ...]:
     """Return measures from their names, or tables of a name and fields; the rest is as their classes have it.
+
+    Args:
+        names: of the measures.
+        images: that they are asked about; the ball is the one that is usual for these. None: nothing is known of them.
 
     Raises:
         HoldfastError: none, or what nobody knows.
     """
     if not names:
         raise HoldfastError("measures: expected at least one, got none; see holdfast list measures")
-    return changed((), names, DEFAULT_BALL)
+    return changed((), names, usual_ball(NORM, None if images is None else shape_of(images)))
 
 
 def opened(images: Pictures, size: int | None, seed: int) -> ImageSet:

@@ -130,11 +130,12 @@ def _monitor(table: Any, recipe: Recipe, store: Store, name: str) -> AuditMonito
         every = table["epochs"] * max(1, learned // recipe.batch_size)
     seed = table.get("seed", recipe.seed)
     train = table.get("train")
+    images = open_images(table["data"], size=table.get("images"), seed=seed)
     return AuditMonitor(
         store,
         every,
-        open_images(table["data"], size=table.get("images"), seed=seed),
-        measures_of(table.get("measures", ())),
+        images,
+        measures_of(table.get("measures", ()), images),
         name=name,
         train=None if train is None else open_images(train, size=table.get("train_images"), seed=seed),
         attacked=table.get("attacked"),

@@ -28,6 +28,9 @@ from holdfast.workflows.reproduce.table import alike, correlation, table_of
 from holdfast.workflows.study.file import make_study
 from holdfast.workflows.study.run import run_study
 
+EPS = 0.05
+"""Radius of the ℓ∞ ball of audits that name none: that of the label-free risks' paper, whatever the images are."""
+
 RECORD = "reproduction.json"
 
 
@@ -180,6 +183,7 @@ def _audit(
     if not encoders:
         raise HoldfastError("no encoder is left: all were left out or could not be trained")
     own = {"seed": seed, "device": device, "shared_searches": False}  # a paper's number is that of its own attack
+    own |= {} if "norm" in values else {"eps": EPS}
     return own | values | {"encoders": encoders}
 
 

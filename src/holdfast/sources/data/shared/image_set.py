@@ -151,6 +151,11 @@ class ImageSet:
         return self._choice.skipped
 
     @property
+    def sized(self) -> bool:
+        """Whether images have a size: their own, one that the user asked for, or that of an encoder."""
+        return self._choice.source.sized or self.conversion.size is not None or self.geometry is not None
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of every image; reads the first."""
         if self._shape is None:
@@ -239,7 +244,7 @@ class ImageSet:
 
     def _rendered(self, place: int, row: int) -> Pixels:
         image = self._choice.read(row)
-        if not self._choice.source.sized and self.geometry is None and self.conversion.size is None:
+        if not self.sized:
             raise HoldfastError(
                 f"{self}: expected an encoder that says which images it takes, got one that does not; give their "
                 "shape, --data 'gaussian?shape=3x32x32', or images of your own"

@@ -1,0 +1,158 @@
+"""The ball of an audit: of a norm and an ε, or what is usual for such images; and what it is, in words."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from holdfast.core import Ball, HoldfastError, Measure, registry
+from holdfast.core.registry import part_name
+from holdfast.core.threat import Shape
+from holdfast.runtime.checked import number
+from holdfast.sources.data import ImageSet
+
+NORM = "linf"
+"""Of an audit that names none."""
+
+PHOTO = 64
+"""Sides from which on images are photos, whatever their colours."""
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The radii that the literature uses for a kind of images.
+
+    Attributes:
+        images: what they are.
+        shape: of the images that these radii were chosen for.
+        radii: in pixels of a [0, 1] image, by norm.
+        why: who uses them.
+    """
+
+    images: str
+    shape: Shape
+    radii: Mapping[str, float]
+    why: str
+
+    def ball(self, norm: str, shape: Shape | None) -> Ball:
+        """Return the ball for images of a shape: every pixel may move as far as in images of the kind's own shape.
+
+        So the radius is the same in ℓ∞, and grows in ℓ2 with the square root of the number of pixels, to two digits.
+        """
+        ball: Ball = registry.part("threats", norm, radius=self.radii[norm])
+        own, wanted = ball.even(self.shape), ball.even(shape or self.shape)
+        if own == wanted:
+            return ball
+        return registry.part("threats", norm, radius=float(f"{ball.radius * wanted / own:.2g}"))
+
+
+DIGITS = Usual(
+    "small grey images",
+    (1, 28, 28),
+    {"linf": 0.1, "l2": 1.5},
+    "MNIST with provable defences, .1 in ℓ∞ and 1.58 in ℓ2 (Wong et al. 2018); .3 makes one digit look like another.",
+)
+SMALL = Usual(
+    "small colour images",
+    (3, 32, 32),
+    {"linf": 8 / 255, "l2": 0.5},
+    "CIFAR-10: Madry et al. (2018), and RobustBench in both norms (Croce et al. 2021).",
+)
+PHOTOS = Usual(
+    "photos",
+    (3, 224, 224),
+    {"linf": 4 / 255, "l2": 3.0},
+    "ImageNet: RobustBench in ℓ∞ (Croce et al. 2021), Salman et al. (2020) in both norms.",
+)
+USUAL = (DIGITS, SMALL, PHOTOS)
+"""Every kind of images."""
+
+
+def kind_of(shape: Shape | None) -> Usual:
+    """Return which kind images of a shape are; small colour images where nothing is known of them."""
+    if shape is None:
+        return SMALL
+    if min(shape[1:]) >= PHOTO:
+        return PHOTOS
+    return DIGITS if shape[0] == 1 else SMALL
+
+
+def shape_of(images: ImageSet) -> Shape | None:
+    """Return the shape of the first image; None where images have none before there is an encoder.
+
+    Photos count as 224 pixels high and wide at most, which is about what encoders make of them.
+    """
+    if not images.sized:
+        return None
+    channels, height, width = images.shape
+    _, high, wide = PHOTOS.shape
+    return channels, min(height, high), min(width, wide)
+
+
+def audit_ball(norm: str, eps: float | str | None, shape: Callable[[], Shape | None]) -> Ball:
+    """Return the ball of an audit.
+
+    Args:
+        norm: the name of a ball.
+        eps: its radius in pixels of a [0, 1] image, 0.05 or "4/255"; None: what is usual for the images.
+        shape: returns that of the images, None where nothing is known of them; called only where there is no radius.
+
+    Raises:
+        HoldfastError: a norm that is no ball, a radius that it cannot have, or none where none is usual.
+    """
+    kind = registry.find("threats", norm)
+    if not issubclass(kind, Ball):
+        raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")
+    if eps is None:
+        return usual_ball(norm, shape())
+    try:
+        radius = number(eps) if isinstance(eps, str) else eps
+    except ValueError as error:
+        raise HoldfastError(f"eps: {error}") from error
+    return registry.configure(kind, {"radius": radius})
+
+
+def usual_ball(norm: str, shape: Shape | None) -> Ball:
+    """Return the ball that is usual for images of a shape.
+
+    Raises:
+        HoldfastError: a norm of which no usual radius is known.
+    """
+    kind = kind_of(shape)
+    if norm not in kind.radii:
+        raise HoldfastError(f"norm {norm!r} needs a radius: add --eps (pixels of a [0, 1] image)")
+    return kind.ball(norm, shape)
+
+
+def told(measures: Iterable[Measure], shape: Shape | None) -> list[str]:
+    """Return a line for each ball that measures search, see `in_words`.
+
+    Where all searches are for smallest changes, the radius of the ball is not read, and so not told.
+    """
+    balls = [
+        ball
+        for measure in measures
+        if isinstance(ball := getattr(measure, "ball", None), Ball)
+        and not (measure.searches and all(search.smallest for search in measure.searches))
+    ]
+    return [in_words(ball, shape) for ball in dict.fromkeys(balls)]
+
+
+def in_words(ball: Ball, shape: Shape | None) -> str:
+    """Return what a ball is on images of a shape: its radius, where it comes from, and how many grey levels it spans.
+
+    Example:
+        >>> in_words(registry.part("threats", "linf", radius=4 / 255), (3, 224, 224))
+        'ε 4/255 in ℓ∞, the default for photos: every pixel may move by 4 of 255 grey levels'
+    """
+    norm, kind = part_name(ball), kind_of(shape)
+    if shape is not None and norm in kind.radii:
+        usual = kind.ball(norm, shape)
+        where = f"the default for {kind.images}"
+        if ball != usual:
+            where = f"{ball.radius / usual.radius:.2g} times {where}, {usual.written}"
+        where = f", {where}"
+    else:
+        where = ""
+    levels = f"{255 * ball.radius / ball.even(shape or kind.shape):.3g} of 255 grey levels"
+    high, wide = (shape or kind.shape)[1:]
+    means = f"every pixel may move by {levels}" if ball.is_box else f"like {levels} in each pixel of {high} x {wide}"
+    return f"ε {ball.written} in {ball.symbol or norm}{where}: {means}"

@@ -1,0 +1,100 @@
+"""A profile in the terminal: what it asks, in which ball, and how many encoder passes each answer takes."""
+
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.auditing.balls import NORM, USUAL, audit_ball, in_words
+from holdfast.auditing.panel import validity_panel
+from holdfast.auditing.plan import Plan, merge, total_passes
+from holdfast.auditing.profile import Profile, profile
+from holdfast.config.overrides import defaults
+from holdfast.core import Measure, Passes, registry
+from holdfast.core.encoder import BOUND
+from holdfast.report.numbers import count, duration, plural
+
+PACE = 100
+"""Encoder passes a second at which the time of all of them is told."""
+
+
+def print_profile(name: str, console: Console) -> None:
+    """Print a profile's questions, each with the passes that it takes, and those of all.
+
+    Args:
+        name: see `profile`.
+        console: where to print; colours follow it.
+    """
+    asked = profile(name)
+    plan = _plan(asked)
+    population, attacked = asked.images, plan.attacked_of(asked.images)
+    console.print(Text.assemble((Path(name).stem, "bold"), f" (profile): {asked.description}\n"))
+    console.print(Text(_ball(asked)))
+    console.print(Text(f"At most {plural(population, 'image')}, of which {attacked:,} are attacked.\n"))
+
+    # Each question: what it takes by itself, and what it adds to those above
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("question", overflow="fold", ratio=1)
+    for column in ("passes per image", "in all"):
+        table.add_column(column, justify="right")
+    readers = [(key, measure.prerequisites()) for key, measure in plan.named_measures.items()]
+    before = 0
+    for number, (key, measure) in enumerate(plan.named_measures.items(), 1):
+        so_far = total_passes(merge(readers[:number]), population, attacked).work
+        per_image = sum(observation.passes.work for observation in measure.prerequisites())
+        table.add_row(
+            _question(key, measure), count(per_image), count(so_far - before) if so_far > before else "shared"
+        )
+        before = so_far
+    whole = plan.predict(population)
+    checks = f"May the answers be believed?\n{plural(len(plan.checks), 'validity check')}"
+    table.add_row(checks, "", count(whole.work - before))
+    console.print(table)
+    console.print(Text(_sum(whole)))
+
+
+def _plan(asked: Profile) -> Plan:
+    """Return the profile's plan; of which encoder and images, does not matter for its passes."""
+    return Plan(
+        ("any",),
+        "any",
+        asked.measures,
+        validity_panel(asked.measures, asked.examined, asked.queries),
+        images=asked.images,
+        attacked=asked.attacked,
+        spare=any(measure.learns for measure in asked.measures),
+    )
+
+
+def _ball(asked: Profile) -> str:
+    """Return the ε of a profile, or what is taken for each kind of images."""
+    if asked.eps is not None:
+        return f"{in_words(audit_ball(asked.norm, asked.eps, lambda: None), None)}, unless --eps says otherwise."
+    kinds = ", ".join(f"{kind.ball(NORM, None).written} for {kind.images}" for kind in USUAL)
+    return f"ε by the images, unless --eps says otherwise: in ℓ∞ {kinds}."
+
+
+def _question(key: str, measure: Measure) -> Text:
+    """Return what a measure asks, its name, and the parameters that are not the measure's own defaults."""
+    spec = registry.spec(measure)
+    usual = defaults("measures", spec["name"], spec.get("ball", {}))
+    fields = [
+        f"{name} = {_brief(value)}" for name, value in spec.items() if name != "ball" and value != usual.get(name)
+    ]
+    return Text.assemble(measure.question, (f"\n{key}: {', '.join(fields)}" if fields else f"\n{key}", "dim"))
+
+
+def _brief(value: Any) -> str:
+    return str(value["name"]) if isinstance(value, dict) and "name" in value else str(value)
+
+
+def _sum(passes: Passes) -> str:
+    bounds = f", {plural(passes.bounds, 'bound propagation')} that count as {BOUND} each" if passes.bounds else ""
+    return (
+        f"In all at most {count(passes.work)} passes for each encoder ({count(passes.forward)} forward, "
+        f"{count(passes.backward)} backward{bounds}): {duration(passes.work / PACE)} at {PACE} a second. How long "
+        "yours takes: holdfast audit ENCODER --data IMAGES --dry-run."
+    )

@@ -1,0 +1,145 @@
+"""The ball of an audit that names no ε: what is usual for the images; and what a radius means on them."""
+
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+
+import holdfast
+from holdfast.auditing.balls import DIGITS, PHOTOS, SMALL, in_words, kind_of, told, usual_ball
+from holdfast.auditing.plan_file import make_plan, plan_from
+from holdfast.core import HoldfastError, registry
+from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
+from holdfast.parts.threats.l2 import L2
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.data.arrays import Arrays
+
+
+def balls(data: str | None, **options) -> set:
+    """The balls in which the drift of some images is asked for."""
+    plan = make_plan(["zoo:digits-simclr"], data, profile_name="quick", measures=["breakaway_risk"], **options)
+    return {measure.ball for measure in plan.measures if isinstance(measure, BreakawayRisk)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "linf", "l2"),
+    [
+        ((1, 8, 8), DIGITS, 0.1, 0.43),
+        ((1, 28, 28), DIGITS, 0.1, 1.5),
+        ((3, 32, 32), SMALL, 8 / 255, 0.5),
+        ((3, 64, 64), PHOTOS, 4 / 255, 0.86),
+        ((1, 224, 224), PHOTOS, 4 / 255, 1.7),
+        ((3, 224, 224), PHOTOS, 4 / 255, 3.0),
+        (None, SMALL, 8 / 255, 0.5),
+    ],
+)
+def test_images_decide_the_usual_ball(shape, kind, linf: float, l2: float) -> None:
+    assert kind_of(shape) is kind
+    assert usual_ball("linf", shape) == Linf(linf)
+    assert usual_ball("l2", shape) == L2(l2)
+
+
+def test_every_pixel_may_move_as_far_in_images_of_any_size() -> None:
+    for shape in ((1, 8, 8), (1, 20, 30), (3, 100, 64)):
+        kind = kind_of(shape)
+        levels = [usual_ball("l2", at).radius / L2(1.0).even(at) for at in (shape, kind.shape)]
+        assert levels[0] == pytest.approx(levels[1], rel=0.05)
+
+
+def pictures(folder: Path, side: int, mode: str) -> str:
+    for number in range(2):
+        pixels = np.random.default_rng(number).integers(0, 255, (side, side + 10, 3), dtype=np.uint8)
+        PIL.Image.fromarray(pixels).convert(mode).save(folder / f"{number}.png")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("side", "mode", "eps"), [(20, "L", 0.1), (20, "RGB", 8 / 255), (64, "RGB", 4 / 255), (300, "L", 4 / 255)]
+)
+def test_a_plan_looks_at_its_images(side: int, mode: str, eps: float, tmp_path: Path) -> None:
+    data = pictures(tmp_path, side, mode)
+    assert balls(data) == {Linf(eps)}
+    assert balls(f"{data}?size=16&channels=1") == {Linf(0.1)}
+    (drawn,) = balls(data, norm="l2")
+    assert drawn == usual_ball("l2", (3 if mode == "RGB" else 1, min(side, 224), min(side + 10, 224)))
+
+
+def test_who_names_a_radius_gets_it() -> None:
+    assert balls("digits", eps="4/255") == balls("digits", eps=4 / 255) == {Linf(4 / 255)}
+    assert balls("nowhere at all", eps=0.2, norm="l2") == {L2(0.2)}  # images are not opened for it
+    assert balls("gaussian") == {Linf(8 / 255)}  # which have no size before there is an encoder
+    source = Arrays(torch.zeros(4, 3, 80, 80), name="zeros")
+    assert balls("open already", source=source) == {Linf(4 / 255)}
+
+
+def test_a_papers_profile_keeps_the_papers_ball(tmp_path: Path) -> None:
+    def radii(**options) -> set[float]:
+        plan = make_plan(["zoo:digits-simclr"], "digits", **options)
+        return {registry.spec(measure)["ball"]["radius"] for measure in plan.measures}
+
+    assert radii(profile_name="paper") == {0.05, 0.1}
+    assert radii(profile_name="paper", eps=0.2) == {0.2, 0.4}
+    assert radii(profile_name="paper", norm="l2") == {0.43, 0.86}  # of which its paper says nothing
+    text = 'description = "x"\nimages = 9\nattacked = 4\nnorm = "l2"\nmeasures = ["breakaway_risk"]\n'
+    (tmp_path / "own.toml").write_text(text + 'eps = "3/2"')
+    assert radii(profile_name=str(tmp_path / "own.toml")) == {1.5}
+    (tmp_path / "own.toml").write_text(text)
+    assert radii(profile_name=str(tmp_path / "own.toml")) == {0.43}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eps": 0.0}, r"in \(0, 1\], got 0.0$"),
+        ({"eps": -0.1}, "expected 0 or more, got -0.1"),
+        ({"eps": float("nan")}, "expected a finite number or text, got nan"),
+        ({"eps": "4/0"}, "eps: expected a finite number such as 0.05 or 4/255"),
+        ({"eps": 4.0}, "did you mean 4/255"),
+        ({"eps": 300.0}, r"got 300.0$"),
+        ({"norm": "lnf"}, "did you mean 'linf'"),
+        ({"norm": "gamma"}, "expected a ball such as linf or l2, got 'gamma'"),
+        ({"profile": "quikc"}, "did you mean 'quick'"),
+    ],
+)
+def test_what_is_no_ball_gives_no_number(options: dict, message: str) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        plan_from({"encoders": ["zoo:digits-simclr"], "data": "digits", "profile": "quick"} | options, "plan")
+
+
+def test_a_norm_of_which_nobody_knows_a_radius_needs_one() -> None:
+    with pytest.raises(HoldfastError, match="norm 'l7' needs a radius: add --eps"):
+        usual_ball("l7", (1, 8, 8))
+
+
+def test_a_radius_is_said_in_grey_levels() -> None:
+    words = in_words(Linf(4 / 255), (3, 224, 224))
+    assert words == "ε 4/255 in ℓ∞, the default for photos: every pixel may move by 4 of 255 grey levels"
+    assert in_words(Linf(0.05), (3, 224, 224)).startswith("ε 0.05 in ℓ∞, 3.2 times the default for photos, 4/255: ")
+    assert in_words(L2(3.0), (3, 224, 224)).endswith(": like 1.97 of 255 grey levels in each pixel of 224 x 224")
+    assert in_words(L2(1.0), None).startswith("ε 1 in ℓ2: ")
+
+
+@pytest.mark.parametrize(
+    ("radius", "written"),
+    [(1 / 255, "1/255"), (0.0157, "4/255"), (0.2, "0.2"), (0.05, "0.05"), (3.0, "3"), (1e-9, "1e-09")],
+)
+def test_radii_are_written_as_people_do(radius: float, written: str) -> None:
+    assert L2(radius).written == written
+
+
+def test_a_radius_that_nothing_reads_is_not_told() -> None:
+    assert told([BreakingRadius()], (1, 8, 8)) == []
+    assert len(told([BreakingRadius(), BreakawayRisk(), BreakawayRisk(ball=Linf(0.1))], (1, 8, 8))) == 2
+
+
+def test_the_record_says_what_its_ball_is() -> None:
+    record = holdfast.audit(
+        "zoo:digits-simclr", "digits", measures="cosine_to_self", profile="quick", size=4, quiet=True
+    )
+    (measure,) = record.data["plan"]["measures"]
+    assert measure["ball"]["radius"] == 0.1
+    assert record.data["data"]["balls"] == [in_words(Linf(0.1), (1, 8, 8))]
+    assert "the default for small grey images" in str(record)
