@@ -43,6 +43,7 @@ from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.drifts import Drifts
 from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.mixtures import Mixtures
+from holdfast.parts.observations.nearest_image import NearestImage
 from holdfast.parts.observations.proved_radii import ProvedRadii
 from holdfast.parts.observations.radii import Radii
 from holdfast.parts.observations.represented import Represented
@@ -189,6 +190,8 @@ class Seen:
             case BreakingRadii():
                 nearest = 0.01 + world.radii[k].amin(1)
                 return {"radius": nearest, "halfway": 1.1 * nearest}
+            case NearestImage():
+                return {"apart": 0.3 + world.slack[k], "level": 1 / 255 + 0 * world.slack[k]}
             case ProvedRadii():
                 nearest = 0.01 + world.radii[k].amin(1)
                 return {"radius": (nearest - 0.02 * world.slack[k]).clamp_min(0)[: observation.first]}

@@ -1,45 +1,128 @@
-"""The answers that begin a report: in words, with their standing, and what the checks say."""
+"""The answers that begin a report: in words, what they are like, their standing, and what the checks say."""
 
 from typing import Any
 
 import pytest
 
-from holdfast.report.verdict import answers
+from holdfast.report import references
+from holdfast.report.answer import answers
+from holdfast.report.references import Reference
+
+FAILURE = {"name": "nearest", "divergence": "l2"}
 
 
-def record(standing: str = "sound", **checks: str) -> dict[str, Any]:
+def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str, Any]:
     """Return as much of a record as answers read."""
-    headline = {"standing": standing, "because": ("smaller_change[ball=l2]",)}
+    headline = {
+        "standing": standing, "because": ("smaller_change[ball=l2]",), "value": 0.02, "low": 0.016, "high": 0.025,
+    }  # fmt: skip
     radius = {
         "title": "Breaking radius",
-        "in_words": "Half hold.",
+        "better": "higher",
+        "in_words": {
+            "says": "half hold up to 5/255",
+            "called": "weak",
+            "further": ["Proved: nothing."],
+            "levels": True,
+        },
         "headline": "median",
         "scores": {"median": headline},
+        "part": {"name": "breaking_radius", "ball": {"name": "linf", "radius": 0.05}, "failure": FAILURE},
     }
-    silent = {"title": "Other", "in_words": "", "headline": "x", "scores": {"x": {}}}
-    failed = {"title": "Failed", "in_words": "", "headline": None, "scores": {}}
-    named = {name: {"title": name.capitalize(), "status": status} for name, status in checks.items()}
-    return {"encoders": [{"name": "e", "measures": {"a": radius, "b": silent, "c": failed}, "checks": named}]}
+    silent = {"title": "Other", "in_words": None, "headline": "x", "scores": {"x": {}}}
+    failed = {"title": "Failed", "in_words": None, "headline": None, "scores": {}}
+    named = {
+        name: {"title": name.capitalize(), "status": status, "called": called if status != "pass" else ""}
+        for name, status in checks.items()
+    }
+    encoder = {
+        "name": "e", "measures": {"a": radius, "b": silent, "c": failed}, "checks": named, "input": [3, 32, 32],
+        "fingerprint": "own",
+    }  # fmt: skip
+    return {"data": {"images": 256}, "encoders": [encoder]}
 
 
 @pytest.mark.parametrize(
-    ("standing", "checks", "text"),
+    ("standing", "called", "checks", "tone", "text"),
     [
-        ("sound", {"frozen": "pass", "reach": "skip"}, "Half hold. Trust: all checks passed."),
-        ("sound", {"frozen": "pass", "trained": "warn"}, "Half hold. Trust: warnings of trained."),
-        ("sound", {}, "Half hold. Trust: no check was run."),
         (
-            "at most", {"frozen": "pass", "trained": "warn", "masking": "fail"},
-            "Half hold. The truth is at most that: the check smaller change failed. "
-            "Trust: masking failed; warnings of trained.",
+            "sound", "", {"frozen": "pass", "reach": "skip"}, "plain",
+            "Half hold up to 5/255: weak. Proved: nothing. Trust: all checks passed.",
         ),
         (
-            "void", {"frozen": "pass", "collapse": "fail"},
-            "Breaking radius means nothing here: the check smaller change failed. Trust: collapse failed.",
+            "sound", "", {"frozen": "pass", "other": "warn"}, "plain",
+            "Half hold up to 5/255: weak. Proved: nothing. Trust: warnings of other.",
+        ),
+        ("sound", "", {}, "plain", "Half hold up to 5/255: weak. Proved: nothing. Trust: no check was run."),
+        (
+            "at most", "", {"frozen": "pass", "other": "warn", "masking": "fail"}, "warn",
+            "Half hold up to 5/255: weak or worse. The truth is at most that: the check smaller change failed. "
+            "Proved: nothing. Trust: masking failed; warnings of other.",
+        ),
+        (
+            "sound", "Looks untrained", {"frozen": "pass", "trained": "warn"}, "bad",
+            "Looks untrained: half hold up to 5/255, which says little of such an encoder. Proved: nothing. "
+            "Trust: warnings of trained.",
+        ),
+        (
+            "void", "Collapsed", {"frozen": "pass", "collapse": "fail"}, "bad",
+            "Collapsed: breaking radius means nothing here: the check smaller change failed. Trust: collapse failed.",
+        ),
+        (
+            "void", "", {"frozen": "pass", "input_range": "fail"}, "bad",
+            "Breaking radius means nothing here: the check smaller change failed. Trust: input_range failed.",
         ),
     ],
 )  # fmt: skip
-def test_an_answer_says_how_far_it_may_be_believed(standing: str, checks: dict[str, str], text: str) -> None:
-    ((name, answer),) = answers(record(standing, **checks))
+def test_an_answer_says_how_far_it_may_be_believed(
+    standing: str, called: str, checks: dict[str, str], tone: str, text: str
+) -> None:
+    ((name, answer),) = answers(record(standing, called, **checks))
     assert name == "e"
     assert answer.text == text
+    assert answer.tone == tone
+
+
+def test_what_looks_alike_is_told_unless_it_was_left_out() -> None:
+    told = record(frozen="pass")
+    told["data"]["duplicates"] = [{"image": "a", "like": "b", "levels": 0}] * 2
+    ((_, answer),) = answers(told)
+    assert "2 images are nearly the same as another one" in answer.text
+    assert "--skip-duplicates" in answer.text
+    told["data"]["duplicates_left_out"] = True
+    ((_, answer),) = answers(told)
+    assert "nearly" not in answer.text
+
+
+def known(name: str, value: float, **other: Any) -> Reference:
+    fields: dict[str, Any] = {
+        "name": name, "images": "photos", "measure": "breaking_radius", "norm": "linf", "failure": FAILURE,
+        "input": (3, 32, 32), "population": 256, "attacked": 32, "passes": 100, "value": value, "low": 0.9 * value,
+        "high": 1.1 * value, "encoder": name, "record": "",
+    }  # fmt: skip
+    return Reference(**(fields | other))
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ([known("A", 0.0145), known("B", 0.019), known("C", 0.023)], "weak, like B (4.8/255 on photos)."),
+        ([known("A", 0.001), known("B", 0.002), known("C", 0.1)], "weak, between B (0.51/255 on photos) and C"),
+        ([known("A", 0.001)], "weak."),
+        ([known("A", 0.1)], "weak."),
+        ([known("A", 0.02, population=500)], "weak."),
+        ([known("A", 0.02, norm="l2")], "weak."),
+        ([known("A", 0.02, input=(3, 224, 224))], "weak."),
+        ([known("A", 0.02, failure=FAILURE | {"divergence": "cosine"})], "weak."),
+        ([known("A", 0.02, encoder="own")], "weak."),
+    ],
+)
+def test_an_answer_is_held_against_encoders_that_people_know(
+    table: list[Reference], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "references", lambda: table)
+    ((_, answer),) = answers(record(frozen="pass"))
+    assert words in answer.text
+    ((_, doubtful),) = answers(record("at most", frozen="pass"))
+    assert "like" not in doubtful.text
+    assert "between" not in doubtful.text

@@ -41,7 +41,7 @@ Model = nn.Module | str
 Numbers = float | Sequence[float] | Tensor | np.ndarray
 """One number, or one per channel."""
 
-RUN = ("batch_size", "precision", "compiled", "skip_corrupt", "train_images")
+RUN = ("batch_size", "precision", "compiled", "skip_corrupt", "skip_duplicates", "train_images")
 """Fields of `Plan` that `audit` passes on."""
 
 Images = Any
@@ -102,7 +102,8 @@ def audit(
         workers: worker processes that share the audit. A script must then begin under `if __name__ == "__main__":`.
         seed: the one seed that decides everything.
         quiet: show no progress; else bars on a terminal, and elsewhere a line a minute, on stderr.
-        run: batch_size, precision, compiled, skip_corrupt, train_images, allow; see `holdfast.auditing.plan.Plan`.
+        run: batch_size, precision, compiled, skip_corrupt, skip_duplicates, train_images, allow; see
+            `holdfast.auditing.plan.Plan`.
 
     Raises:
         HoldfastError: a request that cannot be answered, or no encoder that could be audited. Measures that fail are in

@@ -20,7 +20,9 @@ from holdfast.parts.failures.drifted import Drifted
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.observations.nearest_image import NearestImage
 from holdfast.parts.observations.proved_radii import ProvedRadii
+from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 
@@ -275,7 +277,8 @@ def table(radius: list[float], proved: list[float]) -> dict[str, Tensor]:
     broken = torch.tensor(radius, dtype=torch.float64)
     return {
         "broken": broken, "halfway": broken * 1.1, "proved": torch.tensor(proved, dtype=torch.float64),
-        "population": torch.full_like(broken, 100.0),
+        "population": torch.full_like(broken, 100.0), "level": torch.full_like(broken, 1 / 255),
+        "apart": 0.5 * torch.arange(1, 1 + len(broken)).double(),
     }  # fmt: skip
 
 
@@ -286,11 +289,13 @@ def test_the_answer_in_words() -> None:
     assert list(scores)[-1] == "median"
     assert scores["median"].value == pytest.approx(6 / 255)
     assert scores["holds at 4/255"].value == pytest.approx(7 / 11)
-    assert measure.in_words(observed, scores) == (
-        "Among 100 images, half of those attacked are taken for another one after a change of 0.0235 (6/255 in linf); "
-        "at most 90.9 % at 1/255, 63.6 % at 4/255, 27.3 % at 8/255 hold. "
-        "Proved: half of 8 images hold up to 0.00196 (0.5/255 in linf)."
+    words = measure.in_words(observed, scores)
+    assert words.text == (
+        "Half of 11 images among 100 are taken for another one after a change of 6/255 (95 %: 2 to 10; one grey level "
+        "is 1/255): weak to strong. No encoder that tells them apart holds half of them beyond 765/255. "
+        "Proved: half of 8 images hold up to 0.5/255 (no interval)."
     )
+    assert words.levels
     (chart,) = measure.charts(observed, scores)
     solid, dashed = chart.lines  # pyright: ignore[reportAttributeAccessIssue]
     assert solid.y[0] == 1.0
@@ -305,8 +310,58 @@ def test_what_was_not_broken_is_no_number() -> None:
     scores = measure.score(observed)
     assert scores["median"].value is None
     assert "not broken at all" in scores["median"].note
-    assert measure.in_words(observed, scores) == "No smallest change was found for half of the images."
+    assert measure.in_words(observed, scores).text == (
+        "No change was found after which half of 10 images among 100 are taken for another one. No encoder that tells "
+        "them apart holds half of them beyond 701/255. Proved: nothing, for it was not tried."
+    )
     with pytest.raises(HoldfastError, match="certified: expected 0 or more, got -1"):
         BreakingRadius(certified=-1)
     with pytest.raises(HoldfastError, match="expected steps >= 10, got 3"):
         BreakingRadius(steps=3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "ball", "word"),
+    [
+        (0.9, Linf(), "fragile"), (1.1, Linf(), "weak"), (5.0, Linf(), "moderate"), (9.0, Linf(), "strong"),
+        (0.2, L2(), "fragile"), (0.9, L2(), "weak"), (1.5, L2(), "moderate"), (2.5, L2(), "strong"),
+    ],
+)  # fmt: skip
+def test_a_radius_is_called_by_its_grey_levels(scale: float, ball: Ball, word: str) -> None:
+    level = float(ball.size(torch.full((1, 3, 32, 32), 1 / 255)))
+    observed = table([scale * level * (1 + k / 1000) for k in range(20)], [torch.nan] * 20)
+    observed["level"] = torch.full_like(observed["broken"], level)
+    measure = BreakingRadius(ball, certified=0)
+    assert measure.in_words(observed, measure.score(observed)).called == word
+
+
+def test_images_of_few_tones_have_large_grey_levels() -> None:
+    observed = table([12.8 / 255 * (1 + k / 1000) for k in range(20)], [torch.nan] * 20)
+    observed["level"] = torch.full_like(observed["broken"], 1 / 16)
+    words = BreakingRadius().in_words(observed, BreakingRadius().score(observed))
+    assert words.called == "fragile"
+    assert "one grey level of these images is 16/255" in words.says
+
+
+@pytest.mark.parametrize("ball", [Linf(), L2()])
+def test_no_encoder_holds_beyond_the_nearest_other_image(ball: Ball) -> None:
+    images = torch.cat([population(0, 1), population(0, 1)[:1]])  # the first image twice
+    images[0, 0, 0, :2] = images[N, 0, 0, :2] = torch.tensor([0.25, 0.5])
+    seen = shard(Encoder(network(), mean=0, std=1), images)
+    thumbnails = Thumbnails().run(seen)
+    limit = NearestImage(ball).run(replace(seen, read=lambda observation: thumbnails))
+    apart = torch.stack([ball.size(images - image) for image in images])
+    truth = apart.masked_fill(apart == 0, torch.inf).amin(1).double()
+    torch.testing.assert_close(limit["apart"], truth)
+    assert (BreakingRadii(ball).run(seen)["radius"] <= limit["apart"]).all()
+
+
+def test_a_grey_level_is_the_smallest_step_of_an_image_and_no_finer_than_that_of_a_file() -> None:
+    steps = torch.tensor([0.0, 0.25, 0.5, 1.0])
+    images = torch.stack([steps[None, None], torch.rand(1, 1, 4), torch.full((1, 1, 4), 0.3)])
+    seen = shard(Encoder(nn.Flatten(), mean=0, std=1), images)
+    read = Thumbnails().run(seen)
+    levels = [NearestImage(ball).run(replace(seen, read=lambda _: read))["level"] for ball in (Linf(), L2())]
+    torch.testing.assert_close(levels[0][[0, 2]], torch.tensor([0.25, 1.0], dtype=torch.float64))
+    assert levels[0][1] >= 1 / 255 - 1e-9
+    torch.testing.assert_close(levels[1], 2 * levels[0])

@@ -251,7 +251,7 @@ class Scoring:
             "reference": measure.reference,
             "needs_labels": measure.needs_labels,
             "corruptions": list(measure.corruptions),
-            "in_words": "",
+            "in_words": None,
             "in_brief": measure.in_brief,
             "passes_alone": entries.passes_entry(_alone(measure, self.session)),
             "scores": {},
@@ -289,7 +289,8 @@ class Scoring:
         self._scored[name] = table, scores[headline]
         entry["scores"] = {key: asdict(score) | {"if_weak": measure.if_weak(key)} for key, score in scores.items()}
         entry |= {"headline": headline, "column": measure.column, "table": path}
-        entry["in_words"] = measure.in_words(table, scores)
+        words = measure.in_words(table, scores)
+        entry["in_words"] = None if words is None else asdict(words)
         return entry | {"seconds": round(time.perf_counter() - began, 3)}
 
     def _shared(self) -> list[Observation]:

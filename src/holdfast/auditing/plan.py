@@ -32,6 +32,7 @@ class Plan(metaclass=Checked):
             see `batch_size_for`.
         device: where the encoder runs, as torch names it.
         skip_corrupt: leave out files that cannot be read, instead of stopping.
+        skip_duplicates: leave out images that look like others of the population.
         profile: name of the profile that the measures come from, for the record.
         series: which of the encoders are checkpoints of one training, in order.
         precision: of searches, float32, tf32, bf16 or fp16; what is read out is float32, see `Encoder.prepare`.
@@ -51,6 +52,7 @@ class Plan(metaclass=Checked):
     batch_size: int | None = None
     device: str = "cpu"
     skip_corrupt: bool = False
+    skip_duplicates: bool = False
     profile: str = "custom"
     train: str | None = None
     train_images: int | None = None

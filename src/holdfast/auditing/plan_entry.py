@@ -9,8 +9,8 @@ from holdfast.auditing.series import Series
 from holdfast.core import registry
 
 SIMPLE = (
-    "images", "attacked", "data", "seed", "batch_size", "device", "skip_corrupt", "profile", "train", "train_images",
-    "precision", "compiled", "shared_searches",
+    "images", "attacked", "data", "seed", "batch_size", "device", "skip_corrupt", "skip_duplicates", "profile", "train",
+    "train_images", "precision", "compiled", "shared_searches",
 )  # fmt: skip
 """Fields of a plan that stand in its entry as they are."""
 
@@ -36,5 +36,5 @@ def plan_of(entry: Mapping[str, Any]) -> Plan:
         checks=registry.build(entry["checks"]),
         series=tuple(Series(series["name"], tuple(series["encoders"])) for series in entry["series"]),
         allow=tuple(entry["allow"]),
-        **{name: entry[name] for name in SIMPLE},
+        **{name: entry[name] for name in SIMPLE if name in entry},  # an older one has fewer
     )

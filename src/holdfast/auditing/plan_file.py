@@ -19,8 +19,8 @@ from holdfast.storage.documents import read_toml
 KEYS: dict[str, Any] = {
     "encoders": tuple[str, ...], "data": str, "profile": str, "norm": str, "eps": float | str, "set": tuple[str, ...],
     "measures": tuple[str | dict, ...], "images": int, "attacked": int, "seed": int, "batch_size": int,
-    "device": str, "skip_corrupt": bool, "train": str, "train_images": int, "precision": str, "compiled": bool,
-    "shared_searches": bool, "allow": tuple[str, ...], "examined": int, "queries": int,
+    "device": str, "skip_corrupt": bool, "skip_duplicates": bool, "train": str, "train_images": int, "precision": str,
+    "compiled": bool, "shared_searches": bool, "allow": tuple[str, ...], "examined": int, "queries": int,
 }  # fmt: skip
 """Keys of a plan file and their types."""
 

@@ -48,6 +48,8 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         "runs_left_out": tested.runs,
         "skipped": [list(item) for item in tested.skipped],
         "balls": told(plan.measures, shape_of(tested)),
+        "duplicates": [{"image": image, "like": like, "levels": levels} for image, like, levels in tested.duplicates],
+        "duplicates_left_out": tested.skips_duplicates,
     }
 
 

@@ -45,6 +45,9 @@ def audit(
     seed: SeedOption = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. (default: by image size)")] = None,
     skip_corrupt: Annotated[bool | None, typer.Option("--skip-corrupt", help="Leave out unreadable files.")] = None,
+    skip_duplicates: Annotated[
+        bool | None, typer.Option("--skip-duplicates", help="Leave out images that look like others.")
+    ] = None,
     precision: Annotated[
         str | None,
         typer.Option(help="Of searches: float32, tf32, bf16, fp16; read-outs are float32. (default: float32)"),
@@ -78,7 +81,7 @@ def audit(
     # The plan: of a file and the options over it, or of the options alone
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
-    run |= {"precision": precision, "compiled": compiled, "allow": allow}
+    run |= {"skip_duplicates": skip_duplicates, "precision": precision, "compiled": compiled, "allow": allow}
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:

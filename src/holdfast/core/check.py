@@ -12,12 +12,17 @@ from holdfast.core.subject import Subject
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a validity check: pass, warn, fail or skip, what was found, and what that means."""
+    """The outcome of a validity check: pass, warn, fail or skip, what was found, and what that means.
+
+    Attributes:
+        called: what the encoder is then called before all else that is said of it, such as "Collapsed"; "" for most.
+    """
 
     status: Literal["pass", "warn", "fail", "skip"]
     finding: str
     meaning: str
     details: dict[str, float] = field(default_factory=dict)
+    called: str = ""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,29 @@ class Score:
         object.__setattr__(self, "note", "; ".join(filter(None, [self.note, words])))
 
 
+@dataclass(frozen=True)
+class InWords:
+    """What a measure answers, in words that begin a report.
+
+    Attributes:
+        says: the answer, as a sentence that lacks its first capital and its end: "half of the images … 0.7/255".
+        called: what such a number is called on an absolute scale, such as "fragile"; "" where it is called nothing.
+        further: sentences that follow.
+        levels: whether sizes are said in grey levels.
+    """
+
+    says: str
+    called: str = ""
+    further: tuple[str, ...] = ()
+    levels: bool = False
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        called = f": {self.called}" if self.called else ""
+        return " ".join((f"{self.says[:1].upper()}{self.says[1:]}{called}.", *self.further))
+
+
 class Measure(Reader):
     """One question about an encoder; a frozen dataclass whose fields are its parameters.
 
@@ -166,14 +189,14 @@ class Measure(Reader):
         """
         return (Distribution(column=self.column),) if self.rows(table) is None else ()
 
-    def in_words(self, table: Table, scores: Mapping[str, Score]) -> str:
-        """Return the answer in a sentence that begins a report; "" for most, whose numbers stand in tables.
+    def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords | None:
+        """Return the answer in words that begins a report; None for most, whose numbers stand in tables.
 
         Args:
             table: what it observed.
             scores: what `score` made of it.
         """
-        return ""
+        return None
 
     @abstractmethod
     def influence(self, table: Table) -> Float[Tensor, "units"]:

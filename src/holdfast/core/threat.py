@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core.encoder import Images, Reps
+from holdfast.core.grade import Grade
 from holdfast.core.registry import part_name
 from holdfast.core.rng import Rng
 from holdfast.runtime.checked import Checked
@@ -108,12 +109,14 @@ class Ball(Threat):
         symbol: the norm as papers write it.
         is_box: whether pixels move independently of each other, so that interval arithmetic knows all of the ball.
         landmarks: radii that people know, with their names, smallest first.
+        grades: what changes of some size are called, smallest first; none where no size is known for large or small.
     """
 
     radius: float
     symbol: ClassVar[str] = ""
     is_box: ClassVar[bool] = False
     landmarks: ClassVar[tuple[tuple[float, str], ...]] = ()
+    grades: ClassVar[tuple[Grade, ...]] = ()
 
     @property
     def written(self) -> str:

@@ -9,11 +9,12 @@ from holdfast.report import corruptions as _corruptions
 from holdfast.report import noises as _noises
 from holdfast.report import pictures
 from holdfast.report import series as _series
+from holdfast.report.answer import answers
 from holdfast.report.apart import Apart
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.page import page
 from holdfast.report.scorecard import cards
-from holdfast.report.verdict import answers, threats, verdict
+from holdfast.report.verdict import threats, verdict
 from holdfast.storage.filesystem import Folder, write_file
 from holdfast.storage.record_file import RunFiles, read_record, run_files
 

@@ -38,7 +38,10 @@ def _entries(kind: str) -> dict[str, str]:
         }
     if kind == "data":
         shaped = "balance=long_tail|uniform ratio= balance_seed="
-        return {**_sources(data.SOURCES), "all take": f"?size=H|HxW channels=1|3 skip_corrupt=true {shaped}"}
+        return {
+            **_sources(data.SOURCES),
+            "all take": f"?size=H|HxW channels=1|3 skip_corrupt=true skip_duplicates=true {shaped}",
+        }
     if kind == "profiles":
         return descriptions()
     return {name: _first_line(registry.find(kind, name)) for name in registry.names(kind)}

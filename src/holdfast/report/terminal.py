@@ -7,9 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.report.answer import answers
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural, statement
 from holdfast.report.table import Table
-from holdfast.report.verdict import answers, threats, titles, uncertified
+from holdfast.report.verdict import threats, titles, uncertified
 from holdfast.storage.standing import ONE_SIDE
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}

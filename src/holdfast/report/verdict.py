@@ -22,50 +22,6 @@ def verdict(record: Mapping[str, Any]) -> list[Sentence]:
     return [_scope(record, audited), *_winners(record, audited), *_price(record), *_failures(record), *_doubts(audited)]
 
 
-def answers(record: Mapping[str, Any]) -> list[tuple[str, Sentence]]:
-    """Return (encoder, answer): what measures say in words, how far it may be believed, and what the checks say."""
-    lines: list[tuple[str, Sentence]] = []
-    for encoder in record["encoders"]:
-        answered = [answer for m in encoder.get("measures", {}).values() if (answer := _answer(m))]
-        if answered:  # trust is about the encoder: said once
-            last = answered.pop()
-            answered.append(Sentence(f"{last.text} {_trust(encoder)}", last.tone))
-        lines += [(encoder["name"], answer) for answer in answered]
-    return lines
-
-
-def _answer(measure: Mapping[str, Any]) -> Sentence | None:
-    """Return what a measure says in words, with the standing of its headline; None of most, which say nothing."""
-    words, headline = measure.get("in_words"), measure["scores"].get(measure["headline"])
-    if not words or headline is None:
-        return None
-    failed = listing([name.split("[")[0].replace("_", " ") for name in headline.get("because", ())])
-    match headline.get("standing", "sound"):
-        case "void":
-            return Sentence(f"{measure['title']} means nothing here: the check {failed} failed.", "bad")
-        case "sound":
-            return Sentence(words)
-        case bound:
-            return Sentence(f"{words} The truth is {bound} that: the check {failed} failed.", "warn")
-
-
-def _trust(encoder: Mapping[str, Any]) -> str:
-    """Return which checks of an encoder did not pass."""
-    checks = list(encoder["checks"].values())
-    named = {
-        status: listing([c["title"].lower() for c in checks if c["status"] == status], 8) for status in ("fail", "warn")
-    }
-    if not any(c["status"] == "pass" for c in checks):
-        return "Trust: no check was run."
-    if not any(named.values()):
-        return "Trust: all checks passed."
-    words = [
-        f"{named['fail']} failed" if named["fail"] else "",
-        f"warnings of {named['warn']}" if named["warn"] else "",
-    ]
-    return f"Trust: {'; '.join(filter(None, words))}."
-
-
 def titles(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the title of every measure of the record, in the order of first appearance."""
     return {key: m["title"] for e in record["encoders"] for key, m in e.get("measures", {}).items()}
@@ -176,6 +132,12 @@ def _failures(record: Mapping[str, Any]) -> list[Sentence]:
     if skipped := record["data"].get("skipped"):
         lines.append(
             Sentence(f"{plural(len(skipped), 'file')} could not be read and {_were(skipped)} left out.", "warn")
+        )
+    if (alike := record["data"].get("duplicates")) and record["data"].get("duplicates_left_out"):
+        many = len(alike) > 1
+        were, others = ("were", "others") if many else ("was", "another one")
+        lines.append(
+            Sentence(f"{plural(len(alike), 'image')} that look{'' if many else 's'} like {others} {were} left out.")
         )
     return lines
 

@@ -95,13 +95,14 @@ def _headline(measure: Mapping[str, Any]) -> Iterator[str]:
         yield "it has neither a headline nor a reason why not"
 
 
+IN_WORDS = Object({"says": TEXT, "called": TEXT, "further": Items(TEXT), "levels": FLAG})
 MEASURE = Object(
     {"title": TEXT, "better": one_of("lower", "higher"), "unit": TEXT, "scores": Named(HEADED),
      "headline": Maybe(TEXT), "part": PART, "table": Maybe(TEXT),
      "passes_alone": Maybe(PASSES), "seconds": Maybe(NUMBER)},
     {"question": TEXT, "how_to_read": TEXT, "formula": TEXT, "reference": TEXT, "needs_labels": FLAG,
-     "corruptions": Items(TEXT), "family": TEXT, "in_words": TEXT, "in_brief": FLAG, "charts": Items(AnyChart()),
-     "column": Maybe(TEXT), "error": Maybe(TEXT), "not_certified": Maybe(TEXT)},
+     "corruptions": Items(TEXT), "family": TEXT, "in_words": Maybe(IN_WORDS), "in_brief": FLAG,
+     "charts": Items(AnyChart()), "column": Maybe(TEXT), "error": Maybe(TEXT), "not_certified": Maybe(TEXT)},
     also=_headline,
 )  # fmt: skip
 CHECK = Object(
@@ -113,7 +114,7 @@ CHECK = Object(
         "consequence": one_of("void", "one side", "caution"),
         "details": Named(ANY),
     },
-    {"passes": PASSES},
+    {"passes": PASSES, "called": TEXT},
 )
 OBSERVATION = Object(
     {
@@ -249,6 +250,7 @@ RECORD_SHAPE = Object(
             {"fingerprint": TEXT, "images": COUNT, "attacked": COUNT, "spec": TEXT, "description": TEXT,
              "available": COUNT, "skipped": Items(Items(TEXT, 2))},
             {"synthetic": FLAG, "labels": Maybe(TEXT), "runs_left_out": COUNT, "balls": Items(TEXT),
+             "duplicates": Items(Object({"image": TEXT, "like": TEXT, "levels": COUNT})), "duplicates_left_out": FLAG,
              "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
         ),
         "encoders": Items(_Encoder()),

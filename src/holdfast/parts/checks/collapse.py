@@ -35,7 +35,8 @@ class Collapse(Check):
         details = {"spread": spread, "norm": scale, "identical pairs": same}
         if spread <= self.flat * scale:
             meaning = "Either all images are alike or the encoder is constant: no number here means anything."
-            return Verdict("fail", "all images have the same representation", meaning, details)
+            finding = "all images have the same representation"
+            return Verdict("fail", finding, meaning, details, called="Collapsed")
         if same > self.warn:
             meaning = "Duplicate images, or images the encoder cannot tell apart, distort every neighbour measure."
             return Verdict("warn", f"{100 * same:.2f} % of the pairs have identical representations", meaning, details)

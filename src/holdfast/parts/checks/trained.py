@@ -55,7 +55,7 @@ class Trained(Check):
                 "This looks like a network that has learned nothing: distances between its representations mean "
                 "little, however well they hold. Load its weights."
             )
-            return Verdict("warn", finding, meaning, details)
+            return Verdict("warn", finding, meaning, details, called="Looks untrained")
         return Verdict("pass", finding, "The weights have left the distribution that they were drawn from.", details)
 
 

@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Failure, Measure, Observation, Score, Search, Subject, Table
+from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
+from holdfast.core.grade import graded, in_figures, size_in_words
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.survival import survival
@@ -18,6 +19,7 @@ from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.bracket import in_order
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.nearest_image import NearestImage
 from holdfast.parts.observations.proved_radii import ProvedRadii
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
@@ -27,6 +29,9 @@ POINTS = 60
 
 HOLDS = "holds at {}"
 """Name of the score of a landmark."""
+
+ANY_ENCODER = "of any encoder"
+"""Name of the score that bounds those of all encoders."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,12 @@ class BreakingRadius(Measure):
     Another image of the population is what an image is taken for: radii fall as the population grows, so only those
     of equal populations can be compared. Images that look alike to the encoder are not told apart, and are no failure.
 
+    The scale: an encoder that answers at random takes every changed image for another one, r(x) = 0. At another image
+    x_j itself every encoder that tells the two apart fails: r(x) <= min_j ||x_j - x||, the score `of any encoder`.
+
     Table, one row for each attacked image, radii in pixels: `broken`; `halfway`, what was known after half of the
-    passes; `proved`, NaN where nothing was tried or where no certifier reaches; `population`, how many images there
+    passes; `proved`, NaN where nothing was tried or where no certifier reaches; `apart`, the distance from the nearest
+    other image; `level`, the size of a change of every pixel by one grey level; `population`, how many images there
     are.
 
     Attributes:
@@ -96,6 +105,11 @@ class BreakingRadius(Measure):
         return BreakingRadii(self.ball, self.failure, self.steps, first=self.first)
 
     @property
+    def nearest(self) -> NearestImage:
+        """What no encoder holds beyond."""
+        return NearestImage(self.ball, first=self.first)
+
+    @property
     def proved(self) -> ProvedRadii | None:
         """The certificate's side; None where nothing is to be proved."""
         if not self.certified:
@@ -104,8 +118,8 @@ class BreakingRadius(Measure):
         return ProvedRadii(self.certifier, self.ball, self.failure, self.tolerance, first=most)
 
     def observations(self) -> tuple[Observation, ...]:
-        """Clean representations, the smallest changes, and what is proved."""
-        return (Clean(), self.broken, *self.optional)
+        """Clean representations, the smallest changes, the nearest other images, and what is proved."""
+        return (Clean(), self.broken, *self.nearest.prerequisites(), self.nearest, *self.optional)
 
     @property
     def optional(self) -> tuple[Observation, ...]:
@@ -122,16 +136,18 @@ class BreakingRadius(Measure):
             in_order(subject.ids, certified, radius[: len(certified)], self.tolerance)
             proved[: len(certified)] = certified
         population = torch.full_like(radius, float(subject.population))
-        return {"broken": radius, "halfway": broken["halfway"], "proved": proved, "population": population}
+        radii = {"broken": radius, "halfway": broken["halfway"], "proved": proved, "population": population}
+        return radii | subject.read(self.nearest)
 
     def score(self, table: Table) -> dict[str, Score]:
-        """Return the shares that hold at the landmarks, and the medians: proved, known halfway, and broken."""
+        """Return the shares that hold at the landmarks; medians: of any encoder, proved, known halfway, and broken."""
         radius = table["broken"]
         condition = f"given this population of {int(table['population'][0])} images"
         scores = {
             HOLDS.format(name): replace(statistics.share((radius > at).double(), condition=condition), unit="share")
             for at, name in self.ball.landmarks
         }
+        scores[ANY_ENCODER] = _median(table["apart"], condition)
         if self.proved is not None:
             scores["proved"] = _median(table["proved"], condition)
         return scores | {
@@ -140,8 +156,8 @@ class BreakingRadius(Measure):
         }
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
-        """Return the search; what is proved relies on none."""
-        return () if score == "proved" else super().relies_on(score)
+        """Return the search; what is proved, and what holds for any encoder, relies on none."""
+        return () if score in ("proved", ANY_ENCODER) else super().relies_on(score)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return the influence of each image on the median."""
@@ -179,37 +195,55 @@ class BreakingRadius(Measure):
             scale="log",
             marks=tuple(place for place, _ in inside),
             named=tuple(name for _, name in inside),
-            summary=self.in_words(table, scores),
+            summary=self.in_words(table, scores).text,
         )
         return (chart,)
 
-    def in_words(self, table: Table, scores: Mapping[str, Score]) -> str:
-        """Return how far half of the images may move, how many hold at known sizes, and what is proved."""
-        median = scores["median"].value
-        if median is None:
-            return "No smallest change was found for half of the images."
-        population = int(table["population"][0])
-        moved = f"after a change of {self._size(median)}"
-        words = f"Among {population} images, half of those attacked {self.failure.clause} {moved}"
-        held = [
-            f"{100 * value:.3g} % at {name}"
-            for _, name in self.ball.landmarks
-            if (value := scores[HOLDS.format(name)].value) is not None
-        ]
-        sentence = f"{words}; at most {', '.join(held)} hold." if held else f"{words}."
-        if self.proved is None:
-            return f"{sentence} Nothing was certified."
-        proved = scores["proved"]
+    def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords:
+        """Return how far half of the images may move, what that is called, the most there could be, what is proved."""
+        median, level = scores["median"], float(table["level"].min())
+        population, levels = int(table["population"][0]), self.ball.is_box
+        images = f"half of {median.n} images among {population} {self.failure.clause}"
+        further = (*self._limit(scores[ANY_ENCODER]), f"Proved: {self._proved_in_words(scores.get('proved'))}.")
+        if median.value is None:
+            return InWords(f"no change was found after which {images}", "", further, levels)
+        # how sure that is, and what one grey level would be
+        own = " of these images" if levels and level > 1 / 255 + 1e-9 else "" if levels else " in every pixel"
+        interval = "no interval" if median.low is None else _between(median, levels)
+        size = self._size(median.value)
+        says = f"{images} after a change of {size} ({interval}; one grey level{own} is {size_in_words(level, levels)})"
+        low, high = (median.value if end is None else end for end in (median.low, median.high))
+        return InWords(says, graded(low / level, high / level, self.ball.grades), further, levels)
+
+    def _limit(self, most: Score) -> tuple[str, ...]:
+        """Return what no encoder can do, where there is another image that sets a limit."""
+        if most.value is None:
+            return ()
+        return (f"No encoder that tells them apart holds half of them beyond {self._size(most.value)}.",)
+
+    def _proved_in_words(self, proved: Score | None) -> str:
+        """Return what is proved."""
+        if proved is None:
+            return "nothing, for it was not tried"
         if proved.value is None:
-            return f"{sentence} Nothing is proved: no certifier reaches this encoder."
+            return "nothing, for no certifier reaches this encoder"
         if proved.value == 0:
-            return f"{sentence} Proved: nothing for half of {proved.n} images."
-        return f"{sentence} Proved: half of {proved.n} images hold up to {self._size(proved.value)}."
+            return f"nothing for half of {proved.n} images"
+        interval = "no interval" if proved.low is None else _between(proved, self.ball.is_box)
+        return f"half of {proved.n} images hold up to {self._size(proved.value)} ({interval})"
 
     def _size(self, radius: float) -> str:
-        """Return a radius in words: in grey levels too, where every pixel may move so far."""
-        levels = f"{255 * radius:.2g}/255 in {part_name(self.ball)}"
-        return f"{radius:.3g} ({levels if self.ball.is_box else part_name(self.ball)})"
+        """Return a radius in words: in grey levels where every pixel may move so far, else with its norm."""
+        size = size_in_words(radius, self.ball.is_box)
+        return size if self.ball.is_box else f"{size} in {part_name(self.ball)}"
+
+
+def _between(score: Score, levels: bool) -> str:
+    """Return an interval in words."""
+    assert score.low is not None
+    assert score.high is not None
+    low, high = (in_figures(end * (255 if levels else 1)) for end in (score.low, score.high))
+    return f"{100 * score.confidence:g} %: {low} to {high}"
 
 
 def _median(radii: Float[Tensor, "images"], condition: str) -> Score:

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError, ImageSource, Rng
 from holdfast.runtime.checked import fitting
 from holdfast.runtime.foreign import foreign
+from holdfast.sources.data.shared.duplicates import LookAlikes, Thumbnail, thumbnail
 from holdfast.sources.data.shared.geometry import standard
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 from holdfast.sources.data.shared.range import check_range
@@ -41,27 +42,68 @@ class Selection:
         rows: where the chosen images stand in it.
         fingerprint: see `Choice.fingerprint`.
         skipped: the (id, reason) of every image that was replaced.
+        duplicates: see `Choice.duplicates`.
     """
 
     available: int
     rows: list[int]
     fingerprint: str
     skipped: list[tuple[str, str]]
+    duplicates: list[tuple[str, str, int]]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What reading images in the order of an audit has found, until enough were good.
+
+    Attributes:
+        rows: where the chosen images stand in their source.
+        digests: SHA-256 of the decoded content of each.
+        skipped: the (id, reason) of every image that could not be read.
+        duplicates: see `Choice.duplicates`.
+    """
+
+    rows: list[int]
+    digests: list[str]
+    skipped: list[tuple[str, str]]
+    duplicates: list[tuple[str, str, int]]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is kept of an image that has been read: the SHA-256 of its decoded content, and a thumbnail."""
+
+    digest: str
+    thumbnail: Thumbnail
+
+    @classmethod
+    def of(cls, image: PIL.Image.Image | Tensor) -> "Content":
+        """Return the content of a `standard` picture or of pixels in [0, 1]."""
+        return cls(_digest(image), thumbnail(image))
 
 
 class Choice:
     """Which images of a source an audit uses, shared by the geometries it is rendered in."""
 
-    def __init__(self, source: ImageSource, size: int | None, seed: int, skip_corrupt: bool, pool: ThreadPoolExecutor):
+    def __init__(
+        self,
+        source: ImageSource,
+        size: int | None,
+        seed: int,
+        skip_corrupt: bool,
+        pool: ThreadPoolExecutor,
+        skip_duplicates: bool = False,
+    ):
         if len(source) < 2:
             raise HoldfastError(
                 f"expected at least 2 images, got {len(source)} in {source}; an audit compares images with each other"
             )
         self.source = source
         self._size = len(source) if size is None else min(size, len(source))
-        self._skip_corrupt = skip_corrupt
+        self._skip_corrupt, self.skip_duplicates = skip_corrupt, skip_duplicates
         self._pool = pool
-        self._noting, self._noted = False, {}  # digests of images that were read, by row
+        self._noting = False
+        self._noted: dict[int, Content] = {}  # of images that were read, by row
         self._number = dict(enumerate(range(len(source.classes))))  # of each class of the source
         self.classes = tuple(_written(name, source) for name in source.classes)
         self._order = self._permutation(Rng(seed).child("images"))
@@ -85,7 +127,9 @@ class Choice:
     @cached_property
     def rows(self) -> list[int]:
         """Where the chosen images stand in the source."""
-        return self._survey[0] if self._skip_corrupt else self._order[: self._size].tolist()
+        if self._skip_corrupt or self.skip_duplicates:
+            return self._survey.rows
+        return self._order[: self._size].tolist()
 
     @cached_property
     def ids(self) -> list[str]:
@@ -138,26 +182,32 @@ class Choice:
     @property
     def skipped(self) -> list[tuple[str, str]]:
         """The (id, reason) of every image that was replaced."""
-        return self._survey[2] if self._skip_corrupt else []
+        return self._survey.skipped if self._skip_corrupt else []
+
+    @property
+    def duplicates(self) -> list[tuple[str, str, int]]:
+        """Every image that looks like an earlier one, as (id, its id, grey levels); left out where asked for."""
+        return self._survey.duplicates
 
     def note(self) -> None:
-        """Take the digest of every image that is read from now on, so that none is read again for it."""
+        """Take note of every image that is read from now on, so that none is read again for it."""
         self._noting = True
 
     def leave_out(self, digests: set[str]) -> int:
         """Leave out the images of these contents; return how many they were. Fewer than two images may remain."""
-        rows, contents, skipped = self._survey
-        kept = [place for place, digest in enumerate(contents) if digest not in digests]
+        survey = self._survey
+        kept = [place for place, digest in enumerate(survey.digests) if digest not in digests]
         for name in ("ids", "labels", "fingerprint", "rows", "_survey"):
             self.__dict__.pop(name, None)  # cached
-        self._survey = [rows[place] for place in kept], [contents[place] for place in kept], skipped
-        self.rows = self._survey[0]
-        return len(contents) - len(kept)
+        rows, contents = ([values[place] for place in kept] for values in (survey.rows, survey.digests))
+        self._survey = replace(survey, rows=rows, digests=contents)
+        self.rows = self._survey.rows
+        return len(survey.digests) - len(kept)
 
     @property
     def selection(self) -> Selection:
         """What reading all images tells."""
-        return Selection(len(self.source), self.rows, self.fingerprint, self.skipped)
+        return Selection(len(self.source), self.rows, self.fingerprint, self.skipped, self.duplicates)
 
     def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.
@@ -172,29 +222,31 @@ class Choice:
             )
         for name in ("ids", "labels"):
             self.__dict__.pop(name, None)  # cached
-        self._survey = memory.rows, [], memory.skipped
+        self._survey = Survey(memory.rows, [], memory.skipped, memory.duplicates)
         self.rows, self.fingerprint = memory.rows, memory.fingerprint
 
     @property
     def digests(self) -> list[str]:
         """SHA-256 of the decoded content of each chosen image."""
-        return self._survey[1]
+        return self._survey.digests
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the sorted (id, content) of the chosen images."""
         sha256 = hashlib.sha256()
-        rows, digests, _ = self._survey
-        for name, digest in sorted(zip(map(self.source.id, rows), digests, strict=True)):
+        survey = self._survey
+        for name, digest in sorted(zip(map(self.source.id, survey.rows), survey.digests, strict=True)):
             sha256.update(f"{name!r} {digest}\n".encode())
         return sha256.hexdigest()
 
     @cached_property
-    def _survey(self) -> tuple[list[int], list[str], list[tuple[str, str]]]:
-        """Read images in the order of the permutation until enough are good: rows, digests, skipped."""
+    def _survey(self) -> Survey:
+        """Read images in the order of the permutation until enough are good."""
         rows: list[int] = []
         digests: list[str] = []
         skipped: list[tuple[str, str]] = []
+        duplicates: list[tuple[str, str, int]] = []
+        known = LookAlikes()
         position = 0
         while len(rows) < self._size and position < len(self._order):
             # never more than are still needed: what is skipped does not depend on the chunk
@@ -205,27 +257,33 @@ class Choice:
             for row, outcome in zip(chunk, itertools.chain.from_iterable(tried), strict=True):
                 if isinstance(outcome, HoldfastError):
                     skipped.append((self.source.id(row), str(outcome)))
-                else:
-                    rows.append(row)
-                    digests.append(outcome)
+                    continue
+                if alike := known.match(outcome.thumbnail):
+                    duplicates.append((self.source.id(row), self.source.id(rows[alike[0]]), alike[1]))
+                    if self.skip_duplicates:
+                        continue
+                known.add(outcome.thumbnail)
+                rows.append(row)
+                digests.append(outcome.digest)
         if len(rows) < 2:
             reason = f"; the first: {skipped[0][1]}" if skipped else ""
-            raise HoldfastError(f"expected at least 2 readable images, got {len(rows)} in {self.source}{reason}")
-        return rows, digests, skipped
+            alike = f"; {len(duplicates)} look like others and were left out" if duplicates else ""
+            raise HoldfastError(f"expected at least 2 readable images, got {len(rows)} in {self.source}{reason}{alike}")
+        return Survey(rows, digests, skipped, duplicates)
 
-    def _try(self, row: int) -> str | HoldfastError:
-        """Return the digest of one image, or why it cannot be read where such images may be skipped."""
+    def _try(self, row: int) -> Content | HoldfastError:
+        """Return the content of one image, or why it cannot be read where such images may be skipped."""
         if row in self._noted:
             return self._noted[row]
         with one_large_at_a_time():
             if not self._skip_corrupt:
-                return _digest(self.read(row))
+                return Content.of(self.read(row))
             try:
                 image, ends = self._load(row)
             except HoldfastError as error:
                 return error
             self._check_range(row, ends)
-            return _digest(image)
+            return Content.of(image)
 
     def read(self, row: int) -> PIL.Image.Image | Tensor:
         """Return one image as a `standard` picture or as pixels in [0, 1].
@@ -239,7 +297,7 @@ class Choice:
             raise HoldfastError(f"{error}; ?skip_corrupt=true in the data spec replaces such images") from error
         self._check_range(row, ends)
         if self._noting and row not in self._noted:
-            self._noted[row] = _digest(image)
+            self._noted[row] = Content.of(image)
         return image
 
     def _load(self, row: int) -> tuple[PIL.Image.Image | Tensor, tuple[float, float] | None]:

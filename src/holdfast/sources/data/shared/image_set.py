@@ -35,6 +35,7 @@ class ImageSet:
         workers: threads that read and decode; None: as many as there are cores, at most `THREADS`.
         conversion: sizes and channels that the user asked for.
         kept: bytes of decoded pictures that are kept, in all geometries together; see `Kept`.
+        skip_duplicates: replace images that look like an earlier one by the next of the permutation.
 
     Raises:
         HoldfastError: fewer than two images, or ids that are not unique.
@@ -51,6 +52,7 @@ class ImageSet:
         workers: int | None = None,
         conversion: Conversion | None = None,
         kept: int = LIMIT,
+        skip_duplicates: bool = False,
     ):
         if size is not None and size < 2:
             raise HoldfastError(
@@ -63,7 +65,7 @@ class ImageSet:
         self._kept = Kept(kept)
         self._ends: set[int] = set()  # where somebody who went through the images stopped and the next one began anew
         self._first = self._last = 0
-        self._choice = Choice(source, size, seed, skip_corrupt, self._pool)
+        self._choice = Choice(source, size, seed, skip_corrupt, self._pool, skip_duplicates)
         self._ahead: dict[int, Future[Pixels]] = {}
         self._shape: tuple[int, int, int] | None = None
 
@@ -156,6 +158,19 @@ class ImageSet:
         return self._choice.source.sized or self.conversion.size is not None or self.geometry is not None
 
     @property
+    def duplicates(self) -> list[tuple[str, str, int]]:
+        """Every image that looks like an earlier one, as (id, id of that one, grey levels), see `LookAlikes`.
+
+        Reads all of them once. They are among the images, unless `skip_duplicates` replaced them.
+        """
+        return self._choice.duplicates
+
+    @property
+    def skips_duplicates(self) -> bool:
+        """Whether images that look like an earlier one were replaced."""
+        return self._choice.skip_duplicates
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of every image; reads the first."""
         if self._shape is None:
@@ -174,7 +189,7 @@ class ImageSet:
         """Return the first images without a fingerprint, for which all would be read; nothing they give may be kept."""
         twin = self.with_geometry(self.geometry)
         twin._choice = copy.copy(self._choice)
-        twin._choice.recall(Selection(self.available, self._choice.rows[:size], "", []))
+        twin._choice.recall(Selection(self.available, self._choice.rows[:size], "", [], []))
         return twin
 
     def batch(self, start: int, stop: int) -> Images:

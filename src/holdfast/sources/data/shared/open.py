@@ -44,19 +44,21 @@ def open_images(
     skip_corrupt: bool = False,
     workers: int | None = None,
     conversion: Conversion | None = None,
+    skip_duplicates: bool = False,
 ) -> ImageSet:
     """Open the images of an audit.
 
     Args:
         spec: "digits", a path, "source:name?key=value&...", an array [N, ...], or a source. Every spec string takes
-            size=H or size=HxW and channels=1|3 (see `Conversion`), skip_corrupt=true, and balance=long_tail|uniform
-            with ratio=100 and balance_seed=0 (see `LongTail`).
+            size=H or size=HxW and channels=1|3 (see `Conversion`), skip_corrupt=true, skip_duplicates=true, and
+            balance=long_tail|uniform with ratio=100 and balance_seed=0 (see `LongTail`).
         geometry: how pictures become pixels, from the encoder.
         size: how many images; all where None.
         seed: which images.
         skip_corrupt: replace unreadable images by others, named in `ImageSet.skipped`, instead of failing.
         workers: threads that read; None: as many as there are cores, at most 16.
         conversion: sizes and channels to convert to; the options of a spec string go before it.
+        skip_duplicates: replace images that look like another one, named in `ImageSet.duplicates`.
 
     Raises:
         HoldfastError: an unknown source or option, or images that are not there.
@@ -67,19 +69,21 @@ def open_images(
     elif isinstance(spec, os.PathLike):
         spec = _local(Path(spec), Options())
     elif isinstance(spec, str):
-        spec, options, skips = _source(spec)
+        spec, options, corrupt, duplicates = _source(spec)
         conversion = Conversion(options.size or conversion.size, options.channels or conversion.channels)
-        skip_corrupt = skip_corrupt or skips
+        skip_corrupt, skip_duplicates = skip_corrupt or corrupt, skip_duplicates or duplicates
     return ImageSet(
-        spec, size=size, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers, conversion=conversion
-    )
+        spec, size=size, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers,
+        conversion=conversion, skip_duplicates=skip_duplicates,
+    )  # fmt: skip
 
 
-def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
+def _source(spec: str) -> tuple[ImageSource, Conversion, bool, bool]:
     """Open the source that a spec string names; also what all sources' options ask for."""
     prefix, name, options = parse(spec)
     conversion = Conversion(take(options, "size", _size, None), take(options, "channels", _channels, None))
     skip_corrupt = take(options, "skip_corrupt", boolean, False)
+    skip_duplicates = take(options, "skip_duplicates", boolean, False)
     balanced = _balance(options)
     address = spec.strip().partition("?")[0]
     if prefix is None or (prefix not in SOURCES and Path(address).exists()):
@@ -88,7 +92,7 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool]:
         source = _prefixed(prefix, name, options)
     else:
         raise unknown("data source", prefix, SOURCES)
-    return balanced(source), conversion, skip_corrupt
+    return balanced(source), conversion, skip_corrupt, skip_duplicates
 
 
 def _balance(options: Options) -> Callable[[ImageSource], ImageSource]:

@@ -1,0 +1,102 @@
+"""Values that were measured of encoders that people know, and which of them a number is like."""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from holdfast.core.grade import size_in_words
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The headline of a measure of an encoder that people know, as Holdfast measured it.
+
+    Attributes:
+        name: of the encoder, for somebody who has no file of it.
+        images: what they were, such as "photos".
+        measure: which measure.
+        norm: of its ball.
+        failure: what counted as a failure, as a record has it.
+        input: channels, height and width of the images.
+        population: how many images there were.
+        attacked: how many of them were attacked.
+        passes: of the search, for each image.
+        value: in pixels.
+        low: lower end of its interval.
+        high: upper end.
+        encoder: the fingerprint of the encoder.
+        record: the seal of the record that says so.
+    """
+
+    name: str
+    images: str
+    measure: str
+    norm: str
+    failure: Mapping[str, Any]
+    input: tuple[int, ...]
+    population: int
+    attacked: int
+    passes: int
+    value: float
+    low: float
+    high: float
+    encoder: str
+    record: str
+
+
+@cache
+def references() -> tuple[Reference, ...]:
+    """Return all of them."""
+    table = tomllib.loads((files("holdfast.report") / "references.toml").read_text(encoding="utf-8"))
+    return tuple(Reference(**(row | {"input": tuple(row["input"])})) for row in table["reference"])
+
+
+def comparable(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mapping[str, Any]) -> list[Reference]:
+    """Return what a measure's headline may be held against: one norm and failure, images of one shape, as many of them.
+
+    The encoder itself is left out. Radii fall as the population grows, and in ℓ2 they grow with the image.
+
+    Args:
+        measure: its entry in a record.
+        encoder: the encoder's.
+        data: that of the images.
+    """
+    part = measure["part"]
+    asked = (part["name"], part.get("ball", {}).get("name"), part.get("failure"))
+    images = (tuple(encoder.get("input", ())), data.get("images"))
+    return [
+        reference
+        for reference in references()
+        if (reference.measure, reference.norm, reference.failure) == asked
+        and (reference.input, reference.population) == images
+        and reference.encoder != encoder.get("fingerprint")
+    ]
+
+
+def likeness(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Return which known encoder a headline is like, or between which two it lies; "" where nothing can be said.
+
+    Like: of those whose intervals overlap, the nearest. Between: the next one below and the next one above.
+
+    Args:
+        measure: its entry in a record.
+        encoder: the encoder's.
+        data: that of the images.
+    """
+    score, levels = measure["scores"][measure["headline"]], measure["in_words"]["levels"]
+    value, low, high = score["value"], score["low"], score["high"]
+    if not value or low is None or high is None:
+        return ""
+    known = sorted(comparable(measure, encoder, data), key=lambda reference: reference.value)
+
+    def said(reference: Reference) -> str:
+        return f"{reference.name} ({size_in_words(reference.value, levels)} on {reference.images})"
+
+    if alike := [reference for reference in known if reference.low <= high and low <= reference.high]:
+        return f"like {said(min(alike, key=lambda reference: abs(math.log(reference.value / value))))}"
+    below, above = ([r for r in known if (r.value < value) == lower] for lower in (True, False))
+    return f"between {said(below[-1])} and {said(above[0])}" if below and above else ""

@@ -1,0 +1,69 @@
+"""Near-duplicates: images that show the same picture, which no encoder can be expected to tell apart."""
+
+import numpy as np
+import PIL.Image
+from jaxtyping import Int, UInt8
+from torch import Tensor
+
+SIDE = 16
+"""Height and width of a thumbnail."""
+
+ALIKE = 3
+"""Grey levels of 255 by which no cell of two thumbnails of one picture differs more."""
+
+QUARTERS = (slice(0, SIDE // 2), slice(SIDE // 2, SIDE))
+
+Thumbnail = UInt8[np.ndarray, "256"]
+
+
+def thumbnail(image: PIL.Image.Image | Tensor) -> Thumbnail:
+    """Return the mean grey of the image in each cell of a grid of 16 by 16, in levels of 255.
+
+    Args:
+        image: a picture of mode L, RGB or F, or pixels in [0, 1], [C, H, W].
+    """
+    if isinstance(image, Tensor):
+        image = PIL.Image.fromarray(image.mean(0).numpy())
+    if image.mode == "F":
+        small = np.asarray(image.resize((SIDE, SIDE), PIL.Image.Resampling.BOX)) * 255
+    else:
+        small = np.asarray(image.resize((SIDE, SIDE), PIL.Image.Resampling.BOX, reducing_gap=2).convert("L"))
+    return small.round().clip(0, 255).astype(np.uint8).reshape(-1)
+
+
+class LookAlikes:
+    """Thumbnails of images, and which of them a further image looks like: max |t - t'| <= 3 of 255 grey levels.
+
+    Saving as JPEG, resizing, or a grey level more or less leave thumbnails so near; two photographs of one thing are
+    farther apart. Neither an encoder nor a label is asked. Means of quarters, which cannot differ more than their
+    cells, tell almost all others apart, so that each image costs a look at four numbers of every other one.
+    """
+
+    def __init__(self) -> None:
+        self._thumbnails = np.empty((0, SIDE * SIDE), np.uint8)
+        self._quarters = np.empty((0, 4), np.float32)
+        self._count = 0
+
+    def add(self, image: Thumbnail) -> None:
+        """Take up another image."""
+        if self._count == len(self._thumbnails):  # room for twice as many
+            more = max(64, self._count)
+            self._thumbnails = np.concatenate([self._thumbnails, np.zeros((more, SIDE * SIDE), np.uint8)])
+            self._quarters = np.concatenate([self._quarters, np.zeros((more, 4), np.float32)])
+        self._thumbnails[self._count], self._quarters[self._count] = image, _quarters(image)
+        self._count += 1
+
+    def match(self, image: Thumbnail) -> tuple[int, int] | None:
+        """Return (number, grey levels) of the image that this one looks like most; None where there is none."""
+        near = np.abs(self._quarters[: self._count] - _quarters(image)).max(1, initial=0) <= ALIKE
+        numbers: Int[np.ndarray, "near"] = np.flatnonzero(near)
+        if not len(numbers):
+            return None
+        apart = np.abs(self._thumbnails[numbers].astype(np.int16) - image.astype(np.int16)).max(1)
+        least = int(apart.argmin())
+        return (int(numbers[least]), int(apart[least])) if apart[least] <= ALIKE else None
+
+
+def _quarters(image: Thumbnail) -> list[float]:
+    grid = image.reshape(SIDE, SIDE)
+    return [float(grid[rows, columns].mean()) for rows in QUARTERS for columns in QUARTERS]
