@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from holdfast.core.grade import size_in_words
+from holdfast.runtime.sizes import size_in_words
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves, Line, numbers
-from holdfast.core.grade import graded, in_figures, size_in_words
+from holdfast.core.grade import graded
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics.survival import survival
@@ -23,6 +23,7 @@ from holdfast.parts.observations.nearest_image import NearestImage
 from holdfast.parts.observations.proved_radii import ProvedRadii
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
+from holdfast.runtime.sizes import in_figures, size_in_words
 
 POINTS = 60
 """Radii at which the curve is drawn."""
