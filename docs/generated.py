@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
-ASKED = re.compile(r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts)(?:: (\S+))? -->$", re.MULTILINE)
+ASKED = re.compile(
+    r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts|grades|references)(?:: (\S+))? -->$", re.MULTILINE
+)
 FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
 OUTCOMES = ("holds", "fails", "not shown")
 
@@ -20,7 +22,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     """Replace each comment by what it asks for (MkDocs calls this for every page)."""
     makers: dict[str, Callable[..., str]] = {
         "facts": facts, "measures": measures, "profiles": profiles, "radii": radii, "commands": commands,
-        "parts": parts,
+        "parts": parts, "grades": grades, "references": references,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
@@ -98,6 +100,35 @@ def parts(kind: str) -> str:
     from holdfast.report.parts import catalogue
 
     return _table("name", catalogue([kind])[kind])
+
+
+def grades(norm: str) -> str:
+    """Return a table of what changes of some size are called in a norm, in grey levels of every pixel."""
+    from holdfast.core import registry
+
+    lines, least = ["| called | grey levels of every pixel | because |", "|---|---|---|"], "0"
+    for grade in registry.find("threats", norm).grades:
+        most = f"{grade.below:g}"
+        lines.append(
+            f"| {grade.word} | {least} or more{'' if most == 'inf' else f', less than {most}'} | {grade.because} |"
+        )
+        least = most
+    return "\n".join(lines)
+
+
+def references() -> str:
+    """Return a table of the values that were measured of known encoders."""
+    from holdfast.report import references as known
+    from holdfast.runtime.sizes import in_figures, size_in_words
+
+    lines = ["| encoder | images | norm | half break at | 95 % | record |", "|---|---|---|---|---|---|"]
+    for row in known.references():
+        levels = row.norm == "linf"
+        ends = " to ".join(in_figures(end * (255 if levels else 1)) for end in (row.low, row.high))
+        images = f"{row.images}, {row.attacked} of {row.population}, {' x '.join(map(str, row.input))}"
+        value = size_in_words(row.value, levels)
+        lines.append(f"| {row.name} | {images} | {row.norm} | {value} | {ends} | `{row.record[:12]}` |")
+    return "\n".join(lines)
 
 
 def commands() -> str:

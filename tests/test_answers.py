@@ -27,7 +27,7 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str
         },
         "headline": "median",
         "scores": {"median": headline},
-        "part": {"name": "breaking_radius", "ball": {"name": "linf", "radius": 0.05}, "failure": FAILURE},
+        "part": {"name": "breaking_radius", "ball": {"name": "linf", "radius": 0.05}, "failure": FAILURE, "steps": 100},
     }
     silent = {"title": "Other", "in_words": None, "headline": "x", "scores": {"x": {}}}
     failed = {"title": "Failed", "in_words": None, "headline": None, "scores": {}}
@@ -112,6 +112,7 @@ def known(name: str, value: float, **other: Any) -> Reference:
         ([known("A", 0.1)], "weak."),
         ([known("A", 0.02, population=500)], "weak."),
         ([known("A", 0.02, norm="l2")], "weak."),
+        ([known("A", 0.02, passes=300)], "weak."),
         ([known("A", 0.02, input=(3, 224, 224))], "weak."),
         ([known("A", 0.02, failure=FAILURE | {"divergence": "cosine"})], "weak."),
         ([known("A", 0.02, encoder="own")], "weak."),

@@ -56,7 +56,7 @@ def references() -> tuple[Reference, ...]:
 
 
 def comparable(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mapping[str, Any]) -> list[Reference]:
-    """Return what a measure's headline may be held against: one norm and failure, images of one shape, as many of them.
+    """Return what a headline may be held against: one norm and failure, as many passes, as many images of one shape.
 
     The encoder itself is left out. Radii fall as the population grows, and in ℓ2 they grow with the image.
 
@@ -66,12 +66,12 @@ def comparable(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Map
         data: that of the images.
     """
     part = measure["part"]
-    asked = (part["name"], part.get("ball", {}).get("name"), part.get("failure"))
+    question = (part["name"], part.get("ball", {}).get("name"), part.get("failure"), part.get("steps"))
     images = (tuple(encoder.get("input", ())), data.get("images"))
     return [
         reference
         for reference in references()
-        if (reference.measure, reference.norm, reference.failure) == asked
+        if (reference.measure, reference.norm, reference.failure, reference.passes) == question
         and (reference.input, reference.population) == images
         and reference.encoder != encoder.get("fingerprint")
     ]
