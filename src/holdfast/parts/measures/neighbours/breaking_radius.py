@@ -236,7 +236,7 @@ class BreakingRadius(Measure):
     def _size(self, radius: float) -> str:
         """Return a radius in words: in grey levels where every pixel may move so far, else with its norm."""
         size = size_in_words(radius, self.ball.is_box)
-        return size if self.ball.is_box else f"{size} in {part_name(self.ball)}"
+        return size if self.ball.is_box else f"{size} in {self.ball.symbol or part_name(self.ball)}"
 
 
 def _between(score: Score, levels: bool) -> str:
