@@ -41,6 +41,7 @@ from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.drifts import Drifts
+from holdfast.parts.observations.everyday_changes import NAMES, EverydayChanges
 from holdfast.parts.observations.minimal_radii import MinimalRadii
 from holdfast.parts.observations.mixtures import Mixtures
 from holdfast.parts.observations.nearest_image import NearestImage
@@ -192,6 +193,8 @@ class Seen:
                 return {"radius": nearest, "halfway": 1.1 * nearest}
             case NearestImage():
                 return {"apart": 0.3 + world.slack[k], "level": 1 / 255 + 0 * world.slack[k]}
+            case EverydayChanges():
+                return dict.fromkeys(NAMES, 0.02 + 0 * world.slack[k])
             case ProvedRadii():
                 nearest = 0.01 + world.radii[k].amin(1)
                 return {"radius": (nearest - 0.02 * world.slack[k]).clamp_min(0)[: observation.first]}

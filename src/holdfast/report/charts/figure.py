@@ -24,6 +24,7 @@ _STYLE: dict[Any, Any] = {
     "axes.edgecolor": GRID, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "text.color": INK,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": GRID,
     "grid.linewidth": 0.6, "xtick.major.size": 0, "ytick.major.size": 0, "axes.axisbelow": True,
+    "hatch.linewidth": 0.5,
 }  # fmt: skip
 
 

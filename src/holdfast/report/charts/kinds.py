@@ -19,6 +19,9 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.record_file import RunFiles
 from holdfast.storage.standing import ONE_SIDE, VOID
 
+ALIKE = 0.05
+"""Share by which marks of one name may lie apart and are drawn as one: encoders may see their images in other sizes."""
+
 
 @dataclass(frozen=True)
 class Contribution:
@@ -123,7 +126,7 @@ def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | N
     # all lines on one axis, and what they say in words
     most = max((p.chart["most"] for p in parts if p.chart["most"] is not None), default=None)
     whole = all(float(x).is_integer() for c in drawn for x in c.x)
-    marks = tuple(zip(chart.get("marks", ()), chart.get("named", ()), strict=True))
+    marks = _marks([p.chart for p in parts])
     log = chart.get("scale") == "log"
     across = Horizontal(chart["across"], whole=whole, most=most, log=log, marks=marks)
     picture = lines(key, drawn, across, label=chart["label"], unit=chart["unit"], dotted=chart["dotted"])
@@ -131,9 +134,20 @@ def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | N
     words = "; ".join(f"{name}: {text}" for text, name in summaries.items())
     if len(summaries) == 1:
         words = f"{chart['summary']}, {plural(len(parts), 'encoder')}"
-    return Panel(
-        title, picture, f"{title}. {words}.", [p.chart["note"] for p in parts if p.chart["note"]], legend, series
-    )
+    if log and series is None and len(parts) > 1:  # a picture to be shown alone, so with its own legend
+        legend = [(p.series, p.name) for p in parts]
+    notes = list(dict.fromkeys(p.chart["note"] for p in parts if p.chart["note"]))
+    return Panel(title, picture, f"{title}. {words.rstrip('.')}.", notes, legend, series)
+
+
+def _marks(charts: Sequence[Mapping[str, Any]]) -> tuple[tuple[float, str], ...]:
+    """Return the marks of all charts; one that several have, at about the same place, once."""
+    marks: list[tuple[float, str]] = []
+    for chart in charts:
+        for place, name in zip(chart.get("marks", ()), chart.get("named", ()), strict=True):
+            if not any(name == other and abs(place - at) <= ALIKE * abs(at) for at, other in marks):
+                marks.append((place, name))
+    return tuple(marks)
 
 
 def _noted(panel: Panel, notes: list[str]) -> Panel:

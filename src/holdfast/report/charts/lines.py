@@ -1,5 +1,6 @@
 """Lines with bands."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ _DASHES = {"solid": "-", "dashed": (0, (4, 2)), "points": "none"}
 _DOTTED = (0, (1, 1.5))
 MARKED = 8
 """Marks along a line, about: more would hide it."""
+
+LETTER, ROW, LINE = 0.0135, 0.065, 0.14
+"""Of the names of places: width of a letter as a share of the axis, height of a row, the same in inches."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +89,15 @@ def lines(
         dotted: where a vertical line stands.
         rings: (x, y, colour) around the best values.
     """
-    with canvas(key) as (figure, axes):
+    ends = min(x for c in curves for x in c.x), max(x for c in curves for x in c.x)
+    rows = _rows(across, *ends) if across.marks else []
+    with canvas(key, 2.8 + LINE * max((row + 1 for *_, row in rows), default=0)) as (figure, axes):
         if dotted is not None:
             axes.axvline(dotted, color=INK, linewidth=0.9, linestyle=_DOTTED)
         for c in reversed(curves):
             x = list(c.x) if across.most is None else [min(value, across.most) for value in c.x]
             if len(c.low):
-                alpha = 0.16 if len(curves) <= 6 else 0.08
-                axes.fill_between(c.x, c.low, c.high, color=c.colour, alpha=alpha, linewidth=0)
+                _band(axes, c, 0.16 if len(curves) <= 6 else 0.08)
             # sound values have filled marks, bounds hollow ones; a line of bounds alone is dotted
             hollow = [place for place, flaw in enumerate(c.hollow) if flaw]
             dashes = _DOTTED if c.style == "solid" and len(hollow) == len(x) else _DASHES[c.style]
@@ -111,13 +116,8 @@ def lines(
                 )  # fmt: skip
         for at, value, colour in rings:
             axes.plot([at], [value], marker="o", markersize=12, markerfacecolor="none", markeredgecolor=colour)
-        for place, name in across.marks:
-            axes.axvline(place, color=INK, linewidth=0.7, linestyle=_DOTTED, alpha=0.7)
-            axes.annotate(
-                name, (place, 0), xycoords=("data", "axes fraction"), xytext=(2, 3), textcoords="offset points",
-                rotation=90, va="bottom", ha="left", fontsize=7,
-            )  # fmt: skip
-        _horizontal(axes, across, min(x for c in curves for x in c.x))
+        _horizontal(axes, across, ends)
+        _marks(axes, rows)
         values = [value for c in curves for value in c.y if value == value]
         if values and 0 <= min(values) < 0.5 * max(values):
             axes.set_ylim(bottom=0)
@@ -125,16 +125,57 @@ def lines(
         return svg(figure, key)
 
 
-def _horizontal(axes: Axes, across: Horizontal, first: float) -> None:
-    """Place the ticks of the horizontal axis."""
+def _band(axes: Axes, curve: Curve, alpha: float) -> None:
+    """Fill the band of a line: even, or hatched where the line is dashed, so that both can be told from each other."""
+    if curve.style == "dashed":
+        axes.fill_between(
+            curve.x, curve.low, curve.high, facecolor="none", edgecolor=curve.colour, hatch="//////", alpha=0.45,
+            linewidth=0,
+        )  # fmt: skip
+    else:
+        axes.fill_between(curve.x, curve.low, curve.high, color=curve.colour, alpha=alpha, linewidth=0)
+
+
+def _rows(across: Horizontal, low: float, high: float) -> list[tuple[float, str, int]]:
+    """Return (place, name, row) of the marks: their names stand above the axes, in as few rows as do not touch."""
+    ends: list[float] = []  # of each row, as a share of the axis
+    placed = []
+    for place, name in sorted(across.marks):
+        share = math.log(place / low) / math.log(high / low) if across.log else (place - low) / (high - low)
+        half = LETTER * len(name) / 2
+        row = next((row for row, end in enumerate(ends) if share - half > end), len(ends))
+        ends[row : row + 1] = [share + half + LETTER]
+        placed.append((place, name, row))
+    return placed
+
+
+def _marks(axes: Axes, rows: Sequence[tuple[float, str, int]]) -> None:
+    """Draw a dotted line at each mark, up to its name."""
+    upright = axes.get_xaxis_transform()
+    for place, name, row in rows:
+        top = 1.02 + ROW * row
+        axes.plot(
+            [place, place], [0, top], transform=upright, color=INK, linewidth=0.7, linestyle=_DOTTED, alpha=0.7,
+            clip_on=False,
+        )  # fmt: skip
+        axes.annotate(
+            name, (place, top), xycoords=upright, va="bottom", ha="center", fontsize=7, annotation_clip=False,
+            bbox={"facecolor": CARD, "edgecolor": "none", "pad": 0.4},
+        )  # fmt: skip
+
+
+def _horizontal(axes: Axes, across: Horizontal, ends: tuple[float, float]) -> None:
+    """Place the ticks of the horizontal axis, which goes from its first value to its last, about."""
     if across.log:
         axes.set_xscale("log")
+        if ends[0] > 0:
+            axes.set_xlim(*ends)
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         return
     if across.most is not None:
-        axes.set_xlim(first, across.most)
+        axes.set_xlim(ends[0], across.most)
     if across.names:
         every = -(-len(across.at) // MARKED)
         axes.xaxis.set_major_locator(FixedLocator(across.at[::every]))

@@ -8,25 +8,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
-from holdfast.core.chart import Chart, Curves, Line, numbers
+from holdfast.core.chart import Chart
 from holdfast.core.grade import graded
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.survival import survival
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.bracket import in_order
+from holdfast.parts.measures.shared.robustness_curve import robustness_curve
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.everyday_changes import EverydayChanges
 from holdfast.parts.observations.nearest_image import NearestImage
 from holdfast.parts.observations.proved_radii import ProvedRadii
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
 from holdfast.runtime.sizes import in_figures, size_in_words
-
-POINTS = 60
-"""Radii at which the curve is drawn."""
 
 HOLDS = "holds at {}"
 """Name of the score of a landmark."""
@@ -51,8 +49,8 @@ class BreakingRadius(Measure):
 
     Table, one row for each attacked image, radii in pixels: `broken`; `halfway`, what was known after half of the
     passes; `proved`, NaN where nothing was tried or where no certifier reaches; `apart`, the distance from the nearest
-    other image; `level`, the size of a change of every pixel by one grey level; `population`, how many images there
-    are.
+    other image; `level`, the size of a change of every pixel by one grey level; `jpeg`, `noise` and `visible`, the sizes
+    of the image's `everyday_changes`; `population`, how many images there are.
 
     Attributes:
         ball: the norm of the radius; its own radius is not read.
@@ -111,6 +109,11 @@ class BreakingRadius(Measure):
         return NearestImage(self.ball, first=self.first)
 
     @property
+    def everyday(self) -> EverydayChanges:
+        """Changes that people know, in the same norm."""
+        return EverydayChanges(self.ball, first=self.first)
+
+    @property
     def proved(self) -> ProvedRadii | None:
         """The certificate's side; None where nothing is to be proved."""
         if not self.certified:
@@ -119,8 +122,9 @@ class BreakingRadius(Measure):
         return ProvedRadii(self.certifier, self.ball, self.failure, self.tolerance, first=most)
 
     def observations(self) -> tuple[Observation, ...]:
-        """Clean representations, the smallest changes, the nearest other images, and what is proved."""
-        return (Clean(), self.broken, *self.nearest.prerequisites(), self.nearest, *self.optional)
+        """Clean representations, the smallest changes, everyday ones, the nearest other images, and what is proved."""
+        nearest = (*self.nearest.prerequisites(), self.nearest)
+        return (Clean(), self.broken, self.everyday, *nearest, *self.optional)
 
     @property
     def optional(self) -> tuple[Observation, ...]:
@@ -138,7 +142,7 @@ class BreakingRadius(Measure):
             proved[: len(certified)] = certified
         population = torch.full_like(radius, float(subject.population))
         radii = {"broken": radius, "halfway": broken["halfway"], "proved": proved, "population": population}
-        return radii | subject.read(self.nearest)
+        return radii | subject.read(self.nearest) | subject.read(self.everyday)
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the shares that hold at the landmarks; medians: of any encoder, proved, known halfway, and broken."""
@@ -166,39 +170,8 @@ class BreakingRadius(Measure):
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return the robustness curve: the share of images that hold against the size of the change."""
-        radius, proved = table["broken"], table["proved"]
-        tried = proved[~proved.isnan()]
-        sizes = torch.cat([radius[radius.isfinite()], tried[tried > 0]])
-        sizes = sizes[sizes > 0]
-        if not len(sizes):
-            return ()
-        at = torch.logspace(
-            float(sizes.min().log10()) - 0.2, float(sizes.max().log10()) + 0.1, POINTS, dtype=torch.float64
-        )
-        places = tuple(at.tolist())
-        share, low, high = (numbers(values) for values in survival(radius, at))
-        lines = [Line(places, share, low, high)]
-        if len(tried):  # too few for a band worth drawing
-            lines.append(Line(places, numbers((tried[None] > at[:, None]).double().mean(1)), style="dashed"))
-        inside = [(place, name) for place, name in self.ball.landmarks if places[0] <= place <= places[-1]]
-        chart = Curves(
-            heading="How many images hold",
-            how_to_read=(
-                "The share of images that still hold after a change of a size. Solid: no smaller change was found that "
-                "breaks the image, so the truth lies on the line or below; the band holds the whole line of all such "
-                "images with 95 % confidence. Dashed: proved for the few images that were tried, so their truth lies "
-                "on the line or above."
-            ),
-            lines=tuple(lines),
-            across=f"size of the change in pixels, {part_name(self.ball)}",
-            label="images that hold",
-            unit="share",
-            scale="log",
-            marks=tuple(place for place, _ in inside),
-            named=tuple(name for _, name in inside),
-            summary=self.in_words(table, scores).text,
-        )
-        return (chart,)
+        curve = robustness_curve(table, self.ball, self.in_words(table, scores).text)
+        return () if curve is None else (curve,)
 
     def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords:
         """Return how far half of the images may move, what that is called, the most there could be, what is proved."""

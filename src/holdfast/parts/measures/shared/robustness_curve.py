@@ -1,0 +1,94 @@
+"""The robustness curve: the share of images that hold against the size of the change, and its marks."""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, Table
+from holdfast.core.chart import Curves, Line, numbers
+from holdfast.core.registry import part_name
+from holdfast.numerics.statistics.survival import survival
+from holdfast.parts.observations.everyday_changes import NAMES
+
+POINTS = 120
+"""Sizes at which a curve is drawn."""
+
+DECADES = 3
+"""Powers of ten below the largest radius that are drawn at most: a proof may reach next to nothing."""
+
+
+def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
+    """Return the share of images that hold with its band, and the share that is proved; None without a size to draw.
+
+    What is proved is known of the images that were tried. Of the same images the search says what is broken, so their
+    own curve lies between the two: that region is the band of the dashed line.
+
+    Args:
+        table: radii of each image, `broken` and `proved` (NaN where nothing was tried), and everyday sizes.
+        ball: the norm.
+        summary: the chart in words.
+    """
+    radius, proved = table["broken"], table["proved"]
+    marks = marks_of(table, ball)
+    at = sizes([radius, proved], marks)
+    if at is None:
+        return None
+    places = tuple(at.tolist())
+    share, low, high = (numbers(values) for values in survival(radius, at))
+    lines, note, tried = [Line(places, share, low, high)], "", ~proved.isnan()
+    if tried.any():
+        lower, upper = (numbers(survival(values[tried], at)[0]) for values in (proved, radius))
+        lines.append(Line(places, lower, lower, upper, style="dashed"))
+        count = int(tried.sum())
+        of = f"these {count} images" if count == len(radius) else f"the first {count} of {len(radius)} images"
+        note = f"Hatched: open, for {of}. Below it they are proved to hold, above it they are broken."
+    return Curves(
+        heading="How many images hold",
+        how_to_read=(
+            "The share of images that still hold after a change of a size. Solid: no smaller change was found that "
+            "breaks the image, so the truth lies on the line or below; the band holds the whole line of all such "
+            "images with 95 % confidence. Dashed: proved, for the images that a certifier was tried on. Between that "
+            "and what the search broke of the same images is open, and hatched. Marks: "
+            f"{NAMES['jpeg']}, {NAMES['noise']} (σ = 2/255) and a change that is just {NAMES['visible']} (all pixels, "
+            "ΔE 2.3), of the median image: none of them is aimed at the encoder, so an image moves as far and holds."
+        ),
+        lines=tuple(lines),
+        across=across(ball),
+        label="images that hold",
+        unit="share",
+        scale="log",
+        marks=tuple(marks.values()),
+        named=tuple(marks),
+        summary=summary,
+        note=note,
+    )
+
+
+def across(ball: Ball) -> str:
+    """Return what the axis of sizes shows."""
+    return f"size of the change in pixels, {part_name(ball)}"
+
+
+def marks_of(table: Table, ball: Ball) -> dict[str, float]:
+    """Return known sizes by their names: the landmarks of the norm, and everyday changes of the median image."""
+    marks = {name: place for place, name in ball.landmarks}
+    for column, name in NAMES.items():
+        known = table[column][table[column].isfinite() & (table[column] > 0)] if column in table else torch.empty(0)
+        if len(known):
+            marks[name] = float(f"{float(known.median()):.4g}")
+    return marks
+
+
+def sizes(
+    radii: list[Float[Tensor, "images"]], marks: Mapping[str, float], points: int = POINTS
+) -> Float[Tensor, "points"] | None:
+    """Return sizes on a logarithmic axis that holds all radii and marks; None where there is nothing to hold."""
+    known = torch.cat([*(radius.double() for radius in radii), torch.tensor(list(marks.values()), dtype=torch.float64)])
+    known = known[known.isfinite() & (known > 0)]
+    if not len(known):
+        return None
+    last = float(known.max().log10()) + 0.1
+    first = max(float(known.min().log10()) - 0.2, last - DECADES)
+    return torch.logspace(first, last, points, dtype=torch.float64)

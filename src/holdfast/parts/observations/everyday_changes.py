@@ -1,0 +1,91 @@
+"""Everyday changes: how far images move that nobody attacks, in the norm of a ball."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Ball, Images, Observation, Passes, PerImage, Shard
+from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.colour import lab
+from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.threats.gaussian import Gaussian
+from holdfast.parts.threats.imagenet_c.digital import jpeg_compression
+from holdfast.parts.threats.linf import Linf
+
+QUALITY = 90
+"""Of JPEG: what cameras and editors write where nobody asks for less."""
+
+SIGMA = 2 / 255
+"""Of sensor noise: the shot noise of a bright pixel that gathers 16,000 electrons, √16,000 / 16,000 of full scale."""
+
+NOTICED = 2.3
+"""Mean ΔE*ab of a just noticeable difference (Mahy, Van Eycken & Oosterlinck 1994)."""
+
+STEPS, PIXELS = 6, 4096
+"""Steps towards the brightness that is just noticed, and pixels of an image, about, that are looked at for it."""
+
+NAMES: Mapping[str, str] = MappingProxyType({"jpeg": f"JPEG {QUALITY}", "noise": "sensor noise", "visible": "visible"})
+"""What each change is called where it marks a place."""
+
+
+@dataclass(frozen=True)
+class EverydayChanges(OfFirst):
+    """||x' - x|| for what befalls images without an adversary, in pixels: `jpeg`, `noise`, `visible`, each [M].
+
+    `jpeg`: saved as JPEG of quality 90. `noise`: Gaussian of σ = 2/255 in every pixel, inside [0, 1]. `visible`: dark
+    pixels brighter and bright ones darker, all by one amount that is just noticed, a mean ΔE*ab of 2.3. That was
+    measured on even patches: finer patterns are noticed later, in ℓ2 concentrated ones earlier. NaN where images are
+    neither grey nor of three colours.
+
+    Attributes:
+        ball: the norm; its radius is not read.
+
+    Source: for what is noticed, Mahy, Van Eycken & Oosterlinck (1994), "Evaluation of uniform color spaces developed
+    after the adoption of CIELAB and CIELUV".
+    """
+
+    ball: Ball = Linf()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"sizes of everyday changes, {part_name(self.ball)}"
+
+    def key(self) -> Observation:
+        """The radius of the ball is not read."""
+        return replace(self, first=None, ball=type(self.ball)())
+
+    @property
+    def passes(self) -> Passes:
+        """None: only images are looked at."""
+        return Passes()
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Measure the images of one shard."""
+        x = shard.x
+        noisy = Gaussian(SIGMA).sample(x, shard.rng.child("everyday changes"))
+        unknown = x.new_full((len(x),), torch.nan)
+        picture = x.shape[1] in (1, 3)
+        sizes = {
+            "jpeg": self.ball.size(jpeg_compression(x, shard.rng, (QUALITY,)) - x) if picture else unknown,
+            "noise": self.ball.size(noisy - x),
+            "visible": self.ball.size(_noticed(x).view(-1, 1, 1, 1) * torch.ones_like(x)) if picture else unknown,
+        }
+        return {name: size.double().cpu() for name, size in sizes.items()}
+
+
+def _noticed(x: Images) -> PerImage:
+    """Return by how much all pixels must move, away from the nearer end of [0, 1], until that is just noticed."""
+    stride = max(1, math.isqrt(x.shape[2] * x.shape[3] // PIXELS))
+    x = x[:, :, ::stride, ::stride]
+    before, inwards = lab(x), torch.where(x > 0.5, -1.0, 1.0)
+    amount = x.new_full((len(x),), 0.02)
+    for _ in range(STEPS):  # ΔE grows almost in proportion: each step mends what that leaves
+        after = lab((x + amount.view(-1, 1, 1, 1) * inwards).clamp(0, 1))
+        noticed = (after - before).norm(dim=1).flatten(1).mean(1)
+        amount = (amount * NOTICED / noticed).clamp_max(0.5)
+    return amount
