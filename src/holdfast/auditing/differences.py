@@ -10,10 +10,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Measure, Score, Table
+from holdfast.core.chart import chart_data
 from holdfast.numerics import statistics
 from holdfast.storage.standing import SOUND, VOID, may_lose, may_win
 
 Influence = Float[Tensor, "units"]
+
+CONTRASTS = 6
+"""Pairs of which there is a chart, at most."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,29 @@ def best_of(beaten: Mapping[str, Collection[str]]) -> str | None:
     return next((name for name, losers in beaten.items() if 0 < rivals == len(losers)), None)
 
 
+def contrasts(
+    measure: Measure, scored: Mapping[str, tuple[Table, Score]], pairs: Collection[Pair]
+) -> list[dict[str, Any]]:
+    """Return what the report draws of pairs: `first`, the encoder with the best value, `second`, another, and `chart`.
+
+    Args:
+        measure: see `Measure.contrast`.
+        scored: for every encoder its table and its headline score; all on the same images.
+        pairs: of these encoders.
+    """
+    sign = -1 if measure.better == "higher" else 1
+    order = sorted(scored, key=lambda name: math.inf if (v := scored[name][1].value) is None else sign * v)
+    told = {frozenset((pair.first, pair.second)) for pair in pairs if pair.gap.value is not None}
+    charts = []
+    for other in order[1 : 1 + CONTRASTS]:
+        best = order[0]
+        sound = all(scored[name][1].standing == SOUND for name in (best, other))
+        if frozenset((best, other)) in told or sound:  # else one owes it to a failed check
+            chart = measure.contrast((scored[best][0], scored[other][0]), (best, other))
+            charts += [] if chart is None else [{"first": best, "second": other, "chart": chart_data(chart)}]
+    return charts
+
+
 def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]]) -> dict[str, Any]:
     """Return the paired differences of a measure between all encoders, and the best encoder or None.
 
@@ -107,12 +134,12 @@ def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]]) -> dict
         measure: the measure.
         scored: for every encoder its table and its headline score; all on the same images.
     """
-    influences = {
-        name: (measure.influence(table), score) for name, (table, score) in scored.items() if score.standing != VOID
-    }
+    rivals = {name: (table, score) for name, (table, score) in scored.items() if score.standing != VOID}
+    influences = {name: (measure.influence(table), score) for name, (table, score) in rivals.items()}
     pairs = list(paired(influences, measure.better))
     wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
     return {
         "best": best_of(beats(influences, wins)),
         "pairs": [{"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)} for pair in pairs],
+        "charts": contrasts(measure, rivals, pairs),
     }

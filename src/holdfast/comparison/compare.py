@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from holdfast.auditing.differences import Influence, Pair, beats, best_of, paired
+from holdfast.auditing.differences import Pair, beats, best_of, contrasts, paired
 from holdfast.auditing.record import finite
 from holdfast.comparison.conditions import cautions, conditions, refuse_mismatches, software
 from holdfast.comparison.pareto import axes, dominated, pick
 from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, encoders_of, score_of
-from holdfast.core import HoldfastError, Score
+from holdfast.core import HoldfastError, Score, Table
 from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS, adjusted
 from holdfast.numerics.statistics.ranks import rank_intervals
@@ -34,7 +34,7 @@ class _Paired:
     """One measure on its way: the encoders whose tables could be read, their pairs, and the p-values of these."""
 
     question: Question
-    scored: dict[str, tuple[Influence, Score]]
+    scored: dict[str, tuple[Table, Score]]
     reasons: dict[str, str]
     pairs: list[Pair]
     p: list[float | None]
@@ -120,8 +120,9 @@ def compare_runs(
 
 def _paired(question: Question, unfit: Mapping[str, Any]) -> _Paired:
     """Read the tables of one measure and compare those that can be read."""
-    # influences of images on each score, from tables with the same rows
-    scored: dict[str, tuple[Influence, Score]] = {}
+    # tables with the same rows, and what each image contributes to each score
+    scored: dict[str, tuple[Table, Score]] = {}
+    influences = {}
     reasons: dict[str, str] = {}
     ids: list[str] | None = None
     for encoder, m in question.answers:
@@ -135,14 +136,15 @@ def _paired(question: Question, unfit: Mapping[str, Any]) -> _Paired:
                     f"expected the rows of {next(iter(scored))} in {m['table']} of {place!r}, got others "
                     f"({len(rows)} rows, {len(ids)} there); run the audit again"
                 )
-            scored[name] = question.measure.influence(table), score_of(m["scores"][m["headline"]])
-            ids = rows
+            score = score_of(m["scores"][m["headline"]])
+            influences[name] = question.measure.influence(table), score
+            scored[name], ids = (table, score), rows
         except KeyError as error:
             reasons[name] = f"expected a column {error} in {m['table']} of {place!r}; run the audit again"
         except HoldfastError as error:
             reasons[name] = str(error)
     # p-values of the paired differences, where both scores have intervals
-    pairs = list(paired(scored, question.measure.better))
+    pairs = list(paired(influences, question.measure.better))
     reaches = {name: reach(score) for name, (_, score) in scored.items()}
     p: list[float | None] = []
     for pair in pairs:
@@ -200,7 +202,8 @@ def _entry(
         )
     keys = ("part", "title", "better", "unit", "needs_labels", "question", "how_to_read", "reference")
     facts = {key: about.get(key, "") for key in keys}
-    return facts | {"leader": leader, "best": best, "rows": rows, "pairs": pairs}, beaten
+    charts = contrasts(measure.question.measure, measure.scored, measure.pairs)
+    return facts | {"leader": leader, "best": best, "rows": rows, "pairs": pairs, "charts": charts}, beaten
 
 
 def _behind(name: str, leader: str | None, pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core.chart import Chart, Distribution
+from holdfast.core.chart import Chart, Curves, Distribution
 from holdfast.core.classifier import LinearProbe
 from holdfast.core.observation import Observation, Reader, Search
 from holdfast.core.subject import Subject
@@ -188,6 +188,18 @@ class Measure(Reader):
             scores: what `score` made of it.
         """
         return (Distribution(column=self.column),) if self.rows(table) is None else ()
+
+    def contrast(self, tables: tuple[Table, Table], names: tuple[str, str]) -> Curves | None:
+        """Return lines of how two encoders differ on the same images, beside their headlines' difference.
+
+        Args:
+            tables: what it observed of each.
+            names: of the encoders.
+
+        Returns:
+            lines without names, the first encoder minus the second, whose summary is one sentence; None for most.
+        """
+        return None
 
     def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords | None:
         """Return the answer in words that begins a report; None for most, whose numbers stand in tables.

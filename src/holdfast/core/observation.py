@@ -135,6 +135,18 @@ class Failure(metaclass=Checked):
         """
         return None
 
+    def taken_for(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"] | None:
+        """Return which image of the population the disturbed images of a shard are taken for, failing or not.
+
+        Args:
+            shard: the images.
+            reps: representations of their disturbed versions.
+
+        Returns:
+            positions in the population, -1 for none; None for failures that are no such mistake, unless they say more.
+        """
+        return None
+
 
 @dataclass(frozen=True)
 class Search:
@@ -170,7 +182,7 @@ class Observation(metaclass=Checked):
     scope: ClassVar[Scope] = Scope.FIRST
 
     @property
-    def shows(self) -> Literal["", "gallery", "impersonations", "noises"]:
+    def shows(self) -> Literal["", "gallery", "changes", "impersonations", "noises"]:
         """Among what of the record its `pictures` are; empty where it leaves none.
 
         Of one "gallery" an audit has the pictures: that of the observation that costs the most passes.

@@ -91,7 +91,8 @@ def _value(row: Mapping[str, Any], m: Mapping[str, Any]) -> str:
 
 def sentences(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what is to be said below the tables, each with a style: front, encoders without rank, cautions, scope."""
-    lines = [(front(data), "")] if front(data) else []
+    lines = [(contrast["chart"]["summary"], "") for m in data["measures"].values() for contrast in m["charts"]]
+    lines += [(front(data), "")] if front(data) else []
     for encoder in data["encoders"]:
         if encoder["unfit"]:
             checks = listing(encoder["unfit"])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report.apart import Apart
+from holdfast.report.charts.kinds import Contribution, drawn_together
 from holdfast.report.charts.points import Cross, front
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.comparison import heading, p_text, rank, scope
@@ -63,6 +64,7 @@ def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "encoders": [(i, name) for name, i in series.items()],
         "pairs": {heading(m, name): _pairs(m) for name, m in data["measures"].items() if m["pairs"]},
+        "contrasts": _contrasts(f"g{index}", data, series),
         "pareto": _pareto(f"g{index}", data, series),
     }
 
@@ -99,6 +101,18 @@ def _pairs(m: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
         )
         for pair in m["pairs"]
     ]  # fmt: skip
+
+
+def _contrasts(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> dict[str, tuple[str, list[Panel]]]:
+    """Return heading -> how to read it, and the charts of pairs of encoders below it."""
+    sections: dict[str, tuple[str, list[Panel]]] = {}
+    for column, m in enumerate(data["measures"].values()):
+        for number_, contrast in enumerate(m["charts"]):
+            chart, first = contrast["chart"], contrast["first"]
+            part = Contribution(series[first], first, chart, {})
+            _, panels = sections.setdefault(chart["heading"], (chart["how_to_read"], []))
+            panels.append(drawn_together(f"contrast-{key}-{column}-{number_}", chart["title"], [part]))
+    return sections
 
 
 def _pareto(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> Panel | None:

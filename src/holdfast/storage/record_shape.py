@@ -135,6 +135,11 @@ GALLERY = Object(
      "before": Items(NEIGHBOUR), "after": Items(NEIGHBOUR)},
     {"drift": Maybe(NUMBER), "quantile": Maybe(NUMBER)},
 )  # fmt: skip
+BROKEN = Object(
+    {"id": TEXT, "radius": NUMBER, "norm": TEXT, "levels": Maybe(NUMBER), "amplified": NUMBER,
+     "clean": TEXT, "attacked": TEXT, "difference": TEXT, "rival": Maybe(NEIGHBOUR)}
+)  # fmt: skip
+"""A smallest change that breaks an image, as pictures."""
 EXTREME = Object({"id": TEXT, "picture": TEXT, "certificate": Maybe(NUMBER), "attack": Maybe(NUMBER)})
 IMPERSONATION = Object(
     {"title": TEXT, "classes": Items(ANY, 2),
@@ -168,7 +173,7 @@ NOISE = Object(
     ),
 )  # fmt: skip
 _MAYBE: dict[str, Shape] = {
-    "slug": TEXT, "gallery": Items(GALLERY), "impersonations": Items(IMPERSONATION),
+    "slug": TEXT, "gallery": Items(GALLERY), "changes": Items(BROKEN), "impersonations": Items(IMPERSONATION),
     "extremes": Object({}, {"measure": TEXT, "least": Items(EXTREME), "most": Items(EXTREME)}),
     "noises": Items(NOISE), "attention": ATTENTION, "geometry": Maybe(ANY), "batch_size": COUNT, "identity": TEXT,
 }  # fmt: skip
@@ -204,6 +209,7 @@ HARDENING = Object(
      "price": Object({"cosine": SCORE, "relative_l2": SCORE})}
 )  # fmt: skip
 PAIR = Object({"first": TEXT, "second": TEXT, "difference": GAP})
+CONTRAST = Object({"first": TEXT, "second": TEXT, "chart": AnyChart()})
 RELATION = Object(
     {"over": one_of("encoders", "corruptions"), "encoder": Maybe(TEXT), "first": TEXT, "second": TEXT,
      "points": COUNT, "pearson": SCORE, "spearman": SCORE}
@@ -225,6 +231,9 @@ def _whole(record: Mapping[str, Any]) -> Iterator[str]:
         yield "encoders is empty"
     if len(set(names)) < len(names):
         yield "encoders: two have one name"
+    for key, comparison in record["comparison"].items():
+        if not {contrast["first"] for contrast in comparison.get("charts", [])} <= set(names):
+            yield f"comparison.{key}: a chart is of an encoder that is not there"
     for relation in record.get("relations") or []:
         if not {relation["first"], relation["second"]} <= titles:
             yield "relations: one is of a measure that no encoder has"
@@ -254,7 +263,7 @@ RECORD_SHAPE = Object(
              "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
         ),
         "encoders": Items(_Encoder()),
-        "comparison": Named(Object({"best": Maybe(TEXT), "pairs": Items(PAIR)})),
+        "comparison": Named(Object({"best": Maybe(TEXT), "pairs": Items(PAIR)}, {"charts": Items(CONTRAST)})),
         "environment": Object({"python": TEXT, "torch": TEXT, "platform": TEXT, "packages": Named(TEXT)}),
         "failures": Items(TEXT),
         "run": Object(

@@ -78,6 +78,13 @@ class Confused(Failure):
         bias = margin.bias[images, order].masked_fill(none, 1.0)
         return Rivals(Margin(weights, bias), negatives.gather(1, order.cpu()))
 
+    def taken_for(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"]:
+        """Return the negative with the smallest margin; none of those that look alike."""
+        margin, level, negatives = self._margins(shard)
+        margins = margin(reps.double()).masked_fill(level, torch.inf)
+        nearest = negatives.gather(1, margins.argmin(1, keepdim=True).cpu()).squeeze(1)
+        return nearest.masked_fill(level.all(1).cpu(), -1)
+
     def _margins(self, shard: Shard) -> tuple[Margin, Bool[Tensor, "batch rows"], Int[Tensor, "batch rows"]]:
         """Return the margins against the negatives, which of these look like the image itself, and where they stand."""
         assert shard.clean is not None  # clean representations are always observed first

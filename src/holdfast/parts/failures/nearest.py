@@ -1,5 +1,6 @@
 """Taken for any other image: the clean representation nearest to f(x') is no longer f(x)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,9 @@ from holdfast.numerics.geometry.margins import DIVERGENCES, between
 from holdfast.parts.failures.shared.alike import LEAST
 from holdfast.runtime.errors import unknown
 from holdfast.runtime.rounding import REPRESENTATIONS
+
+Scores = Callable[[Float[Tensor, "*batch dim"]], Float[Tensor, "*batch population"]]
+"""Representations -> how well each image of the population fits."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,8 @@ class Nearest(Failure):
         """
         bank, own = _bank(shard)
         # the distance from a boundary as a linear function of f': scores, less those of the image itself
-        reach = bank.norm(dim=1)
-        if self.divergence == "cosine":
-            middle, length = torch.zeros_like(bank[0]), reach[own] / 2
-            weights, bias = unit(bank), torch.zeros_like(reach)
-        else:  # ||f' - f_i||² - ||f' - f_j||², around the middle of the population: less cancels
-            middle, length = bank.mean(0), torch.ones_like(reach[own])
-            weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
+        reach, scores_of = bank.norm(dim=1), self._scores(bank)
+        length = reach[own] / 2 if self.divergence == "cosine" else torch.ones_like(reach[own])
         # in units of the distance from the nearest boundary; twins are no boundary
         apart, level = self._apart(bank, own)
         room = apart.masked_fill(level, torch.inf).amin(1)
@@ -78,7 +77,7 @@ class Nearest(Failure):
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
-            scores = (reps.double() - middle) @ weights.T + bias
+            scores = scores_of(reps)
             own_scores = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
             ahead = ((scores - own_scores) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
             return ahead.amax(2).clamp_min(LEAST)
@@ -98,6 +97,23 @@ class Nearest(Failure):
         none = apart.gather(1, order).isinf()
         weights, bias = margins.weights.masked_fill(none[..., None], 0.0), margins.bias.masked_fill(none, 1.0)
         return Rivals(Margin(weights, bias), order.cpu())
+
+    def taken_for(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"]:
+        """Return the nearest other image; none of those that look like the image itself to the encoder."""
+        bank, own = _bank(shard)
+        _, level = self._apart(bank, own)
+        scores = self._scores(bank)(reps).masked_fill(level, -torch.inf)
+        return scores.argmax(1).masked_fill(level.all(1), -1).cpu()
+
+    def _scores(self, bank: Float[Tensor, "population dim"]) -> Scores:
+        """Return what scores representations against all images: the nearest one scores highest."""
+        if self.divergence == "cosine":
+            weights = unit(bank)
+            return lambda reps: reps.double() @ weights.T
+        # -||f' - f_j||² without ||f'||², around the middle of the population: less cancels
+        middle = bank.mean(0)
+        weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
+        return lambda reps: (reps.double() - middle) @ weights.T + bias
 
     def _apart(
         self, bank: Float[Tensor, "population dim"], own: Int[Tensor, "batch"]

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import (
+    Album,
     Ball,
     Failure,
     Goal,
@@ -31,6 +32,7 @@ from holdfast.parts.attacks.shared.tournament import Sought, most_rivals, passes
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.shared.margins import clean_of
+from holdfast.parts.observations.shared.smallest_changes import kept, smallest_changes
 from holdfast.parts.threats.linf import Linf
 
 CLEARLY = 1e-4
@@ -45,8 +47,9 @@ class BreakingRadii(OfFirst):
     """min ||x' - x|| over the images x' that fail, as far as a search found: `radius` [M] in pixels; inf where none.
 
     Also `halfway` [M], the radius known after half of the passes; `reps` [M, D], the representation of the broken
-    image, NaN where there is none. Every radius belongs to a real image that fails, so the true radius is at most this;
-    it is 0 where an image fails as it is.
+    image, NaN where there is none; `rival` [M], the position of the image that it is taken for, -1 where there is none;
+    and of the first images of the population the changes themselves, see `kept`. Every radius belongs to a real image
+    that fails, so the true radius is at most this; it is 0 where an image fails as it is.
 
     Attributes:
         ball: the norm; its radius is not read.
@@ -118,11 +121,26 @@ class BreakingRadii(OfFirst):
         # what fails as it is need not move
         clean = clean_of(shard)[shard.positions]
         whole = value(clean) <= CLEARLY
+        radius = torch.where(whole, smallest.radius.double(), 0.0).cpu()
+        reps = pick(whole, smallest.reps, clean.to(smallest.reps)).float()
+        taken_for = self.failure.taken_for(shard, reps)
+        rival = torch.full((len(radius),), -1) if taken_for is None else taken_for.masked_fill(radius.isinf(), -1)
         return {
-            "radius": torch.where(whole, smallest.radius.double(), 0.0).cpu(),
+            "radius": radius,
             "halfway": torch.where(whole, halfway.double(), 0.0).cpu(),
-            "reps": pick(whole, smallest.reps, clean.to(smallest.reps)).float().cpu(),
+            "reps": reps.cpu(),
+            "rival": rival,
+            **kept(pick(whole, smallest.image - shard.x, torch.zeros_like(shard.x)), shard.positions),
         }
+
+    @property
+    def shows(self) -> Literal["", "changes"]:
+        """The smallest changes."""
+        return "changes"
+
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+        """Leave pictures of some smallest changes, from the smallest to the largest."""
+        return smallest_changes(results, album, self.ball)
 
 
 def _pursuable(shard: Shard, rivals: Rivals | None) -> tuple[list[Goal], Any, int]:

@@ -14,7 +14,7 @@ from holdfast.report.charts.points import Cloud, scatter
 from holdfast.report.charts.twins import told_apart
 from holdfast.report.folder import read_column
 from holdfast.report.numbers import choice, finite, number, plural, score, statement
-from holdfast.report.panel import Cell, Grid, Panel, caution, drawn_score, nan, standing
+from holdfast.report.panel import Cell, Grid, Legend, Panel, caution, drawn_score, nan, standing
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.record_file import RunFiles
 from holdfast.storage.standing import ONE_SIDE, VOID
@@ -94,16 +94,25 @@ def curves(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles
     notes = [caution(p.name, p.judged) for p in parts if caution(p.name, p.judged)]
     parts = [p for p in parts if not p.void]
     shared = [p for p in parts if not any(line["name"] for line in p.chart["lines"])]
-    panels = [_curves(f"{key}-{p.series}", p.name, [p], p.series) for p in parts if p not in shared]
+    panels = [drawn_together(f"{key}-{p.series}", p.name, [p], p.series) for p in parts if p not in shared]
     if shared:
-        panels.insert(0, _curves(key, title, shared))
+        panels.insert(0, drawn_together(key, title, shared))
     return [*panels[:-1], _noted(panels[-1], notes)] if panels else [Panel(title, notes=notes)] if notes else []
 
 
-def _curves(key: str, title: str, parts: Sequence[Contribution], series: int | None = None) -> Panel:
+def drawn_together(key: str, title: str, parts: Sequence[Contribution], series: int | None = None) -> Panel:
+    """Draw lines of some encoders, or those with names of one, on one pair of axes.
+
+    Args:
+        key: unique name of the chart on its page.
+        title: of the panel.
+        parts: the encoders, each with its curves.
+        series: the encoder that it is of, where it is of one alone.
+    """
     chart = parts[0].chart
     shaded: dict[str, list[tuple[str, str]]] = {"solid": [], "dashed": [], "points": []}
-    drawn, legend = [], []
+    drawn: list[Curve] = []
+    legend: Legend = []
     # each line with its colour, mark and place in the legend
     for p in parts:
         for line in p.chart["lines"]:

@@ -118,9 +118,12 @@ def lines(
             axes.plot([at], [value], marker="o", markersize=12, markerfacecolor="none", markeredgecolor=colour)
         _horizontal(axes, across, ends)
         _marks(axes, rows)
-        values = [value for c in curves for value in c.y if value == value]
+        # from zero, where that is near; where lines or bands lie on both sides of it, it is drawn
+        values = [value for c in curves for value in (*c.y, *c.low, *c.high) if value == value]
         if values and 0 <= min(values) < 0.5 * max(values):
             axes.set_ylim(bottom=0)
+        if values and min(values) < 0 < max(values):
+            axes.axhline(0, color=INK, linewidth=0.9, alpha=0.7)
         finish(axes, across.label, label, ("", unit))
         return svg(figure, key)
 

@@ -70,6 +70,14 @@ def _gathered(record: Mapping[str, Any]) -> dict[str, Charts]:
             source = json.dumps(chart["setting"]) if chart["kind"] == "row" else key
             together = gathered.setdefault(chart["heading"], {}).setdefault((chart["kind"], chart["title"], source), [])
             together.append(Contribution(series, encoder["name"], chart, measure))
+    # of two encoders, in the colour of the first
+    names = [encoder["name"] for encoder in record["encoders"]]
+    for key, comparison in record["comparison"].items():
+        for contrast in comparison.get("charts", []):
+            chart, first = contrast["chart"], contrast["first"]
+            source = (chart["kind"], chart["title"], key)
+            together = gathered.setdefault(chart["heading"], {}).setdefault(source, [])
+            together.append(Contribution(names.index(first), first, chart, {}))
     order = list(KINDS)
     first = {heading: min(order.index(kind) for kind, *_ in charts) for heading, charts in gathered.items()}
     return dict(sorted(gathered.items(), key=lambda item: first[item[0]]))

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
-from holdfast.core.chart import Chart
+from holdfast.core.chart import Chart, Curves
 from holdfast.core.grade import graded
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
@@ -16,7 +16,7 @@ from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.shared.bracket import in_order
-from holdfast.parts.measures.shared.robustness_curve import robustness_curve
+from holdfast.parts.measures.shared.robustness_curve import curve_difference, robustness_curve
 from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.everyday_changes import EverydayChanges
@@ -172,6 +172,10 @@ class BreakingRadius(Measure):
         """Return the robustness curve: the share of images that hold against the size of the change."""
         curve = robustness_curve(table, self.ball, self.in_words(table, scores).text)
         return () if curve is None else (curve,)
+
+    def contrast(self, tables: tuple[Table, Table], names: tuple[str, str]) -> Curves | None:
+        """Return the difference of two robustness curves."""
+        return curve_difference(tables, names, self.ball)
 
     def in_words(self, table: Table, scores: Mapping[str, Score]) -> InWords:
         """Return how far half of the images may move, what that is called, the most there could be, what is proved."""

@@ -1,4 +1,4 @@
-"""The robustness curve: the share of images that hold against the size of the change, and its marks."""
+"""The robustness curve: the share of images that hold against the size of the change; the difference of two."""
 
 from collections.abc import Mapping
 
@@ -6,10 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, Table
+from holdfast.core import Ball, HoldfastError, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.numerics.statistics.survival import survival
+from holdfast.numerics.statistics.survival_differences import SurvivalDifference, survival_difference
 from holdfast.parts.observations.everyday_changes import NAMES
 
 POINTS = 120
@@ -63,6 +64,80 @@ def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
         named=tuple(marks),
         summary=summary,
         note=note,
+    )
+
+
+def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: Ball) -> Curves | None:
+    """Return how many more images hold under one encoder than under another, against the size of the change.
+
+    Args:
+        tables: radii of the same images, among populations of one size.
+        names: of the encoders.
+        ball: the norm.
+
+    Raises:
+        HoldfastError: radii of other images, or among populations of other sizes.
+    """
+    first, second = (table["broken"] for table in tables)
+    populations = [int(table["population"][0]) for table in tables]
+    if len(first) != len(second) or populations[0] != populations[1]:
+        raise HoldfastError(
+            f"expected breaking radii of the same images of one population to compare, got {len(first)} of "
+            f"{populations[0]} and {len(second)} of {populations[1]}; audit both encoders on the same images"
+        )
+    at = sizes([first, second], {})
+    if at is None:
+        return None
+    marks = {name: place for name, place in marks_of(tables[0], ball).items() if at[0] <= place <= at[-1]}
+    gap = survival_difference(first, second, at)
+    summary = difference_in_words(gap, names)
+    return Curves(
+        heading="Which encoder holds more images",
+        how_to_read=(
+            "The share of images that hold under one encoder minus that under another, after a change of the same "
+            "size, image by image. Above zero the first one holds more. The band holds the whole line of all such "
+            "images with 95 % confidence: where it leaves zero out, the two differ."
+        ),
+        title=f"{names[0]} minus {names[1]}",
+        lines=(Line(tuple(at.tolist()), numbers(gap.value), numbers(gap.low), numbers(gap.high)),),
+        across=across(ball),
+        label="more images that hold",
+        unit="share",
+        scale="log",
+        marks=tuple(marks.values()),
+        named=tuple(marks),
+        summary=summary,
+        note=summary,
+    )
+
+
+def difference_in_words(gap: SurvivalDifference, names: tuple[str, str]) -> str:
+    """Return after which changes one of two encoders holds more images, as far as the band tells.
+
+    Example:
+        >>> at, value = torch.tensor([0.01, 0.02, 0.04]), torch.tensor([0.0, 0.3, 0.1])
+        >>> difference_in_words(SurvivalDifference(at, value, value - 0.2, value + 0.2), ("A", "B"))
+        'A holds more images than B after changes of 0.02 (by 30 % of the images [10 %, 50 %] at 0.02).'
+    """
+    said = []
+    for sign, (winner, loser) in ((1, names), (-1, names[::-1])):
+        value, low, high = (sign * gap.value, *((gap.low, gap.high) if sign > 0 else (-gap.high, -gap.low)))
+        if (low > 0).any():
+            sure = gap.at[low > 0]
+            most = int(torch.where(low > 0, value, -torch.inf).argmax())
+            ends = list(dict.fromkeys(f"{float(end):.2g}" for end in (sure.min(), sure.max())))
+            by = ", ".join(f"{100 * float(end[most]):.0f} %" for end in (low, high))
+            said.append(
+                f"{winner} holds more images than {loser} after changes of {' to '.join(ends)} "
+                f"(by {100 * float(value[most]):.0f} % of the images [{by}] at {float(gap.at[most]):.2g})"
+            )
+    if said:
+        return f"{'; '.join(said)}."
+    most = int(gap.value.abs().argmax())
+    by = ", ".join(f"{100 * float(end[most]):.0f} %" for end in (gap.low, gap.high))
+    return (
+        f"The curves of {names[0]} and {names[1]} are not told apart: at most by {100 * float(gap.value[most]):.0f} % "
+        f"of the images [{by}], after a change of {float(gap.at[most]):.2g}."
     )
 
 

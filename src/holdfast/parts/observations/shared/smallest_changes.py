@@ -1,0 +1,88 @@
+"""Pictures of the smallest changes that break images: before, after, the difference, and what it is taken for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.core import Album, Ball, Images, Positions
+from holdfast.core.registry import part_name
+
+KEPT = 256
+"""Images of the population, the first ones, whose changes are kept: a byte for each number, 38 MB at 224 pixels."""
+
+SHOWN = 12
+"""Of them so many are shown."""
+
+LEVELS = 127
+
+
+def kept(delta: Images, positions: Positions) -> dict[str, Tensor]:
+    """Return the changes of the first images of the population, to be stored, however these are cut into shards.
+
+    `gallery.position` [K]; `gallery.largest` [K], the largest absolute value of the change; `gallery.change`
+    [K, C, H, W], the change in 127ths of it.
+
+    Args:
+        delta: the changes of a shard's images.
+        positions: where these stand in the population.
+    """
+    first = (positions < KEPT).nonzero().flatten()
+    delta = delta[first.to(delta.device)].float().cpu()
+    largest = delta.flatten(1).abs().amax(1)
+    levels = delta / largest.clamp_min(torch.finfo(torch.float32).tiny).view(-1, 1, 1, 1) * LEVELS
+    return {
+        "gallery.position": positions[first].cpu(),
+        "gallery.largest": largest,
+        "gallery.change": levels.round().to(torch.int8),
+    }
+
+
+def smallest_changes(results: Mapping[str, Tensor], album: Album, ball: Ball) -> list[dict[str, Any]]:
+    """Write pictures of some images, evenly from the smallest radius to the largest; return the record's entries.
+
+    Args:
+        results: of `breaking_radii`.
+        album: the images, and where files go.
+        ball: the norm.
+    """
+    # of the images whose change was kept and broke them: the smallest, the largest, and evenly between, by rank
+    stored = {int(position): row for row, position in enumerate(results["gallery.position"])}
+    radii = results["radius"]
+    broken = [p for p in sorted(stored) if p < len(radii) and 0 < float(radii[p]) < torch.inf]
+    order = sorted(broken, key=lambda position: float(radii[position]))
+    ranks = torch.linspace(0, len(order) - 1, min(SHOWN, len(order))).round().long().tolist()
+    if not order or album.picture(order[0]).shape[0] not in (1, 3):
+        return []
+    # pictures and an entry for each of them
+    folder = f"pictures/{album.slug}"
+    entries: list[dict[str, Any]] = []
+    for place, position in enumerate(order[rank] for rank in ranks):
+        x, row = album.picture(position), stored[position]
+        largest = float(results["gallery.largest"][row])
+        share = results["gallery.change"][row].float() / LEVELS
+        shown = {"clean": x, "attacked": x + largest * share, "difference": 0.5 + share / 2}
+        files = {name: f"{folder}/change{album.number}-{place}-{name}.png" for name in shown}
+        for name, pixels in shown.items():
+            album.files.write_picture(files[name], pixels)
+        rival, radius = int(results["rival"][position]), float(radii[position])
+        entries.append(
+            {
+                "id": album.ids[position],
+                "radius": radius,
+                "norm": part_name(ball),
+                "levels": 255 * radius if ball.is_box else None,
+                "amplified": 0.5 / largest,
+                "rival": None if rival < 0 else _rival(rival, album, folder),
+                **files,
+            }
+        )
+    return entries
+
+
+def _rival(position: int, album: Album, folder: str) -> dict[str, str]:
+    """Return the entry of an image that others are taken for, with its picture."""
+    name = f"{folder}/rival-{position}.png"
+    album.files.write_picture(name, album.picture(position))
+    return {"id": album.ids[position], "picture": name}
