@@ -97,13 +97,15 @@ def test_the_difference_says_where_one_holds_more() -> None:
     assert chart is not None
     assert chart.summary == chart.note
     assert chart.title == "A minus B"
-    assert chart.summary.startswith("A holds more images than B after changes of 0.01 to 0.099 (by 50 % of the images")
+    assert chart.summary.startswith(
+        "A holds more images than B after changes of 2.6/255 to 25/255 (by 50 % of the images"
+    )
     turned = curve_difference((weak, strong), ("B", "A"), Linf())
     assert turned is not None
     assert turned.summary == chart.summary
     same = curve_difference((weak, weak), ("A", "B"), Linf())
     assert same is not None
-    assert same.summary.startswith("The curves of A and B are not told apart: at most by 0 % of the images [-7 %, 7 %]")
+    assert same.summary.startswith("The curves of A and B are not told apart: at most by 0 % of the images [−7 %, 7 %]")
 
 
 def test_only_equal_populations_are_compared() -> None:

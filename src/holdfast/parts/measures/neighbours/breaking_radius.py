@@ -49,8 +49,8 @@ class BreakingRadius(Measure):
 
     Table, one row for each attacked image, radii in pixels: `broken`; `halfway`, what was known after half of the
     passes; `proved`, NaN where nothing was tried or where no certifier reaches; `apart`, the distance from the nearest
-    other image; `level`, the size of a change of every pixel by one grey level; `jpeg`, `noise` and `visible`, the sizes
-    of the image's `everyday_changes`; `population`, how many images there are.
+    other image; `level`, the size of a change of every pixel by one grey level; `jpeg`, `noise` and `visible`, the
+    sizes of the image's `everyday_changes`; `population`, how many images there are.
 
     Attributes:
         ball: the norm of the radius; its own radius is not read.

@@ -12,6 +12,7 @@ from holdfast.core.registry import part_name
 from holdfast.numerics.statistics.survival import survival
 from holdfast.numerics.statistics.survival_differences import SurvivalDifference, survival_difference
 from holdfast.parts.observations.everyday_changes import NAMES
+from holdfast.runtime.sizes import size_in_words
 
 POINTS = 120
 """Sizes at which a curve is drawn."""
@@ -90,7 +91,7 @@ def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: 
         return None
     marks = {name: place for name, place in marks_of(tables[0], ball).items() if at[0] <= place <= at[-1]}
     gap = survival_difference(first, second, at)
-    summary = difference_in_words(gap, names)
+    summary = difference_in_words(gap, names, ball)
     return Curves(
         heading="Which encoder holds more images",
         how_to_read=(
@@ -111,45 +112,53 @@ def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: 
     )
 
 
-def difference_in_words(gap: SurvivalDifference, names: tuple[str, str]) -> str:
+def difference_in_words(gap: SurvivalDifference, names: tuple[str, str], ball: Ball) -> str:
     """Return after which changes one of two encoders holds more images, as far as the band tells.
 
     Example:
+        >>> from holdfast.parts.threats.l2 import L2
         >>> at, value = torch.tensor([0.01, 0.02, 0.04]), torch.tensor([0.0, 0.3, 0.1])
-        >>> difference_in_words(SurvivalDifference(at, value, value - 0.2, value + 0.2), ("A", "B"))
+        >>> difference_in_words(SurvivalDifference(at, value, value - 0.2, value + 0.2), ("A", "B"), L2())
         'A holds more images than B after changes of 0.02 (by 30 % of the images [10 %, 50 %] at 0.02).'
     """
+
+    def size(at: Tensor) -> str:
+        return size_in_words(float(at), ball.is_box)
+
+    def percent(share: Tensor) -> str:
+        return f"{100 * float(share):.0f} %".replace("-", "−")
+
+    # for each of the two the sizes at which it surely holds more, and the largest difference among them
     said = []
     for sign, (winner, loser) in ((1, names), (-1, names[::-1])):
         value, low, high = (sign * gap.value, *((gap.low, gap.high) if sign > 0 else (-gap.high, -gap.low)))
         if (low > 0).any():
             sure = gap.at[low > 0]
             most = int(torch.where(low > 0, value, -torch.inf).argmax())
-            ends = list(dict.fromkeys(f"{float(end):.2g}" for end in (sure.min(), sure.max())))
-            by = ", ".join(f"{100 * float(end[most]):.0f} %" for end in (low, high))
+            ends = " to ".join(dict.fromkeys((size(sure.min()), size(sure.max()))))
             said.append(
-                f"{winner} holds more images than {loser} after changes of {' to '.join(ends)} "
-                f"(by {100 * float(value[most]):.0f} % of the images [{by}] at {float(gap.at[most]):.2g})"
+                f"{winner} holds more images than {loser} after changes of {ends} (by {percent(value[most])} of the "
+                f"images [{percent(low[most])}, {percent(high[most])}] at {size(gap.at[most])})"
             )
     if said:
         return f"{'; '.join(said)}."
     most = int(gap.value.abs().argmax())
-    by = ", ".join(f"{100 * float(end[most]):.0f} %" for end in (gap.low, gap.high))
     return (
-        f"The curves of {names[0]} and {names[1]} are not told apart: at most by {100 * float(gap.value[most]):.0f} % "
-        f"of the images [{by}], after a change of {float(gap.at[most]):.2g}."
+        f"The curves of {names[0]} and {names[1]} are not told apart: at most by {percent(gap.value[most])} of the "
+        f"images [{percent(gap.low[most])}, {percent(gap.high[most])}], after a change of {size(gap.at[most])}."
     )
 
 
 def across(ball: Ball) -> str:
     """Return what the axis of sizes shows."""
-    return f"size of the change in pixels, {part_name(ball)}"
+    return f"size of the change in pixels, {ball.symbol or part_name(ball)}"
 
 
 def marks_of(table: Table, ball: Ball) -> dict[str, float]:
     """Return known sizes by their names: the landmarks of the norm, and everyday changes of the median image."""
     marks = {name: place for place, name in ball.landmarks}
-    for column, name in NAMES.items():
+    columns = NAMES if ball.is_box else {"level": "one grey level", **NAMES}
+    for column, name in columns.items():
         known = table[column][table[column].isfinite() & (table[column] > 0)] if column in table else torch.empty(0)
         if len(known):
             marks[name] = float(f"{float(known.median()):.4g}")
