@@ -29,6 +29,8 @@ SOUND = {"checks": [], "because": [], "standing": "sound", "if_weak": "at most"}
 """What a score says of its checks where none failed."""
 
 NAMES = ("zoo:digits-supervised", "zoo:digits-simclr", "zoo:digits-simclr-hardened")
+SHORT = tuple(name.removeprefix("zoo:") for name in NAMES)
+"""What people are shown of these."""
 NO_TARGETS = "all targets coincide with their image; give data with distinct images"
 STEPS = (5, 10, 25, 50)
 ATTACKED = 200
@@ -129,6 +131,20 @@ def make_run(folder: Path, encoders: int = 3, seed: int = 0) -> dict[str, Any]:
     }  # fmt: skip
     write_record(folder, record)
     return record
+
+
+def in_words(record: dict[str, Any], key: str, text: str = "Half of the images hold.") -> None:
+    """Let a measure of a record answer in words, as those of older records do not."""
+    for encoder in record["encoders"]:
+        words = {"says": text.rstrip("."), "called": "", "further": [], "levels": False}
+        encoder["measures"][key]["in_words"] = words
+
+
+def in_brief(record: dict[str, Any], *keys: str) -> None:
+    """Let measures of a record be among those that a report begins with, and have a family."""
+    for encoder in record["encoders"]:
+        for key, measure in encoder["measures"].items():
+            measure |= {"in_brief": key in keys, "family": "In brief" if key in keys else ""}
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

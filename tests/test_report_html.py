@@ -11,7 +11,7 @@ from holdfast.report.charts.figure import COLOURS, MARKERS
 from holdfast.report.html import write_report
 from holdfast.report.scorecard import favours
 from holdfast.runtime.errors import HoldfastError
-from report_fixture import CHARTS, MEASURES, NAMES, NO_TARGETS, make_run, write_record
+from report_fixture import CHARTS, MEASURES, NAMES, NO_TARGETS, SHORT, in_brief, in_words, make_run, write_record
 
 VOID = {"meta", "link", "img", "br", "col", "wbr", "input"}
 
@@ -91,7 +91,7 @@ def rewritten(folder, record) -> Page:
 def test_any_number_of_encoders(folder, encoders, undrawn):
     record = make_run(folder, encoders)
     found = page(folder)
-    assert all(encoder["name"] in found.text for encoder in record["encoders"])
+    assert all(encoder["name"] in found.text for encoder in record["encoders"])  # whole, among the details
     assert all(title in found.text for title, *_ in MEASURES.values())
 
 
@@ -120,7 +120,7 @@ def test_ids_are_unique_and_references_resolve(whole):
 
 def test_every_colour_of_a_chart_follows_the_theme(whole):
     charts = re.findall(r'<div role="img".*?</svg>', whole.html, re.DOTALL)
-    assert len(charts) == 7 + 2 + 5  # read-outs, objectives, histograms of what is not yes or no
+    assert len(charts) == 1 + 7 + 2 + 5  # the first one, read-outs, objectives, histograms of what is not yes or no
     assert not re.search(r"(?:fill|stroke): *#", "".join(charts))
     assert "var(--s0)" in charts[0]
     assert "var(--muted)" in charts[0]
@@ -150,11 +150,28 @@ def test_texts_of_the_record_are_escaped(folder, record, hostile):
 
 def test_the_verdict_says_what_the_record_says(whole):
     text = whole.page.text
-    assert "3 encoders were audited on 600 images of digits, 200 of them attacked within linf 0.1." in text
-    assert f"{NAMES[2]} is best on all 7 measures" in text
+    assert "3 encoders on 600 images of digits, 200 attacked" in text
+    assert "Attacked within linf 0.1." in text
+    assert f"{SHORT[2]} is best on all 7 measures" in text
     assert "On relative quantile and adversarial margin, best means best among the encoders that have a number." in text
-    assert f"The check “masking” failed for {NAMES[0]}" in text
+    assert f"The check “masking” failed for {SHORT[0]}" in text
     assert "Every validity check passed" not in text
+
+
+def test_the_answer_stands_before_all_else(folder, record):
+    in_words(record, "overlap_risk")
+    in_brief(record, "cosine_similarity")
+    text = rewritten(folder, record).text
+    order = [
+        "holds best",
+        "Half of the images hold.",
+        "How to read this chart",
+        "May it be trusted?",
+        "could mislead",
+    ]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    assert text.index(NAMES[2]) > places[-1]  # the whole name is among the details
 
 
 def test_the_verdict_names_no_winner_that_the_comparison_does_not_name(folder, record):
@@ -171,7 +188,7 @@ def test_the_verdict_names_no_winner_that_the_comparison_does_not_name(folder, r
 def test_best_stands_in_the_row_of_the_best(whole):
     rows = re.findall(r'<tr class="won">.*?</tr>', whole.html, re.DOTALL)
     assert len(rows) == 7
-    assert all(NAMES[2] in row.replace("<wbr>", "") for row in rows)
+    assert all(SHORT[2] in row.replace("<wbr>", "") for row in rows)
     assert whole.page.text.count("favours") == 5 * 3 + 2  # all pairs; two measures have one, for want of numbers
 
 
@@ -218,7 +235,7 @@ def test_without_gallery_curves_tables_and_checks(folder, record):
     record["holdfast"]["git"] = None
     text = rewritten(folder, record).text
     assert "Worst images" not in text
-    assert "No check was run." in text
+    assert "no check was run" in text
 
 
 def test_when_every_measure_failed(folder, record):

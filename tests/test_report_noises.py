@@ -83,8 +83,8 @@ def noises(folder, record):
 def section(folder: Path) -> str:
     text = write_report(folder).read_text(encoding="utf-8")
     Page(text)  # tags nest
-    start = text.index('<section id="noises"')
-    return text[start : text.index("</section>", start)]
+    start = text.index('<details class="fold" id="noises"')
+    return text[start : text.index('<details class="fold"', start + 1)]
 
 
 def rewritten(folder: Path, record: dict) -> str:

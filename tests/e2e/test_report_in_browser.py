@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from holdfast.report.html import write_report
-from report_fixture import make_run, write_record
+from report_fixture import SHORT, in_brief, in_words, make_run, write_record
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -34,7 +34,10 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    make_run(folder)
+    record = make_run(folder)
+    in_words(record, "cosine_similarity", "Half of the images are taken for another one after a change. " * 3)
+    in_brief(record, "universal_quantile", "overlap_risk", "breakaway_risk", "relative_quantile")
+    write_record(folder, record)
     return write_report(folder)
 
 
@@ -66,6 +69,66 @@ def test_no_error_and_no_request(browser, report):
     assert browser.get_log("browser") == []
     asked = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
     assert [name for name in asked if not name.startswith("data:")] == []
+
+
+def bottom(browser, selector: str) -> float:
+    return browser.execute_script(f"return document.querySelector('{selector}').getBoundingClientRect().bottom")
+
+
+def test_one_screen_answers(browser, report):
+    show(browser, report)
+    for part in ("h1", ".answers", ".leading", ".brief", ".brief tr:last-child .trust"):
+        assert 0 < bottom(browser, part) <= 900, part
+
+
+@pytest.mark.parametrize(("width", "height", "screens"), [(1280, 900, 6), (390, 844, 10)])
+def test_folded_the_page_is_short(browser, report, width, height, screens):
+    show(browser, report, width=width)
+    assert browser.execute_script("return document.documentElement.scrollHeight") <= screens * height
+    assert browser.execute_script("return document.querySelectorAll('details.fold[open]').length") == 0
+
+
+def test_sections_open_by_key_by_link_and_all_at_once(browser, report):
+    from selenium.webdriver.common.keys import Keys
+
+    show(browser, report)
+    is_open = "return [...document.querySelectorAll('details.fold')].map(d => d.open)"
+    summary = browser.find_element("css selector", "#scorecard > summary")
+    summary.send_keys(Keys.ENTER)
+    assert browser.find_element("id", "scorecard").get_attribute("open")
+    summary.send_keys(Keys.SPACE)
+    assert not any(browser.execute_script(is_open))
+    browser.find_element("css selector", "nav a[href='#charts']").send_keys(Keys.ENTER)
+    assert browser.find_element("id", "charts").get_attribute("open")
+    button = browser.find_element("id", "unfold")
+    assert button.text == "Open all"
+    button.send_keys(Keys.ENTER)
+    assert all(browser.execute_script(is_open))
+    assert button.text == "Close all"
+    button.send_keys(Keys.ENTER)
+    assert not any(browser.execute_script(is_open))
+    browser.get(report.as_uri() + "#measure-2")  # something inside of a section
+    browser.refresh()
+    assert browser.find_element("id", "scorecard").get_attribute("open")
+
+
+def test_pictures_are_filtered_and_sorted(browser, report):
+    from selenium.webdriver.support.select import Select
+
+    show(browser, report)
+    browser.find_element("id", "unfold").click()
+    of, by = (Select(item) for item in browser.find_elements("css selector", "#pictures .controls select"))
+    shown = (
+        "return [...document.querySelectorAll('#pictures [data-encoder]')].filter(e => !e.hidden)"
+        ".map(e => [e.dataset.encoder, Number(e.dataset.sort)])"
+    )
+    of.select_by_visible_text(SHORT[1])
+    assert {name for name, _ in browser.execute_script(shown)} == {SHORT[1]}
+    of.select_by_index(0)
+    by.select_by_visible_text("smallest first")
+    drifts = [value for _, value in browser.execute_script(shown)]
+    assert drifts == sorted(drifts)
+    assert len(drifts) == 12
 
 
 def test_all_images_are_loaded(browser, report):
@@ -117,8 +180,9 @@ def test_the_page_never_scrolls_sideways(browser, tmp_path, encoders):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_scorecard_gives_names_and_strips_room(browser, report, width):
     show(browser, report, width=width)
+    browser.find_element("id", "unfold").click()
     sizes = "return [...document.querySelectorAll('.strips {}')].map(e => e.getBoundingClientRect().{})"
-    assert min(browser.execute_script(sizes.format(".name", "width"))) >= 90
+    assert min(browser.execute_script(sizes.format(".name", "width"))) >= 80
     assert max(browser.execute_script(sizes.format(".name", "height"))) <= 60
     assert min(browser.execute_script(sizes.format(".strip", "width"))) >= 150
 

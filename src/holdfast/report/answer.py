@@ -9,15 +9,20 @@ from holdfast.report.verdict import Sentence
 from holdfast.storage.standing import SOUND, VOID
 
 
-def answers(record: Mapping[str, Any]) -> list[tuple[str, Sentence]]:
-    """Return (encoder, answer): what measures say in words, how far it may be believed, and what the checks say."""
+def answers(record: Mapping[str, Any], closing: bool = True) -> list[tuple[str, Sentence]]:
+    """Return (encoder, answer): what measures say in words, how far it may be believed, and what the checks say.
+
+    Args:
+        record: the record.
+        closing: whether each encoder's last answer ends with what is about all images, and about all checks.
+    """
     lines: list[tuple[str, Sentence]] = []
     for encoder in record["encoders"]:
         measures = encoder.get("measures", {}).values()
         answered = [answer for m in measures if (answer := _answer(m, encoder, record["data"]))]
-        if answered:  # what is about images or the encoder is said once
+        if answered and closing:  # what is about images or the encoder is said once
             last = answered.pop()
-            words = filter(None, (last.text, _duplicates(record["data"]), _trust(encoder)))
+            words = filter(None, (last.text, duplicates(record["data"]), _trust(encoder)))
             answered.append(Sentence(" ".join(words), last.tone))
         lines += [(encoder["name"], answer) for answer in answered]
     return lines
@@ -57,7 +62,7 @@ def _answer(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mappin
     return Sentence(" ".join((f"{line[:1].upper()}{line[1:]}", *further)), tone)
 
 
-def _duplicates(data: Mapping[str, Any]) -> str:
+def duplicates(data: Mapping[str, Any]) -> str:
     """Return how many images are nearly the same as others, where any are among them."""
     alike = data.get("duplicates") or []
     if not alike or data.get("duplicates_left_out"):

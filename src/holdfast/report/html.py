@@ -9,12 +9,13 @@ from holdfast.report import corruptions as _corruptions
 from holdfast.report import noises as _noises
 from holdfast.report import pictures
 from holdfast.report import series as _series
-from holdfast.report.answer import answers
 from holdfast.report.apart import Apart
-from holdfast.report.charts.sections import chart_sections
+from holdfast.report.brief import brief, duplicated, each_answer, leader, statuses
+from holdfast.report.charts.sections import chart_sections, first_chart
+from holdfast.report.names import record_with_short_names
 from holdfast.report.page import page
-from holdfast.report.scorecard import cards
-from holdfast.report.verdict import threats, verdict
+from holdfast.report.scorecard import cards, families
+from holdfast.report.verdict import doubts, failures, scope, threats, winners
 from holdfast.storage.filesystem import Folder, write_file
 from holdfast.storage.record_file import RunFiles, read_record, run_files
 
@@ -56,6 +57,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         folder: its tables and pictures.
     """
     # What is shown of one encoder, apart from the others
+    record = record_with_short_names(record)
     encoders = list(enumerate(record["encoders"]))  # the number picks colour and marker everywhere
     apart = Apart()
 
@@ -66,7 +68,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         ]
         return [(i, name, parts) for i, name, parts in shown if parts]
 
-    # The sections of all encoders, and the page
+    # The sections of all encoders
     makers: dict[str, tuple[str, Callable[[], list[Any]]]] = {
         "charts": ("charts", lambda: chart_sections(record, folder, apart)),
         "corruption_grids": ("corruptions", lambda: _corruptions.corruption_grids(record)),
@@ -75,26 +77,54 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         "encoder_charts": ("measures beside each other", lambda: _corruptions.relation_charts(record, "encoders")),
         "encoder_relations": ("measures beside each other", lambda: _corruptions.relation_rows(record, "encoders")),
         "cards": ("the scorecard", lambda: cards(record)),
-        "answers": ("the answers", lambda: answers(record)),
-        "verdict": ("the verdict", lambda: verdict(record)),
+        "answers": ("the answers", lambda: each_answer(record)),
+        "problems": ("what failed", lambda: [*failures(record), *duplicated(record)]),
         "threats": ("threats", lambda: threats(record)),
+        "winners": ("the verdict", lambda: winners(record)),
+        "doubts": ("what to distrust", lambda: doubts(record)),
+        "statuses": ("validity", lambda: statuses(record)),
         "noises": ("learned noises", lambda: _noises.learned_noises(record, folder)),
         "attention": ("attention maps", lambda: _attention.attention_maps(record, folder)),
     }  # fmt: skip
     parts: dict[str, Any] = {name: apart(section, make, []) for name, (section, make) in makers.items()}
+    parts |= {
+        "leader": apart("who holds best", lambda: leader(record), None),
+        "first": apart("the first chart", lambda: first_chart(record, folder), None),
+        "brief": apart("the first numbers", lambda: brief(record), None),
+        "trainings": apart("checkpoints", lambda: _series.trainings(record), None),
+        "extremes": [shown for shown in each("pictures", pictures.extremes) if any(shown[2].values())],
+        "galleries": each("pictures of attacks", pictures.gallery),
+        "impersonations": each("pictures of impersonations", pictures.impersonations),
+    }
+
+    # The page
     return page(
         "report.html",
+        ("script.js", "gallery.js"),
         record=record,
+        about=scope(record),
         encoders=encoders,
+        wholes={encoder["name"]: encoder["whole"] for _, encoder in encoders},
         audited=[(series, encoder) for series, encoder in encoders if not encoder.get("error")],
-        extremes=[shown for shown in each("pictures", pictures.extremes) if any(shown[2].values())],
-        galleries=each("pictures of attacks", pictures.gallery),
-        impersonations=each("pictures of impersonations", pictures.impersonations),
-        trainings=apart("checkpoints", lambda: _series.trainings(record), None),
         checks={key: c["title"] for _, e in encoders for key, c in (e.get("checks") or {}).items()},
         uncharted=any(
             m.get("scores") and "charts" not in m for _, e in encoders for m in e.get("measures", {}).values()
         ),
+        families=families(parts["cards"]),
+        sections=_sections(parts),
         **parts,
         undrawn=apart.problems,
     )
+
+
+def _sections(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (its name in links, title) of the sections that have something to show, in their order on the page."""
+    pictured = parts["galleries"] or parts["extremes"] or parts["impersonations"]
+    shown = [
+        ("validity", "Validity", True), ("scorecard", "Scorecard", parts["cards"]), ("pictures", "Pictures", pictured),
+        ("charts", "Charts", parts["charts"]), ("corruptions", "Corruptions", parts["corruption_grids"]),
+        ("relations", "Predictions", parts["encoder_relations"]), ("series", "Checkpoints", parts["trainings"]),
+        ("noises", "Noise", parts["noises"]), ("attention", "Attention", parts["attention"]),
+        ("reading", "How to read", True), ("reproduce", "Reproduce", True),
+    ]  # fmt: skip
+    return [(key, title) for key, title, content in shown if content]

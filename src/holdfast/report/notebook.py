@@ -1,4 +1,4 @@
-"""Records and comparisons in a notebook: the terminal's table as HTML, in the colours of the page around it."""
+"""Records and comparisons in a notebook: what the terminal shows as HTML, in the colours of the page around it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,24 +8,27 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.report import comparison as compared
+from holdfast.report.names import comparison_with_short_names, record_with_short_names
 from holdfast.report.page import fragment
 from holdfast.report.table import Table
-from holdfast.report.terminal import notes, side_by_side
+from holdfast.report.terminal import blocks, side_by_side
 
 
 def record_html(record: Mapping[str, Any]) -> str:
     """Return a record as a piece of HTML, without scripts; every text of it is escaped."""
-    return _html(side_by_side(record), notes(record))
+    record = record_with_short_names(record)
+    return _html([b if isinstance(b, Text) else side_by_side(record, b) for b in blocks(record) if b])
 
 
 def comparison_html(data: Mapping[str, Any]) -> str:
     """Return a comparison as a piece of HTML: encoders down, measures across; see `record_html`."""
-    sentences = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
-    return _html(compared.grid(data), [Text(compared.KEY, "dim"), *sentences])
+    data = comparison_with_short_names(data)
+    first, *others = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
+    return _html([first, compared.grid(data), Text(compared.KEY, "dim"), *others])
 
 
-def _html(table: Table, below: Sequence[Text]) -> str:
-    return fragment("notebook.html", head=table.head, rows=list(table.rows), notes=below, pieces=_pieces)
+def _html(blocks: Sequence[Text | Table]) -> str:
+    return fragment("notebook.html", blocks=[(isinstance(b, Table), b) for b in blocks], pieces=_pieces)
 
 
 def _pieces(text: str | Text) -> Markup:

@@ -98,18 +98,29 @@ BEST_BUDGET = "best ε"
 """The score that is a choice among given values: shown below the headline wherever there is one."""
 
 
-def bracket(scores: Mapping[str, Any], unit: str) -> str:
-    """Return "[0.27, 0.12]", attack and certificate, or "" where a measure has not both sides."""
+def bracket(scores: Mapping[str, Any], unit: str, better: str) -> str:
+    """Return "proved 0.088, broken at 0.173" of a measure that attack and certificate answer; "" of all others.
+
+    A proof of no more than what is true of every encoder is "nothing proved".
+
+    Args:
+        scores: of the measure.
+        unit: of it.
+        better: "lower" or "higher".
+    """
     if any(side not in scores for side in SIDES):
         return ""
-    ends = [
-        number(scores[side].get("value"), unit, scores[side].get("low"), scores[side].get("high")) for side in SIDES
-    ]
     if any(scores[side].get("standing") == VOID for side in SIDES):
         return VOID
-    if unit == "share" and UNDEFINED not in ends:
-        return f"[{ends[0].removesuffix(' %')}, {ends[1].removesuffix(' %')}] %"
-    return f"[{ends[0]}, {ends[1]}]"
+    attacked, proved = (
+        number(scores[side].get("value"), unit, scores[side].get("low"), scores[side].get("high")) for side in SIDES
+    )
+    certified = scores["certificate"].get("value")
+    nothing = certified is not None and (certified >= 1 if better == "lower" and unit == "share" else certified <= 0)
+    if better == "lower":
+        return f"attack finds {attacked}, {'nothing proved' if nothing else f'proved ≤ {proved}'}"
+    found = f"broken at {attacked}" if unit == "pixels" else f"attack leaves {attacked}"
+    return f"{'nothing proved' if nothing else f'proved {proved}'}, {found}"
 
 
 def _digits(value: Number, unit: str, low: Number | None, high: Number | None) -> int:

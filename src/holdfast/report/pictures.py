@@ -22,13 +22,14 @@ class Shot:
 
 @dataclass(frozen=True)
 class Worst:
-    """One attacked image: the three pictures of it and its clean neighbours before and after."""
+    """One attacked image: the three pictures of it, its clean neighbours before and after, a number to sort it by."""
 
     id: str
     text: str
     shots: list[Shot]
     before: list[Shot]
     after: list[Shot]
+    sort: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def extremes(encoder: Mapping[str, Any], folder: RunFiles) -> dict[str, list[Sho
             shot(
                 folder,
                 e["picture"],
-                f"[{_short(e['attack'])}, {_short(e['certificate'])}]",
+                f"proved {_short(e['certificate'])}, broken at {_short(e['attack'])}",
                 f"{e['id']}: certified radius {_short(e['certificate'])}",
             )
             for e in entries.get(side, [])
@@ -106,7 +107,8 @@ def _worst(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
     text = f"drift {number(entry.get('drift'))}"
     if finite(entry.get("quantile")):
         text += f", beyond {number(entry['quantile'], 'share')} of the distances between clean images"
-    return Worst(name, text, shots, *sides)
+    drift = entry.get("drift")
+    return Worst(name, text, shots, sides[0], sides[1], drift if finite(drift) else None)
 
 
 def shot(folder: RunFiles, relative: str, caption: str, alt: str) -> Shot:

@@ -1,6 +1,6 @@
 """The scorecard as data: one card per measure, one row per encoder, all rows of a card on one axis."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,9 @@ from holdfast.report.folder import nice_ticks
 from holdfast.report.numbers import SIDES, bracket, finite, listing, part, score, statement
 from holdfast.report.verdict import titles
 from holdfast.storage.standing import SOUND, VOID
+
+FURTHER = "Further measures"
+"""Heading of measures that belong to no family."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,12 @@ class Card:
         readouts: names of all scores; `table` holds one list of texts per encoder in that order.
         pairs: paired differences (first, second, text, what it says).
         n: how many independent units, images or pairs of them, are behind the headline.
+        anchor: its name in links.
     """
 
     key: str
     title: str
+    family: str
     question: str
     how_to_read: str
     formula: str
@@ -70,11 +75,20 @@ class Card:
     table: list[tuple[str, list[str]]]
     pairs: list[tuple[str, str, str, str]]
     n: int
+    anchor: str
 
 
 def cards(record: Mapping[str, Any]) -> list[Card]:
     """Return one card per measure that any encoder of the record was asked."""
     return [_card(record, key) for key in titles(record)]
+
+
+def families(cards: Iterable[Card]) -> dict[str, list[Card]]:
+    """Return the cards of each family, in the order in which they are first met."""
+    together: dict[str, list[Card]] = {}
+    for card in cards:
+        together.setdefault(card.family, []).append(card)
+    return together
 
 
 def _card(record: Mapping[str, Any], key: str) -> Card:
@@ -98,11 +112,13 @@ def _card(record: Mapping[str, Any], key: str) -> Card:
     ]
     kinds = dict.fromkeys(s["interval"] for _, _, m in answers for s in m["scores"].values() if s.get("interval"))
     return Card(
-        key=key, title=about["title"], question=about.get("question", ""), how_to_read=about.get("how_to_read", ""),
+        key=key, title=about["title"], family=about.get("family") or FURTHER,
+        question=about.get("question", ""), how_to_read=about.get("how_to_read", ""),
         formula=about.get("formula", ""), reference=about.get("reference", ""), better=about["better"], unit=unit,
         headline=headline, spec=part(about.get("part", {})), interval_kind="; ".join(kinds), rows=rows,
         ticks=[(place(t, ticks) or 0.0, _tick(t, unit, ticks)) for t in ticks], readouts=readouts, table=table,
         pairs=_pairs(record, key, about["better"], unit), n=max(s.get("n", 0) for s in scores),
+        anchor=f"measure-{list(titles(record)).index(key) + 1}",
     )  # fmt: skip
 
 
@@ -150,7 +166,8 @@ def _row(
     ends = place(attack.get("low"), ticks), place(attack.get("high"), ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
     text, interval = statement(s, unit)
-    text, interval = (bracket(m["scores"], unit), f"mark: {interval}" if interval else "") if both else (text, interval)
+    if both:
+        text, interval = bracket(m["scores"], unit, m["better"]), f"mark: {interval}" if interval else ""
     note = "; ".join(filter(None, [flaw(s), s.get("note")]))
     start, end = drawn_ends(s, ticks)
     return Row(

@@ -1,16 +1,17 @@
-"""The summary in the terminal: encoders side by side, the best one marked only where the record says so."""
+"""The summary in the terminal, answers first; the best encoder is marked only where the record says so."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.answer import answers
+from holdfast.report.brief import each_answer, first_keys, leader
+from holdfast.report.names import record_with_short_names
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural, statement
 from holdfast.report.table import Table
-from holdfast.report.verdict import threats, titles, uncertified
+from holdfast.report.verdict import scope, threats, titles, uncertified
 from holdfast.storage.standing import ONE_SIDE
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
@@ -20,7 +21,7 @@ _CELL = 22
 
 
 def print_record(record: Mapping[str, Any], console: Console, report: Path | str | None = None) -> None:
-    """Print headline scores with intervals, the validity panel, failures, and where the report lies.
+    """Print who holds best, each encoder's answer, the first numbers, what the checks say; then all the rest.
 
     Colours follow the console: none when the output is piped.
 
@@ -29,17 +30,34 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
         console: where to print.
         report: the HTML report, named in the last line.
     """
-    encoders = audited(record)
-    if encoders and titles(record):
-        wide = 24 + _CELL * len(encoders) <= console.width
-        for name, answer in answers(record):
-            console.print(Text.assemble((f"{name}: ", "bold"), answer.text))
-        console.print((side_by_side if wide else _stacked)(record).terminal())
-    for line in notes(record):
-        console.print(line)
+    record = record_with_short_names(record)
+    wide = 24 + _CELL * len(audited(record)) <= console.width
+    for block in blocks(record):
+        if isinstance(block, Text):
+            console.print(block)
+        elif block:
+            console.print((side_by_side if wide else _stacked)(record, block).terminal())
     if report is not None:
         # One unbroken line: a path cut by a line break cannot be copied or clicked.
         console.print(Text.assemble("Report: ", (str(report), "bold")), soft_wrap=True)
+
+
+def blocks(record: Mapping[str, Any]) -> list[Text | list[str]]:
+    """Return what is shown of a record in its order: lines of text, and keys of the measures of a table.
+
+    Args:
+        record: with short names.
+    """
+    encoders, lines = audited(record), list[Text | list[str]]()
+    first = first_keys(record) if encoders else []
+    if encoders and (best := leader(record)):
+        lines.append(Text.assemble((f"{best.heading}. ", "bold green" if best.tone == "good" else "bold"), best.text))
+    lines += [
+        Text.assemble((f"{name}: ", "bold"), " ".join(sentence.text for sentence in sentences))
+        for _, name, sentences in each_answer(record)
+    ]
+    others = [key for key in titles(record) if key not in first] if encoders else []
+    return [*lines, first, *_validity(encoders), others, *notes(record)]
 
 
 def audited(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -48,26 +66,20 @@ def audited(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def notes(record: Mapping[str, Any]) -> list[Text]:
-    """Return what stands below the table: what its marks mean, the validity panel, failures, and the scope."""
+    """Return what stands below the tables: what their marks mean, failures, and the scope."""
     encoders, lines = audited(record), []
     if encoders and titles(record):
-        if any(bracket(m["scores"], m["unit"]) for e in encoders for m in e["measures"].values()):
-            lines.append(Text("[attack, certificate]: what was found and what is proved; between them is open", "dim"))
+        if any(bracket(m["scores"], m["unit"], m["better"]) for e in encoders for m in e["measures"].values()):
+            lines.append(Text("proved, and broken by an attack: the truth for these images is between them", "dim"))
         if any(s.get("standing") in ONE_SIDE for s in _headlines(encoders)):
-            lines.append(Text("at least, at most: a bound on one side, for a check below FAILED", "dim"))
+            lines.append(Text("at least, at most: a bound on one side, for a check above FAILED", "dim"))
         if any(entry.get("best") for entry in record["comparison"].values()):
             lines.append(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
-    lines += _validity(encoders)
     lines += [Text(line, style="yellow") for line in uncertified(encoders)]
     lines += [Text(line, style="bold red") for line in _problems(record)]
-    data, run = record["data"], record["run"]
-    within = f" within {listing(threats(record))}" if threats(record) else ""
-    summary = f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']} attacked{within}"
-    if data.get("synthetic"):
-        summary = "synthetic images alone"
     if encoders:
-        lines += [Text(ball, style="dim") for ball in data.get("balls", [])]
-        return [*lines, Text(f"{summary}, {duration(run['seconds'])}", style="dim")]
+        lines += [Text(f"within {ball}", style="dim") for ball in threats(record)]
+        return [*lines, Text(f"{scope(record)}, {duration(record['run']['seconds'])}", style="dim")]
     return [*lines, Text("Nothing was audited.", style="bold red")]
 
 
@@ -76,20 +88,20 @@ def _headlines(encoders: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [m["scores"].get(m.get("headline"), {}) for e in encoders for m in e["measures"].values()]
 
 
-def side_by_side(record: Mapping[str, Any]) -> Table:
+def side_by_side(record: Mapping[str, Any], keys: Sequence[str]) -> Table:
     """Return measures down, audited encoders across."""
     encoders, lines = audited(record), list[list[str | Text]]()
-    for key in titles(record) if encoders else ():
+    for key in keys:
         lines.append([_title(record, key), *(_cell(record, encoder, key) for encoder in encoders)])
         if any(chosen := [_chosen(encoder, key) for encoder in encoders]):
             lines.append([f"  {BEST_BUDGET}", *chosen])
     return Table(["measure", *(encoder["name"] for encoder in encoders)], lines)
 
 
-def _stacked(record: Mapping[str, Any]) -> Table:
+def _stacked(record: Mapping[str, Any], keys: Sequence[str]) -> Table:
     """Return one block per measure with a line per encoder: fits any number of encoders."""
     lines: list[tuple[str | Text, str | Text]] = []
-    for key in titles(record):
+    for key in keys:
         lines.append((_title(record, key), ""))
         for encoder in audited(record):
             lines.append((f"  {encoder['name']}", _cell(record, encoder, key)))
@@ -114,7 +126,7 @@ def _cell(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Te
     score = m["scores"].get(m.get("headline"), {})
     best = record["comparison"].get(key, {}).get("best") == encoder["name"]
     style = "bold green" if best else "" if score.get("value") is not None else "yellow"
-    both = bracket(m["scores"], m["unit"])
+    both = bracket(m["scores"], m["unit"], m["better"])
     shown = (both, "") if both else statement(score, m["unit"])
     return Text.assemble((shown[0], style), " ", (shown[1], "dim"), (" *" if best else "  ", style))
 
@@ -153,7 +165,7 @@ def _problems(record: Mapping[str, Any]) -> list[str]:
     # What failed
     failures = [str(text) for text in record["failures"]]
     lines = [
-        (e["error"], f"{e['name']} could not be audited: {e['error']}") for e in record["encoders"] if e.get("error")
+        (e["error"], f"{e['whole']} could not be audited: {e['error']}") for e in record["encoders"] if e.get("error")
     ]
     lines += [
         (m["error"], f"{m['title']} failed for {e['name']}: {m['error']}")

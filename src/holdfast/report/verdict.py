@@ -16,10 +16,26 @@ class Sentence:
     tone: str = "plain"
 
 
-def verdict(record: Mapping[str, Any]) -> list[Sentence]:
-    """Return the verdict: what was audited, who is best where intervals say so, what failed, what to distrust."""
+def winners(record: Mapping[str, Any]) -> list[Sentence]:
+    """Return who is best on which measures, where intervals say so, and what it cost."""
     audited = [e for e in record["encoders"] if not e.get("error")]
-    return [_scope(record, audited), *_winners(record, audited), *_price(record), *_failures(record), *_doubts(audited)]
+    return [*_winners(record, audited), *_price(record)]
+
+
+def doubts(record: Mapping[str, Any]) -> list[Sentence]:
+    """Return which checks failed or warn, and of whom."""
+    return _doubts([e for e in record["encoders"] if not e.get("error")])
+
+
+def scope(record: Mapping[str, Any]) -> str:
+    """Return what was audited on what, in a few words."""
+    audited = [e for e in record["encoders"] if not e.get("error")]
+    data = record["data"]
+    if data.get("synthetic"):
+        images = "synthetic images alone"
+    else:
+        images = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} attacked"
+    return f"{plural(len(audited), 'encoder')} on {images}"
 
 
 def titles(record: Mapping[str, Any]) -> dict[str, str]:
@@ -28,21 +44,11 @@ def titles(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def threats(record: Mapping[str, Any]) -> list[str]:
-    """Return the balls that the measures' adversaries search, as "linf 0.05": norm and radius in pixels."""
+    """Return the balls that the measures' adversaries search: in words, or as older records have them, "linf 0.05"."""
+    if "balls" in record["data"]:
+        return list(record["data"]["balls"])
     balls = [m["ball"] for m in record["plan"]["measures"] if "ball" in m]
     return list(dict.fromkeys(f"{ball['name']} {ball['radius']:g}" for ball in balls))
-
-
-def _scope(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> Sentence:
-    data = record["data"]
-    within = f" within {listing(threats(record))}" if threats(record) else ""
-    images = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} of them attacked{within}"
-    if data.get("synthetic"):
-        images = "synthetic images alone"
-    if not audited:
-        return Sentence(f"No encoder could be audited on {images}.", "bad")
-    subject = audited[0]["name"] if len(audited) == 1 else plural(len(audited), "encoder")
-    return Sentence(f"{subject} {'was' if len(audited) == 1 else 'were'} audited on {images}.")
 
 
 def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> list[Sentence]:
@@ -108,10 +114,15 @@ def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _failures(record: Mapping[str, Any]) -> list[Sentence]:
+def failures(record: Mapping[str, Any]) -> list[Sentence]:
+    """Return what could not be audited, measured or proved, and what was left out."""
     # Encoders and measures that failed, and what nothing proves
-    lines = [
-        Sentence(f"{encoder['name']} could not be audited ({encoder['error'].rstrip('.')}).", "bad")
+    audited = [e for e in record["encoders"] if not e.get("error")]
+    lines = [] if audited else [Sentence("No encoder could be audited.", "bad")]
+    lines += [
+        Sentence(
+            f"{encoder.get('whole', encoder['name'])} could not be audited ({encoder['error'].rstrip('.')}).", "bad"
+        )
         for encoder in record["encoders"]
         if encoder.get("error")
     ]

@@ -44,6 +44,17 @@ def chart_sections(record: Mapping[str, Any], folder: RunFiles, apart: Apart) ->
     return sections
 
 
+def first_chart(record: Mapping[str, Any], folder: RunFiles) -> Section | None:
+    """Return the chart that a report begins with, drawn for that place: of a measure that answers in words, if any."""
+    everything = [parts for charts in _gathered(record).values() for parts in charts.values()]
+    answering = [parts for parts in everything if any(p.measure.get("in_words") for p in parts)]
+    for parts in answering or everything[:1]:
+        chart = parts[0].chart
+        if panels := KINDS[chart["kind"]]("first", chart["heading"], parts, folder):
+            return Section("first", chart["heading"], chart["how_to_read"], panels)
+    return None
+
+
 Charts = dict[tuple[str, ...], list[Contribution]]
 """What belongs to one chart, by what sets it apart from others of its section."""
 

@@ -23,6 +23,31 @@
   system.addEventListener("change", label);
   button.hidden = false;
   label();
+  // Sections: all at once, and the one that a link leads to.
+  const folds = [...document.querySelectorAll("details.fold")];
+  const unfold = document.getElementById("unfold");
+  if (unfold && folds.length) {
+    const say = () => { unfold.textContent = folds.every((fold) => fold.open) ? "Close all" : "Open all"; };
+    unfold.addEventListener("click", () => {
+      const open = !folds.every((fold) => fold.open);
+      folds.forEach((fold) => { fold.open = open; });
+    });
+    folds.forEach((fold) => fold.addEventListener("toggle", say));
+    unfold.hidden = false;
+    say();
+  }
+  const reveal = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let item = target; item; item = item.parentElement) if (item.tagName === "DETAILS") item.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  addEventListener("click", (event) => {  // a link to where one is already changes no hash
+    const link = event.target.closest("a[href^='#']");
+    if (link && link.getAttribute("href") === location.hash) reveal();
+  });
+  reveal();
   // Paper cannot unfold anything.
   let closed = [];
   addEventListener("beforeprint", () => {

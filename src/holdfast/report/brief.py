@@ -1,0 +1,238 @@
+"""What a reader meets first: who holds best and by how much, a few numbers of each encoder, whether to trust them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.report.answer import answers, duplicates
+from holdfast.report.numbers import bracket, finite, listing, plural, statement
+from holdfast.report.verdict import Sentence
+from holdfast.storage.standing import VOID
+
+FEW = 5
+"""Numbers of each encoder that a report begins with, at most."""
+
+
+@dataclass(frozen=True)
+class Leader:
+    """Who holds best: in a heading, and by how much; tone is "good" where the intervals decide, else "plain"."""
+
+    heading: str
+    text: str
+    tone: str = "plain"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of one encoder: "0.0786", "[0.0747, 0.0807]", and what a reader must know of it."""
+
+    value: str
+    interval: str = ""
+    note: str = ""
+    best: bool = False
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the checks behind an encoder's first numbers say; status is the worst of them."""
+
+    status: str
+    text: str
+    further: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One encoder: its place in the record, its numbers, and whether to trust them."""
+
+    series: int
+    name: str
+    figures: list[Figure]
+    trust: Trust
+
+
+@dataclass(frozen=True)
+class Brief:
+    """The few numbers of all encoders; heads are (title, question, whether lower or higher is better)."""
+
+    heads: list[tuple[str, str, str]]
+    lines: list[Line]
+
+
+def first_keys(record: Mapping[str, Any]) -> list[str]:
+    """Return the measures whose headlines come first: those that answer in words, then those that are in brief.
+
+    Of measures of one kind only the first; of a record that does not know, its first measures.
+    """
+    about = {key: m for e in reversed(record["encoders"]) for key, m in e.get("measures", {}).items()}
+    keys = [key for e in record["encoders"] for key in e.get("measures", {})]
+    ordered = list(dict.fromkeys(keys))
+    answering = answering_keys(record)
+    brief: dict[str, str] = {}  # kind of measure -> the first of it
+    for key in ordered:
+        if about[key].get("in_brief") and key not in answering:
+            brief.setdefault(about[key]["part"]["name"], key)
+    kinds = {about[key]["part"]["name"] for key in answering}
+    first = [*answering, *(key for kind, key in brief.items() if kind not in kinds)]
+    return (first or ordered)[:FEW]
+
+
+def answering_keys(record: Mapping[str, Any]) -> list[str]:
+    """Return the measures that answer in words."""
+    answering = (key for e in record["encoders"] for key, m in e.get("measures", {}).items() if m.get("in_words"))
+    return list(dict.fromkeys(answering))
+
+
+def best_first(record: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return (place in the record, encoder), by the first number; what has none stands last."""
+    keys = first_keys(record)
+
+    def rank(item: tuple[int, Mapping[str, Any]]) -> tuple[bool, float]:
+        m = item[1].get("measures", {}).get(keys[0], {}) if keys else {}
+        value = _headline(m).get("value") if m else None
+        if not finite(value) or _headline(m).get("standing") == VOID:
+            return True, 0.0
+        return False, -value if m["better"] == "higher" else value
+
+    return sorted(enumerate(record["encoders"]), key=rank)
+
+
+def leader(record: Mapping[str, Any]) -> Leader | None:
+    """Return who is best by the first number; None where fewer than two encoders have one."""
+    keys = first_keys(record)
+    if not keys:
+        return None
+    key, comparison = keys[0], record["comparison"].get(keys[0], {})
+    ranked = [e for _, e in best_first(record) if finite(_headline(e.get("measures", {}).get(key)).get("value"))]
+    ranked = [e for e in ranked if _headline(e["measures"][key]).get("standing") != VOID]
+    if len(ranked) < 2:
+        return None
+    names, title = [e["name"] for e in ranked], ranked[0]["measures"][key]["title"].lower()
+    values = {e["name"]: _value(e["measures"][key]) for e in ranked}
+    answers = key in answering_keys(record)
+    if (best := comparison.get("best")) in names:
+        second = next(name for name in names if name != best)
+        entries = {e["name"]: e["measures"][key] for e in ranked}
+        times = _times(entries[best], entries[second])
+        heading = f"{best} holds best" if answers else f"{best} is best on {title}"
+        by = f"{times} that of {second}, the next ({values[second]})"
+        if not times:
+            by = f"against {values[second]} of {second}, the next"
+        text = f"Its {title} is {values[best]}, {by}. Image by image, the interval of the difference leaves out zero."
+        return Leader(heading, text, "good")
+
+    # nobody: the first one, and all that the images do not set apart from it
+    apart = {
+        pair["second"] if pair["first"] == names[0] else pair["first"]
+        for pair in comparison.get("pairs", [])
+        if names[0] in (pair["first"], pair["second"]) and _decided(pair["difference"])
+    }
+    level = [name for name in names if name not in apart]
+    told = listing([f"{name} ({values[name]})" for name in level], 4)
+    heading = "No encoder clearly holds best" if answers else f"No encoder is clearly best on {title}"
+    return Leader(heading, f"By {title} these images do not tell apart {told}.")
+
+
+def brief(record: Mapping[str, Any]) -> Brief:
+    """Return the few numbers of the audited encoders, the best encoder first."""
+    keys = first_keys(record)
+    about = {key: m for e in reversed(record["encoders"]) for key, m in e.get("measures", {}).items()}
+    heads = [(about[key]["title"], about[key].get("question", ""), about[key]["better"]) for key in keys]
+    lines = [
+        Line(series, e["name"], [_figure(record, e, key) for key in keys], trust(e, keys))
+        for series, e in best_first(record)
+        if not e.get("error")
+    ]
+    return Brief(heads, lines)
+
+
+def each_answer(record: Mapping[str, Any]) -> list[tuple[int, str, list[Sentence]]]:
+    """Return (place in the record, encoder, its answers), the best encoder first."""
+    by_name: dict[str, list[Sentence]] = {}
+    for name, answer in answers(record, closing=False):
+        by_name.setdefault(name, []).append(answer)
+    return [(series, e["name"], by_name[e["name"]]) for series, e in best_first(record) if e["name"] in by_name]
+
+
+def duplicated(record: Mapping[str, Any]) -> list[Sentence]:
+    """Return what is to be said of images that are nearly the same as others, where some are."""
+    words = duplicates(record["data"])
+    return [Sentence(words, "warn")] if words else []
+
+
+def statuses(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (status, how many checks of all encoders have it) of those that any has, the gravest first."""
+    everything = [check["status"] for e in record["encoders"] for check in (e.get("checks") or {}).values()]
+    words = {"fail": "failed", "warn": "warn", "pass": "passed", "skip": "skipped"}
+    return [(status, f"{count} {word}") for status, word in words.items() if (count := everything.count(status))]
+
+
+def trust(encoder: Mapping[str, Any], keys: list[str]) -> Trust:
+    """Return what the checks behind the first numbers say: those of the first one, which leads, and all others.
+
+    Args:
+        encoder: its entry in the record.
+        keys: the measures that come first.
+    """
+    checks = encoder["checks"]
+    behind = _headline(encoder["measures"].get(keys[0])).get("checks", ()) if keys else ()
+    first = {key: checks[key] for key in behind if key in checks} or checks
+    others = {key: check for key, check in checks.items() if key not in first}
+    for status, word in (("fail", "failed"), ("warn", "warned")):
+        if names := _called(first, status):
+            text = f"{len(names)} of {plural(len(first), 'check')} {word}: {listing(names, 2)}"
+            return Trust(status, text, _counted(others))
+    ran = sum(check["status"] == "pass" for check in first.values())
+    if not ran:
+        return Trust("skip", "no check was run", _counted(others))
+    return Trust("pass", f"{plural(ran, 'check')} passed", _counted(others))
+
+
+def _called(checks: Mapping[str, Any], status: str) -> list[str]:
+    return [check["title"].lower() for check in checks.values() if check["status"] == status]
+
+
+def _counted(checks: Mapping[str, Any]) -> str:
+    """Return how many checks behind other numbers did not pass."""
+    counts = {word: len(_called(checks, status)) for status, word in (("fail", "failed"), ("warn", "warned"))}
+    said = [f"{count} {word}" for word, count in counts.items() if count]
+    return f"behind other numbers: {', '.join(said)}" if said else ""
+
+
+def _headline(measure: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return ((measure or {}).get("scores") or {}).get((measure or {}).get("headline")) or {}
+
+
+def _value(measure: Mapping[str, Any]) -> str:
+    return statement(_headline(measure), measure["unit"])[0]
+
+
+def _times(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Return "1.8 times" where that says more than a difference: of positive lengths and ratios."""
+    a, b = (_headline(m)["value"] for m in (first, second))
+    if first["unit"] not in ("pixels", "ratio") or first["better"] == "lower" or not a > b > 0:
+        return ""
+    return f"{a / b:.2g} times"
+
+
+def _decided(difference: Mapping[str, Any]) -> bool:
+    low, high = difference.get("low"), difference.get("high")
+    return finite(low) and finite(high) and (low > 0 or high < 0)
+
+
+def _figure(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Figure:
+    m = encoder["measures"].get(key)
+    if m is None:
+        return Figure("–", note="not measured")
+    if m.get("error"):
+        return Figure("failed", note=m["error"], tone="bad")
+    if m.get("not_certified"):
+        return Figure("not certified", note=m["not_certified"], tone="warn")
+    score = _headline(m)
+    value, interval = statement(score, m["unit"])
+    if both := bracket(m["scores"], m["unit"], m["better"]):
+        value, _, interval = both.partition(", ")
+    best = record["comparison"].get(key, {}).get("best") == encoder["name"]
+    tone = "warn" if score.get("standing", "sound") != "sound" else ""
+    return Figure(value, interval, score.get("note", ""), best, tone)

@@ -1,0 +1,75 @@
+"""Short names of encoders: of each spec as much as tells it from the others; the one place that shortens them."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LONGEST = 48
+"""Characters of a short name, at most; what is cut is the middle."""
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Return name -> short name, all different; labels, which have no source before a ":", stay as they are.
+
+    For example "zoo:digits-simclr" is "digits-simclr", and "file:runs/a/last.pt" beside "file:runs/b/last.pt" is
+    "a/last.pt": a longer end of the path, then its options, are shown where the shorter ones leave two names alike.
+    """
+    ladders = {name: _ladder(name) for name in names}
+    short = {name: ladder[0] for name, ladder in ladders.items()}
+    twins = [name for name in short if Counter(short.values())[short[name]] > 1]
+    for group in {short[name]: [n for n in twins if short[n] == short[name]] for name in twins}.values():
+        # the first step at which all of the group differ; the names themselves do
+        for step in range(max(len(ladders[name]) for name in group)):
+            texts = [ladders[name][min(step, len(ladders[name]) - 1)] for name in group]
+            if len(set(texts)) == len(group):
+                short |= dict(zip(group, texts, strict=True))
+                break
+    cut = {name: _cut(text) for name, text in short.items()}
+    for candidate in (cut, short):
+        if len(set(candidate.values())) == len(candidate):
+            return candidate
+    return {name: name for name in names}
+
+
+def _ladder(name: str) -> list[str]:
+    """Return what a name may be shortened to, from the shortest to itself: ends of its path, with its options next."""
+    source, colon, rest = name.partition(":")
+    if not colon or not re.fullmatch(r"[a-z_]+", source):
+        return [name]
+    spec, gap, run = rest.partition(" (")  # encoders of several audits are told apart by their folders
+    place, mark, options = spec.partition("?")
+    pieces = [piece for piece in re.split(r"(?<=[/:\\])", place) if piece]
+    tails = ["".join(pieces[-depth:]) for depth in range(1, len(pieces) + 1)]
+    return [f"{text}{gap}{run}" for tail in tails for text in (tail, f"{tail}{mark}{options}")] + [name]
+
+
+def _cut(text: str) -> str:
+    """Return a text of which the middle is left out where it is long."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2 - 1]}…{text[-(LONGEST // 2) :]}"
+
+
+def record_with_short_names(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record for people: its encoders have short names, and their whole ones as `whole`."""
+    names = short_names([encoder["name"] for encoder in record["encoders"]])
+    encoders = [{**e, "name": names[e["name"]], "whole": e["name"]} for e in record["encoders"]]
+    others = {key: _renamed(record[key], names) for key in ("comparison", "relations", "series") if key in record}
+    return {**record, "encoders": encoders, **others}
+
+
+def comparison_with_short_names(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a comparison for people, see `record_with_short_names`."""
+    names = short_names([encoder["name"] for encoder in data["encoders"]])
+    encoders = [{**e, "name": names[e["name"]], "whole": e["name"]} for e in data["encoders"]]
+    return {**data, "encoders": encoders, **{key: _renamed(data[key], names) for key in ("measures", "pareto")}}
+
+
+def _renamed(data: Any, names: Mapping[str, str]) -> Any:
+    """Return JSON data in which each text that is the name of an encoder is its short one; all else is the same."""
+    if isinstance(data, Mapping):
+        return {key: _renamed(value, names) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_renamed(value, names) for value in data]
+    return names.get(data, data) if isinstance(data, str) else data

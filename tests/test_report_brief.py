@@ -1,0 +1,136 @@
+"""What a report begins with: short names, who holds best, few numbers, whether to trust them."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from holdfast.report.brief import brief, first_keys, leader, trust
+from holdfast.report.names import LONGEST, record_with_short_names, short_names
+from holdfast.report.numbers import bracket
+from report_fixture import MEASURES, NAMES, SHORT, in_brief, in_words, make_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> dict[str, Any]:
+    return make_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture
+def record(run) -> dict[str, Any]:
+    return copy.deepcopy(run)
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["zoo:digits-simclr", "zoo:digits-supervised"], ["digits-simclr", "digits-supervised"]),
+        (["file:runs/a/last.pt", "file:runs/b/last.pt"], ["a/last.pt", "b/last.pt"]),
+        (["zoo:x", "zoo:x?weights=random", "hf:org/y"], ["x", "x?weights=random", "y"]),
+        (["zoo:x", "timm:x"], ["zoo:x", "timm:x"]),
+        (["zoo:x (runs/a)", "zoo:x (runs/b)"], ["x (runs/a)", "x (runs/b)"]),
+        (["my label: best", "first/epoch1", "second/epoch1"], ["my label: best", "first/epoch1", "second/epoch1"]),
+        (["zoo:"], ["zoo:"]),
+    ],
+)
+def test_a_name_is_as_short_as_tells_it_apart(names: list[str], short: list[str]) -> None:
+    assert list(short_names(names).values()) == short
+
+
+def test_long_names_lose_their_middle_but_stay_different() -> None:
+    names = [f"py:{'x' * 60}{end}{'y' * 60}" for end in "ab"]
+    assert list(short_names(names).values()) == [name.removeprefix("py:") for name in names]
+    (one,) = short_names(names[:1]).values()
+    assert len(one) == LONGEST
+    assert "…" in one
+
+
+def test_short_names_stand_wherever_a_record_names_encoders(record) -> None:
+    short = record_with_short_names(record)
+    assert [(e["name"], e["whole"]) for e in short["encoders"]] == list(zip(SHORT, NAMES, strict=True))
+    assert {entry["best"] for entry in short["comparison"].values()} == {SHORT[2]}
+    pairs = [pair for entry in short["comparison"].values() for pair in entry["pairs"]]
+    assert {pair[side] for pair in pairs for side in ("first", "second")} == set(SHORT)
+    assert short["plan"] == record["plan"]
+
+
+def test_what_answers_comes_first_then_what_is_in_brief(record) -> None:
+    assert first_keys(record) == list(MEASURES)[:5]  # an older record says nothing of it
+    in_brief(record, "cosine_similarity", "overlap_risk")
+    assert first_keys(record) == ["cosine_similarity", "overlap_risk"]
+    in_words(record, "overlap_risk")
+    assert first_keys(record) == ["overlap_risk", "cosine_similarity"]
+
+
+def test_the_leader_is_the_one_that_the_comparison_names(record) -> None:
+    in_words(record, "cosine_similarity")
+    best = leader(record)
+    assert best is not None
+    assert (best.heading, best.tone) == (f"{NAMES[2]} holds best", "good")
+    assert ", the next" in best.text
+    record["comparison"]["cosine_similarity"]["best"] = None
+    nobody = leader(record)
+    assert nobody is not None
+    assert nobody.heading == "No encoder clearly holds best"
+    assert NAMES[2] in nobody.text
+    assert NAMES[0] not in nobody.text  # its paired interval against the first leaves out zero
+    for pair in record["comparison"]["cosine_similarity"]["pairs"]:
+        pair["difference"] |= {"low": -1.0, "high": 1.0}
+    level = leader(record)
+    assert level is not None
+    assert all(name in level.text for name in NAMES)
+
+
+def test_lengths_are_compared_by_how_many_times(record) -> None:
+    in_words(record, "cosine_similarity")
+    for encoder, value in zip(record["encoders"], (0.02, 0.05, 0.1), strict=True):
+        measure = encoder["measures"]["cosine_similarity"]
+        measure["unit"] = "pixels"
+        measure["scores"]["50 steps"] |= {"value": value, "low": None, "high": None}
+    best = leader(record)
+    assert best is not None
+    assert f"2 times that of {NAMES[1]}, the next (0.0500)" in best.text
+
+
+def test_one_encoder_leads_nobody(tmp_path) -> None:
+    assert leader(make_run(tmp_path, 1)) is None
+
+
+def test_the_best_stands_first_and_void_last(record) -> None:
+    in_brief(record, "cosine_similarity")
+    assert [line.name for line in brief(record).lines] == [NAMES[2], NAMES[1], NAMES[0]]
+    record["encoders"][2]["measures"]["cosine_similarity"]["scores"]["50 steps"]["standing"] = "void"
+    lines = brief(record).lines
+    assert [line.name for line in lines] == [NAMES[1], NAMES[0], NAMES[2]]
+    assert [line.figures[0].value for line in lines][2] == "void"
+
+
+def test_trust_is_about_the_checks_behind_the_first_number(record) -> None:
+    flawed, doubtful, sound = record["encoders"]
+    assert trust(flawed, []).text == "1 of 8 checks failed: masking"
+    assert trust(doubtful, []).status == "warn"
+    assert trust(sound, []).text == "8 checks passed"
+    flawed["measures"]["overlap_risk"]["scores"]["50 steps"]["checks"] = ["input_range", "eval_mode"]
+    others = trust(flawed, ["overlap_risk"])
+    assert (others.status, others.text) == ("pass", "2 checks passed")
+    assert others.further == "behind other numbers: 1 failed"
+    sound["checks"] = {}
+    assert trust(sound, []).status == "skip"
+
+
+@pytest.mark.parametrize(
+    ("attack", "certificate", "unit", "better", "words"),
+    [
+        (0.173, 0.088, "pixels", "higher", "proved 0.0880, broken at 0.173"),
+        (0.173, 0.0, "pixels", "higher", "nothing proved, broken at 0.173"),
+        (0.16, 0.9, "share", "lower", "attack finds 16 %, proved ≤ 90 %"),
+        (0.16, 1.0, "share", "lower", "attack finds 16 %, nothing proved"),
+        (0.6, 0.4, "share", "higher", "proved 40 %, attack leaves 60 %"),
+    ],
+)
+def test_brackets_are_words(attack: float, certificate: float, unit: str, better: str, words: str) -> None:
+    scores: dict[str, dict[str, Any]] = {"attack": {"value": attack}, "certificate": {"value": certificate}}
+    assert bracket(scores, unit, better) == words
+    assert bracket({"attack": scores["attack"]}, unit, better) == ""
+    scores["attack"]["standing"] = "void"
+    assert bracket(scores, unit, better) == "void"
