@@ -50,10 +50,9 @@ def test_every_profile_can_be_asked(name: str) -> None:
 
 
 def test_values_follow_the_ball() -> None:
-    for radius, tolerance in ((0.05, 2e-3), (0.03, 0.03 / 25), (0.5, 2e-3)):
-        assert of("standard", CertifiedRadius, L2(radius)) == [
-            CertifiedRadius(ball=L2(radius), negatives=5, steps=20, tolerance=tolerance, first=8)
-        ]
+    for radius, tolerance in ((0.05, 1e-4), (0.03, 0.03 / 500), (0.5, 1e-4)):
+        (asked,) = of("certify", CertifiedRadius, L2(radius))
+        assert (asked.ball, asked.tolerance) == (L2(radius), pytest.approx(tolerance, rel=1e-12))
     assert of("downstream", ImpersonationRate, L2(0.7)) == [ImpersonationRate(ball=L2(1.4))]
 
 

@@ -16,6 +16,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.core import Check, Encoder, HoldfastError, Measure, registry
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.bim import Bim
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.checks.noise_order import NoiseOrder, must_not_exceed
 from holdfast.parts.estimators.counting import Counting
@@ -105,6 +106,19 @@ def test_attack_breaks_what_the_ball_reaches(run) -> None:
     held, distance = column(*run, "adversarial_robustness", "held"), away(*run, "adversarial_robustness")
     right = ~held.isnan()
     assert torch.equal(held[right] == 1, distance[right] > EPSILON)
+
+
+def test_smallest_changes_tell_of_every_ball(tmp_path) -> None:
+    smallest = [replace(MEASURES[0], attack=MinimumNorm(30), ball=Linf(radius)) for radius in (0.04, 0.1, 0.3)]
+    record = audit(tmp_path, *smallest, MEASURES[0])
+    names = list(record["encoders"][0]["measures"])
+    for measure, name in zip(smallest, names, strict=False):
+        held, distance = column(tmp_path, record, name, "held"), away(tmp_path, record, name)
+        right = ~held.isnan()
+        assert torch.equal(right, ~column(tmp_path, record, names[-1], "held").isnan())
+        assert torch.equal(held[right] == 1, distance[right] > measure.ball.radius)
+    searches = [o["part"]["name"] for o in record["encoders"][0]["observations"]]
+    assert searches.count("breaking_radii") == 1
 
 
 def test_uniform_noise_fails_as_often_as_it_must(run) -> None:

@@ -123,17 +123,9 @@ def usual_ball(norm: str, shape: Shape | None) -> Ball:
 
 
 def told(measures: Iterable[Measure], shape: Shape | None) -> list[str]:
-    """Return a line for each ball that measures search, see `in_words`.
-
-    Where all searches are for smallest changes, the radius of the ball is not read, and so not told.
-    """
-    balls = [
-        ball
-        for measure in measures
-        if isinstance(ball := getattr(measure, "ball", None), Ball)
-        and not (measure.searches and all(search.smallest for search in measure.searches))
-    ]
-    return [in_words(ball, shape) for ball in dict.fromkeys(balls)]
+    """Return a line for each ball whose radius measures read, see `in_words`."""
+    balls = [getattr(measure, "ball", None) for measure in measures if not measure.of_any_radius]
+    return [in_words(ball, shape) for ball in dict.fromkeys(balls) if isinstance(ball, Ball)]
 
 
 def in_words(ball: Ball, shape: Shape | None) -> str:

@@ -97,6 +97,7 @@ class Measure(Reader):
         needs_labels: whether it reads labels; an audit of images without labels then refuses to start.
         shown_by: columns of its table by which the least and the most robust images are shown; the first one orders
             them.
+        of_any_radius: whether it reads the norm of its ball alone, and not the radius.
         in_brief: whether its headline is one of the few numbers that a report begins with.
     """
 
@@ -107,6 +108,7 @@ class Measure(Reader):
     reference: str
     needs_labels: bool = False
     shown_by: ClassVar[tuple[str, ...]] = ()
+    of_any_radius: ClassVar[bool] = False
     in_brief: ClassVar[bool] = False
 
     @property

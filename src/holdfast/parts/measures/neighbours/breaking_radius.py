@@ -71,6 +71,7 @@ class BreakingRadius(Measure):
     first: Count | None = field(default=None, kw_only=True)
 
     better = "higher"
+    of_any_radius = True
     in_brief = True
     unit = "pixels"
     question = "How far may an image move before it is taken for another one?"

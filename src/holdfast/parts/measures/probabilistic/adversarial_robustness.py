@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
+
 from holdfast.core import Attack, Ball, Chart, Observation, Score, Subject, Table
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.measures.shared.chance import NPPR, ChanceMeasure
+from holdfast.parts.observations.breaking_radii import BreakingRadii
 from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
@@ -20,11 +24,13 @@ class AdversarialRobustness(ChanceMeasure):
     An image holds that nothing in this run has made fail within the ball: neither the attack, nor what the searches and
     the draws of other measures met, whatever they pursued.
 
-    Table, one row per image: `held`, 1 or 0; `value`, the largest value of the failure that the attack found, above 0
-    where it fails; `wrong`, 1 where the image fails without a disturbance.
+    Table, one row per image: `held`, 1 or 0; `value`, above 0 where the attack made it fail: the largest value of the
+    failure that it found, or, of the smallest change, how far inside of the ball it lies, in pixels; `wrong`, 1 where
+    the image fails without a disturbance.
 
     Attributes:
-        attack: how the worst point is searched; "pgd", "carlini_wagner", "ensemble", ...
+        attack: how the worst point is searched; "pgd", "carlini_wagner", "ensemble", ... With "minimum_norm" it is read
+            from the smallest changes after which images fail (`breaking_radius`), which tell of every ball at once.
         ball: where.
     """
 
@@ -39,8 +45,10 @@ class AdversarialRobustness(ChanceMeasure):
     reference = f"{NPPR}, Def. 1 and 4"
 
     @property
-    def attacked(self) -> Broken:
+    def attacked(self) -> Broken | BreakingRadii:
         """The attack that it reads."""
+        if isinstance(self.attack, MinimumNorm):
+            return BreakingRadii(type(self.ball)(), self.failure, self.attack.steps, first=self.first)
         return Broken(self.attack, self.ball, self.failure, first=self.first)
 
     def observations(self) -> tuple[Observation, ...]:
@@ -50,9 +58,14 @@ class AdversarialRobustness(ChanceMeasure):
     def observe(self, subject: Subject) -> Table:
         """Return which images hold."""
         observed = subject.read(self.attacked)
-        others = subject.broke(self.failure, self.ball)[: len(observed["value"])]
-        held = ((observed["value"] <= 0) & ~others).double() * (1 - observed["wrong"])
-        return {"held": self.kept(held, observed["wrong"]), "value": observed["value"], "wrong": observed["wrong"]}
+        if "radius" in observed:
+            inside, wrong = self.ball.radius - observed["radius"], (observed["radius"] == 0).double()
+            value = torch.where(inside == 0, torch.finfo(inside.dtype).tiny, inside)  # what fails on the edge fails
+        else:
+            value, wrong = observed["value"], observed["wrong"]
+        others = subject.broke(self.failure, self.ball)[: len(value)]
+        held = ((value <= 0) & ~others).double() * (1 - wrong)
+        return {"held": self.kept(held, wrong), "value": value, "wrong": wrong}
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the share of images that hold."""
