@@ -96,7 +96,7 @@ def test_the_gallery_shows_what_the_table_says(run: tuple[Path, dict]) -> None:
 def test_the_report_shows_them(run: tuple[Path, dict]) -> None:
     folder, record = run
     page = write_report(folder).read_text(encoding="utf-8")
-    section = page.partition('<section id="impersonations">')[2].partition("</section>")[0]
+    section = page.partition('<h3 id="impersonations">')[2].partition("</details>")[0]
     assert section.count("<article") == 3
     assert section.count("data:image/png") == 3 * 4 * 6
     assert 'href="#impersonations"' in page

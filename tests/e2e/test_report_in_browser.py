@@ -131,6 +131,35 @@ def test_pictures_are_filtered_and_sorted(browser, report):
     assert len(drifts) == 12
 
 
+def test_pictures_open_large(browser, report):
+    from selenium.webdriver.common.keys import Keys
+
+    show(browser, report)
+    browser.find_element("id", "unfold").click()
+    first, second, third = browser.find_elements("css selector", "article.worst")[:3]
+    button = first.find_element("css selector", "button.enlarge")
+    button.send_keys(Keys.ENTER)
+    dialog = browser.find_element("css selector", "dialog.lightbox")
+    name = dialog.find_element("css selector", "b")
+    assert name.text == first.find_element("css selector", "b").text
+    images = dialog.find_elements("css selector", ".huge img")
+    assert len(images) == 3
+    assert all(image.size["width"] >= 200 for image in images)
+    # arrows go to the next that is shown, Escape closes, and whoever used the keyboard is where they were
+    browser.execute_script("arguments[0].hidden = true", second)
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert dialog.find_element("css selector", "b").text == third.find_element("css selector", "b").text
+    browser.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    assert dialog.find_element("css selector", "b").text == first.find_element("css selector", "b").text
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert not dialog.is_displayed()
+    assert browser.switch_to.active_element == button
+    picture = third.find_element("css selector", ".shot.large img")
+    browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", picture)
+    picture.click()
+    assert dialog.is_displayed()
+
+
 def test_all_images_are_loaded(browser, report):
     show(browser, report)
     browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")

@@ -93,14 +93,15 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         "brief": apart("the first numbers", lambda: brief(record), None),
         "trainings": apart("checkpoints", lambda: _series.trainings(record), None),
         "extremes": [shown for shown in each("pictures", pictures.extremes) if any(shown[2].values())],
-        "galleries": each("pictures of attacks", pictures.gallery),
+        "changes": each("pictures of changes", lambda e, folder: pictures.changes(e, folder, len(encoders))),
+        "galleries": each("pictures of attacks", lambda e, folder: pictures.gallery(e, folder, len(encoders))),
         "impersonations": each("pictures of impersonations", pictures.impersonations),
     }
 
     # The page
     return page(
         "report.html",
-        ("script.js", "gallery.js"),
+        ("script.js", "gallery.js", "lightbox.js"),
         record=record,
         about=scope(record),
         encoders=encoders,
@@ -119,7 +120,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
 
 def _sections(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (its name in links, title) of the sections that have something to show, in their order on the page."""
-    pictured = parts["galleries"] or parts["extremes"] or parts["impersonations"]
+    pictured = parts["changes"] or parts["galleries"] or parts["extremes"] or parts["impersonations"]
     shown = [
         ("validity", "Validity", True), ("scorecard", "Scorecard", parts["cards"]), ("pictures", "Pictures", pictured),
         ("charts", "Charts", parts["charts"]), ("corruptions", "Corruptions", parts["corruption_grids"]),

@@ -67,9 +67,21 @@ def comparison_with_short_names(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(data: Any, names: Mapping[str, str]) -> Any:
-    """Return JSON data in which each text that is the name of an encoder is its short one; all else is the same."""
+    """Return JSON data in which each text that is the name of an encoder is its short one; all else is the same.
+
+    In charts, whose texts speak of encoders, names inside of a text are short too.
+    """
     if isinstance(data, Mapping):
-        return {key: _renamed(value, names) for key, value in data.items()}
+        return {key: _retold(value, names) if key == "chart" else _renamed(value, names) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
         return [_renamed(value, names) for value in data]
     return names.get(data, data) if isinstance(data, str) else data
+
+
+def _retold(chart: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a chart of whose texts every name is short; of names that begin alike the longest that fits."""
+    whole = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
+    return {
+        key: whole.sub(lambda name: names[name[0]], value) if isinstance(value, str) else value
+        for key, value in chart.items()
+    }

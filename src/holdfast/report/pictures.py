@@ -1,4 +1,4 @@
-"""The pictures of a run, as data for the report: worst images, extremes, impersonations."""
+"""The pictures of a run, as data for the report: smallest changes, worst images, extremes, impersonations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,17 @@ from typing import Any
 from holdfast.report.folder import Picture, read_picture
 from holdfast.report.numbers import finite, number, plural
 from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.sizes import size_in_words
 from holdfast.storage.record_file import RunFiles
+
+SIDE, SPARSE, TINY = 176, 112, 104
+"""Pixels of a side at most: of photos, of differences, which no compression makes small, of neighbours."""
+
+CHANGES, WORST = 24, 18
+"""Pictures of all encoders together: smallest changes, and worst images; a report of few encoders shows all."""
+
+FEWEST = 2
+"""Of each encoder at least."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +32,7 @@ class Shot:
 
 @dataclass(frozen=True)
 class Worst:
-    """One attacked image: the three pictures of it, its clean neighbours before and after, a number to sort it by."""
+    """One attacked image: pictures of it, its clean neighbours before and after, a number to sort it by."""
 
     id: str
     text: str
@@ -82,24 +92,54 @@ def _short(radius: Any) -> str:
     return f"{radius:.2g}" if finite(radius) else "–"
 
 
-def gallery(encoder: Mapping[str, Any], folder: RunFiles) -> list[Worst]:
-    """Return the worst images of one encoder with their pictures embedded."""
-    return [_worst(entry, folder) for entry in encoder.get("gallery") or []]
+def changes(encoder: Mapping[str, Any], folder: RunFiles, encoders: int) -> list[Worst]:
+    """Return the smallest changes that broke images of one encoder, from the smallest to the largest.
+
+    Args:
+        encoder: its entry in the record.
+        folder: the run folder.
+        encoders: how many encoders the report shows.
+    """
+    entries = encoder.get("changes") or []
+    count = min(len(entries), max(FEWEST, CHANGES // max(1, encoders)))
+    return [_change(entries[round(i * (len(entries) - 1) / max(1, count - 1))], folder) for i in range(count)]
+
+
+def _change(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
+    name, rival = entry["id"], entry["rival"]
+    times = number(entry["amplified"], low=0, high=entry["amplified"])
+    shots = [
+        shot(folder, entry["clean"], "before", f"{name}: before", SIDE),
+        shot(folder, entry["attacked"], "after", f"{name}: after the change", SIDE),
+        shot(
+            folder, entry["difference"], f"change × {times}", f"{name}: the change, {times} times", SPARSE, sparse=True
+        ),
+    ]
+    if rival:
+        shots.append(shot(folder, rival["picture"], "taken for", f"{rival['id']}, which {name} is taken for", SIDE))
+    size = size_in_words(entry["radius"], entry["levels"] is not None)
+    text = f"{size} in {entry['norm']}" + (f", taken for {rival['id']}" if rival else "")
+    return Worst(name, text, shots, [], [], entry["radius"])
+
+
+def gallery(encoder: Mapping[str, Any], folder: RunFiles, encoders: int) -> list[Worst]:
+    """Return the worst images of one encoder with their pictures embedded; see `changes`."""
+    count = max(FEWEST, WORST // max(1, encoders))
+    return [_worst(entry, folder) for entry in (encoder.get("gallery") or [])[:count]]
 
 
 def _worst(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
     name = entry["id"]
     shots = [
-        shot(folder, entry[kind], caption, f"{name}: {alt}")
-        for kind, caption, alt in (
-            ("clean", "clean", "clean image"),
-            ("attacked", "attacked", "attacked twin"),
-            ("difference", "difference", "difference of the two, amplified"),
-        )
+        shot(folder, entry["clean"], "clean", f"{name}: clean image", SIDE),
+        shot(folder, entry["attacked"], "attacked", f"{name}: attacked twin", SIDE),
+        shot(
+            folder, entry["difference"], "difference", f"{name}: difference of the two, amplified", SPARSE, sparse=True
+        ),
     ]
     sides = [
         [
-            shot(folder, n["picture"], n["id"], f"clean image {n['id']}, neighbour {side} the attack")
+            shot(folder, n["picture"], n["id"], f"clean image {n['id']}, neighbour {side} the attack", TINY)
             for n in entry[side]
         ]
         for side in ("before", "after")
@@ -111,9 +151,11 @@ def _worst(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
     return Worst(name, text, shots, sides[0], sides[1], drift if finite(drift) else None)
 
 
-def shot(folder: RunFiles, relative: str, caption: str, alt: str) -> Shot:
-    """Return a picture of the run; one that cannot be read says why."""
+def shot(
+    folder: RunFiles, relative: str, caption: str, alt: str, most: int | None = None, *, sparse: bool = False
+) -> Shot:
+    """Return a picture of the run, see `read_picture`; one that cannot be read says why."""
     try:
-        return Shot(caption, alt, read_picture(folder, relative))
+        return Shot(caption, alt, read_picture(folder, relative, most, sparse=sparse))
     except HoldfastError as error:
         return Shot(caption, alt, None, str(error))

@@ -71,7 +71,7 @@ def smallest_changes(results: Mapping[str, Tensor], album: Album, ball: Ball) ->
             {
                 "id": album.ids[position],
                 "radius": radius,
-                "norm": part_name(ball),
+                "norm": ball.symbol or part_name(ball),
                 "levels": 255 * radius if ball.is_box else None,
                 "amplified": 0.5 / largest,
                 "rival": None if rival < 0 else _rival(rival, album, folder),

@@ -1,0 +1,94 @@
+"""Pictures in the report: as many as it has room for, as small as they may be, none lost without a word."""
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from holdfast.report import pictures
+from holdfast.report.folder import read_picture
+from holdfast.report.html import write_report
+from holdfast.runtime.errors import UnreadableRecord
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import RunFiles
+from report_fixture import make_run, no_charts, write_record
+
+PHOTO = 224
+
+
+def entries(folder: Path, count: int, side: int = PHOTO) -> list[dict[str, Any]]:
+    """Write pictures of so many smallest changes, and return what a record says of them."""
+    random = np.random.default_rng(0)
+    (folder / "pictures").mkdir(parents=True, exist_ok=True)
+    across = np.linspace(0, 255, side)
+    even = np.stack(
+        [across[:, None] + 0 * across, across + 0 * across[:, None], 0 * across[:, None] + 99 + 0 * across], -1
+    )
+    noise = random.integers(0, 2, (side, side, 3)) * 255
+    files = {}
+    for name, pixels in (("clean", even), ("attacked", even), ("difference", noise), ("rival", even)):
+        files[name] = f"pictures/{name}.png"
+        PIL.Image.fromarray(pixels.astype(np.uint8)).save(folder / files[name])
+    rival = {"id": "another", "picture": files.pop("rival")}
+    return [
+        {"id": f"image {k}", "radius": (k + 1) / 1000, "norm": "ℓ∞", "levels": 0.255 * (k + 1), "amplified": 127.5,
+         "rival": rival, **files}
+        for k in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("encoders", "shown"), [(1, 12), (2, 12), (3, 8), (6, 4), (40, 2)])
+def test_as_many_changes_are_shown_as_a_report_has_room_for(encoders: int, shown: int, tmp_path: Path) -> None:
+    entry = {"changes": entries(tmp_path, 12)}
+    changes = pictures.changes(entry, RunFiles(Folder(tmp_path), {}), encoders)
+    assert len(changes) == shown
+    assert (changes[0].id, changes[-1].id) == ("image 0", "image 11")
+    assert changes[-1].text == "3.1/255 in ℓ∞, taken for another"
+    assert [shot.caption for shot in changes[0].shots] == ["before", "after", "change × 128", "taken for"]
+    assert changes[0].sort == 0.001
+
+
+def test_large_pictures_are_small_files_and_noise_stays_noise(tmp_path: Path) -> None:
+    folder, (entry,) = RunFiles(Folder(tmp_path), {}), entries(tmp_path, 1)
+    whole, small = read_picture(folder, entry["clean"]), read_picture(folder, entry["clean"], 176)
+    assert whole.uri.startswith("data:image/png")
+    assert (whole.width, small.width) == (224, 176)
+    assert small.uri.startswith("data:image/webp")
+    assert len(small.uri) < 8000
+    sparse = read_picture(folder, entry["difference"], 112, sparse=True)
+    assert (sparse.width, sparse.height) == (112, 112)
+    pixels = np.asarray(PIL.Image.open(io.BytesIO(base64.b64decode(sparse.uri.partition(",")[2]))))
+    mean = np.asarray(PIL.Image.open(tmp_path / entry["difference"]).resize((112, 112), PIL.Image.Resampling.BOX))
+    assert pixels.std() > 1.2 * mean.std()
+    (tiny,) = entries(tmp_path / "tiny", 1, side=28)
+    assert read_picture(RunFiles(Folder(tmp_path / "tiny"), {}), tiny["clean"], 176).uri.startswith("data:image/png")
+
+
+def test_a_damaged_picture_says_so(tmp_path: Path) -> None:
+    (entry,) = entries(tmp_path, 1)
+    path = tmp_path / entry["clean"]
+    path.write_bytes(path.read_bytes()[:200])
+    folder = RunFiles(Folder(tmp_path), {})
+    with pytest.raises(UnreadableRecord, match="it is damaged; run the audit again"):
+        read_picture(folder, entry["clean"], 176)
+    (change,) = pictures.changes({"changes": [entry]}, folder, 1)
+    assert change.shots[0].picture is None
+    assert "damaged" in change.shots[0].problem
+
+
+def test_a_report_of_three_encoders_on_photos_is_below_two_megabytes(tmp_path: Path) -> None:
+    record = make_run(tmp_path)
+    for encoder in record["encoders"]:
+        encoder["changes"] = entries(tmp_path, 12)
+        encoder["changes"][2]["id"] = "<b>&amp;</b>"
+    write_record(tmp_path, record)
+    with no_charts():
+        page = write_report(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("change × 128") == 3 * 8
+    assert "&lt;b&gt;&amp;amp;&lt;/b&gt;" in text
+    assert page.stat().st_size < 1.5e6  # charts take less than half a megabyte
