@@ -94,7 +94,7 @@ def audited(known: Known, folder: Path) -> dict[str, Any]:
 
 def references(known: Known, record: Mapping[str, Any]) -> Iterator[Reference]:
     """Yield what a record says of the known encoders: sound numbers with an interval, and what is at most too large."""
-    names = {public(label(spec.format("/"))): name for spec, name in known.names.items()}
+    names = {public(label(spec.format("/data"))): name for spec, name in known.names.items()}
     for encoder in record["encoders"]:
         for measure in encoder["measures"].values():
             part, score = measure["part"], measure["scores"].get(measure["headline"], {})
