@@ -136,7 +136,7 @@ def make_run(folder: Path, encoders: int = 3, seed: int = 0) -> dict[str, Any]:
 def in_words(record: dict[str, Any], key: str, text: str = "Half of the images hold.") -> None:
     """Let a measure of a record answer in words, as those of older records do not."""
     for encoder in record["encoders"]:
-        words = {"says": text.rstrip("."), "called": "", "further": [], "levels": False}
+        words = {"says": text.rstrip("."), "called": "", "if_weak": "", "further": [], "levels": False}
         encoder["measures"][key]["in_words"] = words
 
 

@@ -13,8 +13,9 @@ FAILURE = {"name": "nearest", "divergence": "l2"}
 
 def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str, Any]:
     """Return as much of a record as answers read."""
+    because = "collapse" if standing == "void" else "smaller_change[ball=l2]"
     headline = {
-        "standing": standing, "because": ("smaller_change[ball=l2]",), "value": 0.02, "low": 0.016, "high": 0.025,
+        "standing": standing, "because": (because,), "value": 0.02, "low": 0.016, "high": 0.025,
     }  # fmt: skip
     radius = {
         "title": "Breaking radius",
@@ -22,6 +23,7 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str
         "in_words": {
             "says": "half hold up to 5/255",
             "called": "weak",
+            "if_weak": "",
             "further": ["Proved: nothing."],
             "levels": True,
         },
@@ -56,21 +58,26 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str
         ("sound", "", {}, "plain", "Half hold up to 5/255: weak. Proved: nothing. Trust: no check was run."),
         (
             "at most", "", {"frozen": "pass", "other": "warn", "masking": "fail"}, "warn",
-            "Half hold up to 5/255: weak or worse. The truth is at most that: the check smaller change failed. "
-            "Proved: nothing. Trust: masking failed; warnings of other.",
+            "Half hold up to 5/255. That is only a limit: the truth may be far smaller, for the check smaller change "
+            "failed. Proved: nothing. Trust: masking failed; warnings of other.",
+        ),
+        (
+            "at most", "Hides its gradient", {"frozen": "pass", "gradient": "fail"}, "warn",
+            "Hides its gradient: half hold up to 5/255. That is only a limit: the truth may be far smaller, for the "
+            "check smaller change failed. Proved: nothing. Trust: gradient failed.",
         ),
         (
             "sound", "Looks untrained", {"frozen": "pass", "trained": "warn"}, "bad",
-            "Looks untrained: half hold up to 5/255, which says little of such an encoder. Proved: nothing. "
+            "Looks untrained: half hold up to 5/255: that says little of such an encoder. Proved: nothing. "
             "Trust: warnings of trained.",
         ),
         (
             "void", "Collapsed", {"frozen": "pass", "collapse": "fail"}, "bad",
-            "Collapsed: breaking radius means nothing here: the check smaller change failed. Trust: collapse failed.",
+            "Collapsed: breaking radius means nothing here: the check collapse failed. Trust: collapse failed.",
         ),
         (
             "void", "", {"frozen": "pass", "input_range": "fail"}, "bad",
-            "Breaking radius means nothing here: the check smaller change failed. Trust: input_range failed.",
+            "Breaking radius means nothing here: the check collapse failed. Trust: input_range failed.",
         ),
     ],
 )  # fmt: skip
@@ -81,6 +88,13 @@ def test_an_answer_says_how_far_it_may_be_believed(
     assert name == "e"
     assert answer.text == text
     assert answer.tone == tone
+
+
+def test_what_is_fragile_at_most_is_fragile() -> None:
+    weak = record("at most", frozen="pass")
+    weak["encoders"][0]["measures"]["a"]["in_words"] |= {"called": "fragile", "if_weak": "fragile"}
+    ((_, answer),) = answers(weak)
+    assert answer.text.startswith("Half hold up to 5/255: fragile. That is only a limit: ")
 
 
 def test_what_looks_alike_is_told_unless_it_was_left_out() -> None:

@@ -68,6 +68,12 @@ def test_the_leader_is_the_one_that_the_comparison_names(record) -> None:
     assert best is not None
     assert (best.heading, best.tone) == (f"{NAMES[2]} holds best", "good")
     assert ", the next" in best.text
+    next(e for e in record["encoders"] if e["name"] == NAMES[2])["checks"]["trained"] = {
+        "title": "Trained", "status": "warn", "called": "Looks untrained",
+    }  # fmt: skip
+    doubtful = leader(record)
+    assert doubtful is not None
+    assert (doubtful.heading, doubtful.tone) == (f"{NAMES[2]} holds best, but looks untrained", "warn")
     record["comparison"]["cosine_similarity"]["best"] = None
     nobody = leader(record)
     assert nobody is not None

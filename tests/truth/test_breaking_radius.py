@@ -332,7 +332,9 @@ def test_a_radius_is_called_by_its_grey_levels(scale: float, ball: Ball, word: s
     observed = table([scale * level * (1 + k / 1000) for k in range(20)], [torch.nan] * 20)
     observed["level"] = torch.full_like(observed["broken"], level)
     measure = BreakingRadius(ball, certified=0)
-    assert measure.in_words(observed, measure.score(observed)).called == word
+    words = measure.in_words(observed, measure.score(observed))
+    assert words.called == word
+    assert words.if_weak == (word if word == "fragile" else "")
 
 
 def test_images_of_few_tones_have_large_grey_levels() -> None:

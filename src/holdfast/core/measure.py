@@ -66,12 +66,14 @@ class InWords:
     Attributes:
         says: the answer, as a sentence that lacks its first capital and its end: "half of the images … 0.7/255".
         called: what such a number is called on an absolute scale, such as "fragile"; "" where it is called nothing.
+        if_weak: what it is still called where the search behind it was too weak; "" where nothing can then be said.
         further: sentences that follow.
         levels: whether sizes are said in grey levels.
     """
 
     says: str
     called: str = ""
+    if_weak: str = ""
     further: tuple[str, ...] = ()
     levels: bool = False
 

@@ -1,6 +1,6 @@
 """The answers that begin a report: what measures say in words, what that is like, and how far it may be believed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from holdfast.report.numbers import listing, plural
@@ -28,9 +28,15 @@ def answers(record: Mapping[str, Any], closing: bool = True) -> list[tuple[str, 
     return lines
 
 
-def called(encoder: Mapping[str, Any]) -> str:
-    """Return what checks call an encoder before all else, such as "Looks untrained"; "" where they call it nothing."""
-    names = [c["called"] for c in encoder["checks"].values() if c.get("called")]
+def called(encoder: Mapping[str, Any], by: Collection[str] | None = None) -> str:
+    """Return what checks call an encoder before all else, such as "Looks untrained"; "" where they call it nothing.
+
+    Args:
+        encoder: its entry in the record.
+        by: which checks; None: all.
+    """
+    checks = encoder["checks"]
+    names = [checks[key]["called"] for key in (checks if by is None else by) if checks.get(key, {}).get("called")]
     return listing([names[0], *(name[:1].lower() + name[1:] for name in names[1:])]) if names else ""
 
 
@@ -39,27 +45,26 @@ def _answer(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mappin
     words, headline = measure.get("in_words"), measure["scores"].get(measure["headline"])
     if not words or headline is None:
         return None
-    name, standing = called(encoder), headline.get("standing", SOUND)
-    failed = listing([check.split("[")[0].replace("_", " ") for check in headline.get("because", ())])
+    standing, because = headline.get("standing", SOUND), headline.get("because", ())
+    name = called(encoder, because if standing == VOID else None)
+    failed = [check.split("[")[0].replace("_", " ") for check in because]
     if standing == VOID:
-        void = f"{measure['title']} means nothing here: the check {failed} failed."
+        void = f"{measure['title']} means nothing here: the check {listing(failed)} failed."
         return Sentence(f"{name}: {void[:1].lower()}{void[1:]}" if name else void, "bad")
 
-    # the number itself, what it is called and like; nothing flattering of an encoder that learned nothing
-    further = list(words["further"])
-    if name:
-        line, tone = f"{name}: {words['says']}, which says little of such an encoder.", "bad"
-    elif standing == SOUND:
-        like = likeness(measure, encoder, data) if words["called"] else ""
-        names = ", ".join(filter(None, (words["called"], like)))
-        line, tone = f"{words['says']}{': ' if names else ''}{names}.", "plain"
-    else:
-        side = "worse" if (standing == "at most") == (measure["better"] == "higher") else "better"
-        names = f": {words['called']} or {side}" if words["called"] else ""
-        line, tone = f"{words['says']}{names}.", "warn"
+    # what it is called and like, of a sound number; nothing that flatters, of a bound or of what learned nothing
+    tone, ending, doubt = "plain", words["called"], ""
     if standing != SOUND:
-        further.insert(0, f"The truth is {standing} that: the check {failed} failed.")
-    return Sentence(" ".join((f"{line[:1].upper()}{line[1:]}", *further)), tone)
+        side, checks = "smaller" if standing == "at most" else "larger", plural(len(failed), "check").partition(" ")[2]
+        tone, ending = "warn", words["if_weak"]
+        doubt = f"That is only a limit: the truth may be far {side}, for the {checks} {listing(failed)} failed."
+    elif name:
+        tone, ending = "bad", "that says little of such an encoder"
+    elif ending:
+        ending = ", ".join(filter(None, (ending, likeness(measure, encoder, data))))
+    start = f"{name}: {words['says']}" if name else f"{words['says'][:1].upper()}{words['says'][1:]}"
+    line = f"{start}{': ' if ending else ''}{ending}."
+    return Sentence(" ".join(filter(None, (line, doubt, *words["further"]))), tone)
 
 
 def duplicates(data: Mapping[str, Any]) -> str:

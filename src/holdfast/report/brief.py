@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.report.answer import answers, duplicates
+from holdfast.report.answer import answers, called, duplicates
 from holdfast.report.numbers import bracket, finite, listing, plural, statement
 from holdfast.report.verdict import Sentence
 from holdfast.storage.standing import VOID
@@ -15,7 +15,7 @@ FEW = 5
 
 @dataclass(frozen=True)
 class Leader:
-    """Who holds best: in a heading, and by how much; tone is "good" where the intervals decide, else "plain"."""
+    """Who holds best: in a heading, and by how much; tone: "good" where intervals decide, "warn" with a doubt."""
 
     heading: str
     text: str
@@ -120,7 +120,12 @@ def leader(record: Mapping[str, Any]) -> Leader | None:
         if not times:
             by = f"against {values[second]} of {second}, the next"
         text = f"Its {title} is {values[best]}, {by}. Image by image, the interval of the difference leaves out zero."
-        return Leader(heading, text, "good")
+        doubt = called(next(e for e in ranked if e["name"] == best))
+        return (
+            Leader(f"{heading}, but {doubt[:1].lower()}{doubt[1:]}", text, "warn")
+            if doubt
+            else Leader(heading, text, "good")
+        )
 
     # nobody: the first one, and all that the images do not set apart from it
     apart = {

@@ -62,7 +62,8 @@ class GradientHealth(Check):
         dead = int((gradient.flatten(1).abs().amax(1) == 0).sum())
         if dead:
             meaning = "Where the gradient vanishes, gradient attacks do nothing and robustness is overestimated."
-            return Verdict("fail", f"no gradient at all for {dead} of {count} images", meaning, details)
+            finding = f"no gradient at all for {dead} of {count} images"
+            return Verdict("fail", finding, meaning, details, called="Hides its gradient")
         if reached < 0.5:
             meaning = "Most pixels do not influence the representation here; make sure that this is intended."
             return Verdict("warn", f"only {100 * reached:.0f} % of the pixels have a gradient", meaning, details)

@@ -185,14 +185,16 @@ class BreakingRadius(Measure):
         images = f"half of {median.n} images among {population} {self.failure.clause}"
         further = (*self._limit(scores[ANY_ENCODER]), f"Proved: {self._proved_in_words(scores.get('proved'))}.")
         if median.value is None:
-            return InWords(f"no change was found after which {images}", "", further, levels)
+            return InWords(f"no change was found after which {images}", further=further, levels=levels)
         # how sure that is, and what one grey level would be
         own = " of these images" if levels and level > 1 / 255 + 1e-9 else "" if levels else " in every pixel"
         interval = "no interval" if median.low is None else _between(median, levels)
         size = self._size(median.value)
         says = f"{images} after a change of {size} ({interval}; one grey level{own} is {size_in_words(level, levels)})"
         low, high = (median.value if end is None else end for end in (median.low, median.high))
-        return InWords(says, graded(low / level, high / level, self.ball.grades), further, levels)
+        name = graded(low / level, high / level, self.ball.grades)
+        least = self.ball.grades[0].word if self.ball.grades else ""  # what any smaller radius is called too
+        return InWords(says, name, least if name == least else "", further, levels)
 
     def _limit(self, most: Score) -> tuple[str, ...]:
         """Return what no encoder can do, where there is another image that sets a limit."""
