@@ -96,6 +96,10 @@ def test_lengths_are_compared_by_how_many_times(record) -> None:
     best = leader(record)
     assert best is not None
     assert f"2 times that of {NAMES[1]}, the next (0.0500)" in best.text
+    record["encoders"][2]["measures"]["cosine_similarity"]["in_words"]["levels"] = True
+    best = leader(record)
+    assert best is not None
+    assert f"25.5/255, 2 times that of {NAMES[1]}, the next (12.8/255)" in best.text
 
 
 def test_one_encoder_leads_nobody(tmp_path) -> None:
@@ -113,7 +117,8 @@ def test_the_best_stands_first_and_void_last(record) -> None:
 
 def test_trust_is_about_the_checks_behind_the_first_number(record) -> None:
     flawed, doubtful, sound = record["encoders"]
-    assert trust(flawed, []).text == "1 of 8 checks failed: masking"
+    assert trust(flawed, []).text == "1 of 8 failed"
+    assert trust(flawed, []).further == "masking"
     assert trust(doubtful, []).status == "warn"
     assert trust(sound, []).text == "8 checks passed"
     flawed["measures"]["overlap_risk"]["scores"]["50 steps"]["checks"] = ["input_range", "eval_mode"]

@@ -30,7 +30,7 @@ def comparison() -> dict:
         "best": None,
     }
     measures = {
-        name: facts | {"title": name, "better": better, "rows": rows, "pairs": []}
+        name: facts | {"title": name, "better": better, "rows": rows, "pairs": [], "charts": []}
         for name, better in (("Risk", "lower"), ("Accuracy", "higher"))
     }
     points = [{"encoder": r["encoder"], "x": r["score"], "y": r["score"], "dominated_by": []} for r in rows]
@@ -72,7 +72,7 @@ def test_heads_sort_the_best_first_and_leave_what_has_no_number_last(browser, pa
     name.send_keys(Keys.SPACE)
     assert order(browser) == ["high", "low", "middle", "none"]
     said = [th.get_attribute("aria-sort") for th in browser.find_elements("css selector", "table.sortable thead th")]
-    assert said == ["ascending", None, None]
+    assert said == ["ascending", None, None, None]
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 

@@ -202,6 +202,8 @@ def _entry(
         )
     keys = ("part", "title", "better", "unit", "needs_labels", "question", "how_to_read", "reference")
     facts = {key: about.get(key, "") for key in keys}
+    words = about.get("in_words") or {}
+    facts |= {"answers": bool(words), "levels": bool(words.get("levels")), "in_brief": bool(about.get("in_brief"))}
     charts = contrasts(measure.question.measure, measure.scored, measure.pairs)
     return facts | {"leader": leader, "best": best, "rows": rows, "pairs": pairs, "charts": charts}, beaten
 

@@ -1,25 +1,17 @@
 """What a reader meets first: who holds best and by how much, a few numbers of each encoder, whether to trust them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.report.answer import answers, called, duplicates
-from holdfast.report.numbers import bracket, finite, listing, plural, statement
+from holdfast.report.leader import Leader, lead, told
+from holdfast.report.numbers import bracket, finite, listing, plural
 from holdfast.report.verdict import Sentence
 from holdfast.storage.standing import VOID
 
 FEW = 5
 """Numbers of each encoder that a report begins with, at most."""
-
-
-@dataclass(frozen=True)
-class Leader:
-    """Who holds best: in a heading, and by how much; tone: "good" where intervals decide, "warn" with a doubt."""
-
-    heading: str
-    text: str
-    tone: str = "plain"
 
 
 @dataclass(frozen=True)
@@ -99,44 +91,27 @@ def best_first(record: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]
 
 
 def leader(record: Mapping[str, Any]) -> Leader | None:
-    """Return who is best by the first number; None where fewer than two encoders have one."""
-    keys = first_keys(record)
-    if not keys:
+    """Return who is best by the first number, and what checks call it; None where fewer than two have one."""
+    if not (keys := first_keys(record)):
         return None
     key, comparison = keys[0], record["comparison"].get(keys[0], {})
-    ranked = [e for _, e in best_first(record) if finite(_headline(e.get("measures", {}).get(key)).get("value"))]
-    ranked = [e for e in ranked if _headline(e["measures"][key]).get("standing") != VOID]
-    if len(ranked) < 2:
+    entries = {e["name"]: e["measures"][key] for _, e in best_first(record) if key in e.get("measures", {})}
+    scores = {name: _headline(m) for name, m in entries.items()}
+    scores = {name: s for name, s in scores.items() if finite(s.get("value")) and s.get("standing") != VOID}
+    if not scores:
         return None
-    names, title = [e["name"] for e in ranked], ranked[0]["measures"][key]["title"].lower()
-    values = {e["name"]: _value(e["measures"][key]) for e in ranked}
-    answers = key in answering_keys(record)
-    if (best := comparison.get("best")) in names:
-        second = next(name for name in names if name != best)
-        entries = {e["name"]: e["measures"][key] for e in ranked}
-        times = _times(entries[best], entries[second])
-        heading = f"{best} holds best" if answers else f"{best} is best on {title}"
-        by = f"{times} that of {second}, the next ({values[second]})"
-        if not times:
-            by = f"against {values[second]} of {second}, the next"
-        text = f"Its {title} is {values[best]}, {by}. Image by image, the interval of the difference leaves out zero."
-        doubt = called(next(e for e in ranked if e["name"] == best))
-        return (
-            Leader(f"{heading}, but {doubt[:1].lower()}{doubt[1:]}", text, "warn")
-            if doubt
-            else Leader(heading, text, "good")
-        )
-
-    # nobody: the first one, and all that the images do not set apart from it
-    apart = {
-        pair["second"] if pair["first"] == names[0] else pair["first"]
+    first = next(iter(scores))
+    beaten = {
+        pair["second"] if pair["first"] == first else pair["first"]
         for pair in comparison.get("pairs", [])
-        if names[0] in (pair["first"], pair["second"]) and _decided(pair["difference"])
+        if first in (pair["first"], pair["second"]) and _decided(pair["difference"])
     }
-    level = [name for name in names if name not in apart]
-    told = listing([f"{name} ({values[name]})" for name in level], 4)
-    heading = "No encoder clearly holds best" if answers else f"No encoder is clearly best on {title}"
-    return Leader(heading, f"By {title} these images do not tell apart {told}.")
+    about = {**entries[first], "answers": key in answering_keys(record), "levels": in_levels(entries[first])}
+    best = lead(about, scores, comparison.get("best"), beaten)
+    doubt = next((called(e) for e in record["encoders"] if e["name"] == comparison.get("best")), "")
+    if best and doubt:
+        return replace(best, heading=f"{best.heading}, but {doubt[:1].lower()}{doubt[1:]}", tone="warn")
+    return best
 
 
 def brief(record: Mapping[str, Any]) -> Brief:
@@ -186,8 +161,8 @@ def trust(encoder: Mapping[str, Any], keys: list[str]) -> Trust:
     others = {key: check for key, check in checks.items() if key not in first}
     for status, word in (("fail", "failed"), ("warn", "warned")):
         if names := _called(first, status):
-            text = f"{len(names)} of {plural(len(first), 'check')} {word}: {listing(names, 2)}"
-            return Trust(status, text, _counted(others))
+            text = f"{len(names)} of {len(first)} {word}"
+            return Trust(status, text, "; ".join(filter(None, [listing(names, 2), _counted(others)])))
     ran = sum(check["status"] == "pass" for check in first.values())
     if not ran:
         return Trust("skip", "no check was run", _counted(others))
@@ -209,16 +184,9 @@ def _headline(measure: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return ((measure or {}).get("scores") or {}).get((measure or {}).get("headline")) or {}
 
 
-def _value(measure: Mapping[str, Any]) -> str:
-    return statement(_headline(measure), measure["unit"])[0]
-
-
-def _times(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """Return "1.8 times" where that says more than a difference: of positive lengths and ratios."""
-    a, b = (_headline(m)["value"] for m in (first, second))
-    if first["unit"] not in ("pixels", "ratio") or first["better"] == "lower" or not a > b > 0:
-        return ""
-    return f"{a / b:.2g} times"
+def in_levels(measure: Mapping[str, Any]) -> bool:
+    """Return whether a measure answers in grey levels, in which its headline is then told."""
+    return bool((measure.get("in_words") or {}).get("levels"))
 
 
 def _decided(difference: Mapping[str, Any]) -> bool:
@@ -235,7 +203,7 @@ def _figure(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> 
     if m.get("not_certified"):
         return Figure("not certified", note=m["not_certified"], tone="warn")
     score = _headline(m)
-    value, interval = statement(score, m["unit"])
+    value, interval = told(score, m["unit"], in_levels(m))
     if both := bracket(m["scores"], m["unit"], m["better"]):
         value, _, interval = both.partition(", ")
     best = record["comparison"].get(key, {}).get("best") == encoder["name"]

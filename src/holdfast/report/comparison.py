@@ -7,6 +7,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from holdfast.report.brief import FEW
+from holdfast.report.leader import Leader, lead
+from holdfast.report.names import comparison_with_short_names
 from holdfast.report.numbers import BETTER, finite, listing, plural, score
 from holdfast.report.table import Table, latex_text, markdown_text
 
@@ -38,27 +41,48 @@ def heading(m: Mapping[str, Any], name: str) -> str:
 
 
 def print_comparison(data: Mapping[str, Any], console: Console) -> None:
-    """Print every measure with its encoders, best value first, then the front and what a reader must know.
+    """Print who holds best, whom to trust, every measure with its encoders, best value first, then what else to know.
 
     Args:
         data: a comparison, see `holdfast.comparison.compare.compare_runs`.
         console: where to print.
     """
+    # who holds best, and what the checks say of each encoder
+    data = comparison_with_short_names(data)
+    for line in opening(data):
+        console.print(line)
+
+    # each measure, the first ones first, in columns of one width
     corrected = "p" if data["correction"] == "none" else f"p, {data['correction']}"
     head = [Text(title, "dim") for title in ("", "value", "rank", "to the first, paired", corrected)]
-    blocks = {name: [_line(row, m) for row in m["rows"]] for name, m in data["measures"].items()}
+    first = first_names(data)
+    names = [*first, *(name for name in data["measures"] if name not in first)]
+    measures = {name: data["measures"][name] for name in names}
+    blocks = {name: [_line(row, m) for row in m["rows"]] for name, m in measures.items()}
     widths = [
         max(len(line[at]) for line in (head, *(line for lines in blocks.values() for line in lines))) for at in range(5)
     ]
     widths[0] = max(16, min(widths[0], console.width - sum(widths[1:]) - 8))  # long names are folded
     console.print(_table([head], widths))
-    for name, m in data["measures"].items():
+    for name, m in measures.items():
         console.print(Text.assemble((heading(m, name), "bold"), f" {_ARROW[m['better']]}"))
         console.print(_table(blocks[name], widths))
     if any(m["best"] for m in data["measures"].values()):
         console.print(Text("* best: better than every other encoder by its corrected verdicts", style="dim"))
     for sentence, style in sentences(data):
         console.print(Text(sentence, style=style))
+
+
+def opening(data: Mapping[str, Any]) -> list[Text]:
+    """Return who holds best, and what the checks say of each encoder."""
+    best = leader(data)
+    tone = "bold green" if best and best.tone == "good" else "bold"
+    lines = [Text.assemble((f"{best.heading}. ", tone), best.text)] if best else []
+    styles = {"pass": "green", "warn": "yellow", "fail": "bold red"}
+    for encoder in data["encoders"]:
+        status, words = trust(encoder)
+        lines.append(Text.assemble((encoder["name"], "bold"), ": ", (words, styles[status])))
+    return lines
 
 
 def _table(lines: Sequence[Sequence[Text]], widths: Sequence[int]) -> RichTable:
@@ -95,17 +119,51 @@ def sentences(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines += [(front(data), "")] if front(data) else []
     for encoder in data["encoders"]:
         if encoder["unfit"]:
-            checks = listing(encoder["unfit"])
+            checks = _checks(encoder["unfit"])
             lines.append(
                 (f"{encoder['name']} is not ranked: it fails {checks}, so its numbers mean nothing", "bold red")
             )
         elif encoder["fails"]:
-            flawed = f"{encoder['name']} fails {listing(encoder['fails'])}: what relies on it is a bound on one side"
+            flawed = f"{encoder['name']} fails {_checks(encoder['fails'])}: what relies on it is a bound on one side"
             lines.append((flawed, "bold red"))
     lines += [(text, "bold red") for text in data["problems"]]
     lines += [(text, "yellow") for text in data["cautions"]]
     lines += [(text, "dim") for text in data["left_out"]]
     return [*lines, (scope(data), "dim")]
+
+
+def first_names(data: Mapping[str, Any]) -> list[str]:
+    """Return the measures that come first: what answers in words, then what is in brief; all where none is either."""
+    measures = data["measures"]
+    answering = [name for name, m in measures.items() if m.get("answers")]
+    brief = [name for name, m in measures.items() if m.get("in_brief") and name not in answering]
+    return ([*answering, *brief] or list(measures))[:FEW]
+
+
+def leader(data: Mapping[str, Any]) -> Leader | None:
+    """Return who is best by the first measure, as its verdicts say; None where there is nothing to compare."""
+    m = data["measures"][first_names(data)[0]]
+    scores = {row["encoder"]: row["score"] for row in m["rows"] if row["why_not"] is None and row["score"]}
+    first = next(iter(scores), None)
+    beaten = {
+        pair["second"] if first == pair["first"] else pair["first"]
+        for pair in m["pairs"]
+        if pair["winner"] and first in (pair["first"], pair["second"])
+    }
+    return lead({"answers": False, "levels": False, **m}, scores, m["best"], beaten)
+
+
+def trust(encoder: Mapping[str, Any]) -> tuple[str, str]:
+    """Return (status, words) of what the checks say of an encoder."""
+    if encoder["unfit"]:
+        return "fail", f"not ranked: fails {_checks(encoder['unfit'])}"
+    if encoder["fails"]:
+        return "fail", f"fails {_checks(encoder['fails'])}"
+    return ("warn", f"warned: {_checks(encoder['warns'])}") if encoder["warns"] else ("pass", "no check failed")
+
+
+def _checks(names: Sequence[str]) -> str:
+    return listing(list(dict.fromkeys(name.partition("[")[0].replace("_", " ") for name in names)), 4)
 
 
 def front(data: Mapping[str, Any]) -> str:
@@ -130,8 +188,10 @@ def scope(data: Mapping[str, Any]) -> str:
 
 def markdown(data: Mapping[str, Any]) -> str:
     """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
+    data = comparison_with_short_names(data)
+    first = "\n".join(f"- {markdown_text(line.plain)}" for line in opening(data))
     notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
-    return f"{grid(data).markdown()}\n\n{KEY}\n\n{notes}\n"
+    return f"{first}\n\n{grid(data).markdown()}\n\n{KEY}\n\n{notes}\n"
 
 
 KEY = (
@@ -142,13 +202,15 @@ KEY = (
 
 def latex(data: Mapping[str, Any]) -> str:
     """Return the comparison as a booktabs table: encoders down, measures across."""
+    data = comparison_with_short_names(data)
     notes = [f"% {latex_text(text)}" for text in (KEY, *(text for text, _ in sentences(data)))]
     return "\n".join(["% needs \\usepackage{booktabs}", grid(data).latex(), *notes, ""])
 
 
 def grid(data: Mapping[str, Any]) -> Table:
-    """Return encoders against measures; the best of each measure is bold."""
-    measures = data["measures"]
+    """Return encoders against measures, those first that come first; the best of each measure is bold."""
+    first = first_names(data)
+    measures = {name: data["measures"][name] for name in (*first, *data["measures"])}
     by = {name: {row["encoder"]: row for row in m["rows"]} for name, m in measures.items()}
     lines = []
     for encoder in data["encoders"]:

@@ -1,14 +1,15 @@
 """The leaderboard: groups of comparable audits in one HTML file that opens offline."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report.apart import Apart
 from holdfast.report.charts.kinds import Contribution, drawn_together
 from holdfast.report.charts.points import Cross, front
+from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.comparison import front as front_sentence
-from holdfast.report.comparison import heading, p_text, rank, scope
+from holdfast.report.names import comparison_with_short_names
 from holdfast.report.numbers import BETTER, finite, listing, score, statement
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
@@ -41,6 +42,7 @@ def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
     """
     apart, groups = Apart(), []
     for number_, comparison in enumerate(data["groups"], 1):
+        comparison = comparison_with_short_names(comparison)
         section = ", ".join(encoder["name"] for encoder in comparison["encoders"])
         groups.append(apart(section, lambda n=number_, c=comparison: _group(n, c), None))
     lost = [{"place": section, "reason": f"could not be drawn: {why}"} for section, why in apart.problems]
@@ -50,22 +52,33 @@ def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
 
 def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
     series = {encoder["name"]: i for i, encoder in enumerate(data["encoders"])}
-    columns = {name: _column(m) for name, m in data["measures"].items()}
-    first = next(iter(data["measures"].values()))["rows"]
-    about = {encoder["name"]: encoder for encoder in data["encoders"]}
+    first, everything = first_names(data), list(data["measures"])
+    order = [row["encoder"] for row in data["measures"][first[0]]["rows"]]
     return {
         "key": f"g{index}",
         "data": data,
         "scope": scope(data),
-        "heads": [(heading(m, name), BETTER[m["better"]], m["question"]) for name, m in data["measures"].items()],
-        "rows": [
-            (series[row["encoder"]], about[row["encoder"]], [cells[row["encoder"]] for cells in columns.values()])
-            for row in first
-        ],
+        "leader": leader(data),
+        "trusts": {encoder["name"]: trust(encoder) for encoder in data["encoders"]},
+        "wholes": {encoder["name"]: encoder["whole"] for encoder in data["encoders"]},
+        "first": _board(data, first, order, series),
+        "all": _board(data, everything, order, series) if len(everything) > len(first) else None,
         "encoders": [(i, name) for name, i in series.items()],
         "pairs": {heading(m, name): _pairs(m) for name, m in data["measures"].items() if m["pairs"]},
         "contrasts": _contrasts(f"g{index}", data, series),
         "pareto": _pareto(f"g{index}", data, series),
+    }
+
+
+def _board(
+    data: Mapping[str, Any], names: Sequence[str], order: Sequence[str], series: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return a table of some measures: its heads, and (number, encoder, cells) for each row."""
+    measures = {name: data["measures"][name] for name in names}
+    columns = [_column(m) for m in measures.values()]
+    return {
+        "heads": [(heading(m, name), BETTER[m["better"]], m["question"]) for name, m in measures.items()],
+        "rows": [(series[name], name, [cells[name] for cells in columns]) for name in order],
     }
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LONGEST = 48
+LONGEST = 60
 """Characters of a short name, at most; what is cut is the middle."""
 
 

@@ -23,8 +23,8 @@ def record_html(record: Mapping[str, Any]) -> str:
 def comparison_html(data: Mapping[str, Any]) -> str:
     """Return a comparison as a piece of HTML: encoders down, measures across; see `record_html`."""
     data = comparison_with_short_names(data)
-    first, *others = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
-    return _html([first, compared.grid(data), Text(compared.KEY, "dim"), *others])
+    sentences = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
+    return _html([*compared.opening(data), compared.grid(data), Text(compared.KEY, "dim"), *sentences])
 
 
 def _html(blocks: Sequence[Text | Table]) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.brief import each_answer, first_keys, leader
+from holdfast.report.brief import each_answer, first_keys, in_levels, leader
+from holdfast.report.leader import told
 from holdfast.report.names import record_with_short_names
-from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural, statement
+from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural
 from holdfast.report.table import Table
 from holdfast.report.verdict import scope, threats, titles, uncertified
 from holdfast.storage.standing import ONE_SIDE
@@ -127,7 +128,7 @@ def _cell(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Te
     best = record["comparison"].get(key, {}).get("best") == encoder["name"]
     style = "bold green" if best else "" if score.get("value") is not None else "yellow"
     both = bracket(m["scores"], m["unit"], m["better"])
-    shown = (both, "") if both else statement(score, m["unit"])
+    shown = (both, "") if both else told(score, m["unit"], in_levels(m))
     return Text.assemble((shown[0], style), " ", (shown[1], "dim"), (" *" if best else "  ", style))
 
 

@@ -1,0 +1,61 @@
+"""Who holds best, and by how much: no more than paired intervals allow."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.report.numbers import finite, listing, statement
+from holdfast.storage.standing import VOID
+
+
+@dataclass(frozen=True)
+class Leader:
+    """Who is best, as a heading, and by how much; tone: "good" where intervals decide, "warn" with a doubt."""
+
+    heading: str
+    text: str
+    tone: str = "plain"
+
+
+def lead(
+    measure: Mapping[str, Any], scores: Mapping[str, Mapping[str, Any]], best: str | None, beaten: Collection[str]
+) -> Leader | None:
+    """Return who is best on a measure; None where fewer than two encoders have a number.
+
+    Args:
+        measure: its `title`, `unit`, `better`, whether it `answers` in words, and in grey `levels`.
+        scores: encoder -> its headline, the best value first.
+        best: whom paired intervals set apart from every other encoder; None: nobody.
+        beaten: the encoders that paired intervals set apart from the one with the best value.
+    """
+    if len(scores) < 2:
+        return None
+    title = measure["title"].lower()
+    values = {name: told(score, measure["unit"], measure["levels"])[0] for name, score in scores.items()}
+    if best is not None and best in scores:
+        heading = f"{best} holds best" if measure["answers"] else f"{best} is best on {title}"
+        second = next(name for name in scores if name != best)
+        by = f"against {values[second]} of {second}, the next"
+        if times := _times(measure, scores[best]["value"], scores[second]["value"]):
+            by = f"{times} that of {second}, the next ({values[second]})"
+        return Leader(heading, f"Its {title} is {values[best]}, {by}: clear of chance, image by image.", "good")
+    heading = "No encoder clearly holds best" if measure["answers"] else f"No encoder is clearly best on {title}"
+    level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
+    return Leader(heading, f"By {title}, these images do not tell {listing(level, 4)} apart.")
+
+
+def told(score: Mapping[str, Any], unit: str, levels: bool) -> tuple[str, str]:
+    """Return a score's value and interval as `statement` does, or in grey levels: ("20.0/255", "[19.1, 20.6]")."""
+    if not levels:
+        return statement(score, unit)
+    ends = {end: 255 * score[end] for end in ("value", "low", "high") if finite(score.get(end))}
+    value, interval = statement({**score, **ends}, unit)
+    return f"{value}/255" if "value" in ends and value != VOID else value, interval
+
+
+def _times(measure: Mapping[str, Any], first: Any, second: Any) -> str:
+    """Return "1.8 times" where that says more than a difference: of positive lengths and ratios."""
+    comparable = measure["unit"] in ("pixels", "ratio") and measure["better"] == "higher"
+    if not (comparable and finite(first) and finite(second) and first > second > 0):
+        return ""
+    return f"{first / second:.2g} times"
