@@ -41,7 +41,7 @@ Model = nn.Module | str
 Numbers = float | Sequence[float] | Tensor | np.ndarray
 """One number, or one per channel."""
 
-RUN = ("batch_size", "precision", "compiled", "skip_corrupt", "skip_duplicates", "train_images")
+RUN = ("batch_size", "precision", "compiled", "skip_corrupt", "skip_duplicates", "train_images", "budget", "until")
 """Fields of `Plan` that `audit` passes on."""
 
 Images = Any
@@ -55,7 +55,7 @@ def audit(
     *,
     mean: Numbers | None = None,
     std: Numbers | None = None,
-    profile: str = "standard",
+    profile: str = "quick",
     measures: Change | Sequence[Change] = (),
     eps: float | str | None = None,
     norm: str | None = None,
@@ -83,7 +83,8 @@ def audit(
         mean: per channel, what your preprocessing subtracts from [0, 1] pixels. A bare network needs it, mean=0 and
             std=1 where nothing is done; an `Encoder` and a spec have their own.
         std: per channel, what it divides by.
-        profile: what is asked; see `holdfast list profiles`. "quick" is a first look.
+        profile: what is asked; see `holdfast list profiles`. "quick" is a first look, in two minutes; "standard" is for
+            a decision.
         measures: ask these instead: names, tables of a name and the fields to change (both as the profile asks them
             otherwise, where it does), or measures.
         eps: radius in pixels of a [0, 1] image, 0.05 or "4/255"; where None, the profile's or what is usual for such
@@ -103,7 +104,8 @@ def audit(
         seed: the one seed that decides everything.
         quiet: show no progress; else bars on a terminal, and elsewhere a line a minute, on stderr.
         run: batch_size, precision, compiled, skip_corrupt, skip_duplicates, train_images, allow; see
-            `holdfast.auditing.plan.Plan`.
+            `holdfast.auditing.plan.Plan`; budget ("2m", "none") and until ("24 images", "breaking_radius ± 10%"), see
+            `make_plan`.
 
     Raises:
         HoldfastError: a request that cannot be answered, or no encoder that could be audited. Measures that fail are in

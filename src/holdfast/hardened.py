@@ -18,9 +18,10 @@ from holdfast.core import Encoder, HoldfastError
 from holdfast.report.hardening import print_hardening
 from holdfast.results import Record
 from holdfast.runtime.checked import checked
+from holdfast.runtime.durations import seconds
 from holdfast.storage.filesystem import local_folder
 from holdfast.workflows.harden.audits import Opened
-from holdfast.workflows.harden.plan import Hardening, seconds
+from holdfast.workflows.harden.plan import Hardening
 from holdfast.workflows.harden.run import harden as run
 from holdfast.workflows.monitor.snapshot import undisturbed
 

@@ -20,6 +20,7 @@ from torch import nn
 from holdfast.auditing import profile_files
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.hardening import print_hardening
+from holdfast.runtime.durations import seconds
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import open_images
@@ -31,7 +32,7 @@ from holdfast.workflows.harden import doubts
 from holdfast.workflows.harden import run as hardening
 from holdfast.workflows.harden.audits import Opened
 from holdfast.workflows.harden.outcome import changes, drift
-from holdfast.workflows.harden.plan import Hardening, read_pace, seconds
+from holdfast.workflows.harden.plan import Hardening, read_pace
 from holdfast.workflows.harden.run import harden
 
 DIGITS = Hardening(

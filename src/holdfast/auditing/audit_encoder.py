@@ -13,9 +13,11 @@ from holdfast.auditing.copied import readable_by
 from holdfast.auditing.plan import Plan, merge, total_passes
 from holdfast.auditing.representations import CLEAN
 from holdfast.auditing.session import Session
+from holdfast.auditing.verdicts import verdict_of
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Score, Table, registry
 from holdfast.core.chart import chart_data
 from holdfast.core.naming import title
+from holdfast.numerics.statistics.looks import looking
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
@@ -129,9 +131,10 @@ class Scoring:
         entry["passes"] = self._passes()
 
         # Score the measures, examine the searches that they rely on, and say what is left of each number
-        measures = self.plan.named_measures
+        measures, look = self.plan.named_measures, 0 if self.plan.round is None else self.plan.round.look
         for (name, measure), file in zip(measures.items(), entries.slugs(list(measures)), strict=True):
-            entry["measures"][name] = self._measure(name, measure, f"tables/{self.slug}/{file}.parquet")
+            with looking(look):  # intervals that may end the audit hold at every round
+                entry["measures"][name] = self._measure(name, measure, f"tables/{self.slug}/{file}.parquet")
         self.session.rely_on(self._shared())
         for name, check in self.plan.named_checks.items():
             entry["checks"][name] = self._check(name, check)
@@ -232,7 +235,7 @@ class Scoring:
         alone = sum((_alone(m, self.session) for m in self.plan.measures), Passes())
         return {
             **entries.passes_entry(spent),
-            "predicted": entries.passes_entry(self.plan.predict(self.session.population, self.session.train_size)),
+            "predicted": entries.passes_entry(self.plan.predict(self.session.population, self.session.split.train)),
             "measures": entries.passes_entry(useful),
             "alone": entries.passes_entry(alone),
             "shared_fraction": round(1 - useful.total / alone.total, 4) if alone.total else 0.0,
@@ -304,7 +307,8 @@ class Scoring:
         """Return a score with the checks that it depends on."""
         searches = measure.relies_on(name)
         checks = (key for key, check in self.plan.named_checks.items() if check.concerns(searches))
-        return replace(score, checks=tuple(checks))
+        every = ", at every round" if self.plan.round is not None and self.plan.round.look else ""
+        return replace(score, checks=tuple(checks), interval=f"{score.interval}{every}")
 
     def _settled(self, entry: Mapping[str, Any], name: str) -> Score:
         """Return the headline of a measure with its standing."""
@@ -328,10 +332,12 @@ class Scoring:
         before = self.session.encoder.passes
         try:
             with foreign(f"check {name}", "run"):
-                entry |= asdict(check.judge(readable_by(check, self.session)))
+                return entry | verdict_of(check, self.session, self.store)
+        except StoreError:
+            raise
         except Exception as error:
-            entry |= _skipped(self._fail(f"{self.name}, check {name}", error))
-        return entry | {"passes": entries.passes_entry(self.session.encoder.passes - before)}
+            spent = entries.passes_entry(self.session.encoder.passes - before)
+            return entry | _skipped(self._fail(f"{self.name}, check {name}", error)) | {"passes": spent}
 
     def _fail(self, where: str, error: Exception) -> str:
         return self._note(where, ItemError.of(error))
@@ -370,13 +376,7 @@ def _skipped(reason: str) -> dict[str, Any]:
 
 def _alone(measure: Measure, session: Session) -> Passes:
     """Return what a measure would cost if it shared nothing with others."""
-    return total_passes(
-        merge([("", measure.prerequisites())]),
-        session.population,
-        session.attacked,
-        session.train_size,
-        session.encoder.precision,
-    )
+    return total_passes(merge([("", measure.prerequisites())]), session.split, session.encoder.precision)
 
 
 def _charts_of(session: Session, observation: Observation) -> list[dict[str, Any]]:

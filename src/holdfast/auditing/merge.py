@@ -9,7 +9,7 @@ from holdfast.auditing.execute import INLINE
 from holdfast.auditing.partition import mark_of
 from holdfast.auditing.plan_entry import plan_of
 from holdfast.auditing.prepare import CACHE, PLACES, PLAN, PreparedAudit, prepare
-from holdfast.auditing.run import run_prepared
+from holdfast.auditing.run_prepared import run_prepared
 from holdfast.auditing.work import OpenedEncoder, Step, Worker, WorkItem
 from holdfast.core import HoldfastError
 from holdfast.core.engine import Engine

@@ -6,11 +6,29 @@ from functools import cached_property
 
 from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.series import Series
+from holdfast.auditing.until import Until
 from holdfast.core import Check, HoldfastError, Measure, Observation, Passes, Scope, registry
 from holdfast.core.naming import named
 from holdfast.core.precision import check_precision
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.errors import unknown
 from holdfast.storage.standing import check_allowed
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of an audit in rounds.
+
+    Attributes:
+        number: from 1.
+        end: how many images are attacked by its end.
+        look: how many rounds so far could have been the last one because of what they found; 0 where the clock, or a
+            number of images, decides. Intervals then hold at all of them, see `statistics.looks`.
+    """
+
+    number: int
+    end: int
+    look: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,6 +58,9 @@ class Plan(metaclass=Checked):
         shared_searches: whether what any search met in a ball counts for every measure of that ball; else each measure
             knows its own searches alone, as the papers' tables do.
         allow: names of checks whose failure is accepted.
+        budget: seconds after which an audit in rounds begins no further round; None: no limit.
+        until: what else ends an audit in rounds. Audits with neither are made in one go.
+        round: which round of an audit in rounds this is; None: all of it at once.
     """
 
     encoders: tuple[str, ...]
@@ -62,6 +83,9 @@ class Plan(metaclass=Checked):
     compiled: bool = False
     shared_searches: bool = True
     allow: tuple[str, ...] = ()
+    budget: float | None = None
+    until: Until | None = None
+    round: Round | None = None
 
     def __post_init__(self) -> None:
         # Numbers of images
@@ -83,6 +107,10 @@ class Plan(metaclass=Checked):
             raise HoldfastError("train_images: expected training images of which to take so many; give train as well")
 
         # How it is run, and what it names
+        if self.budget is not None and not self.budget > 0:
+            raise HoldfastError(f"budget: expected seconds above 0, got {self.budget:g}; give more, such as 2m or 1h")
+        if self.until is not None and self.until.measure not in ("", *self.named_measures):
+            raise unknown("measure of the audit in until", self.until.measure, self.named_measures)
         if self.batch_size is not None and self.batch_size < 1:
             raise HoldfastError(f"batch_size: expected at least 1, got {self.batch_size}")
         check_precision(self.precision, self.device)
@@ -92,6 +120,11 @@ class Plan(metaclass=Checked):
         check_allowed(self.allow, registry.names("checks"))
         if not self.measures:
             raise HoldfastError(f"the plan has no measures; choose from: {', '.join(registry.names('measures'))}")
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether it is, or is one of, an audit in rounds."""
+        return self.budget is not None or self.until is not None or self.round is not None
 
     @cached_property
     def named_measures(self) -> dict[str, Measure]:
@@ -142,41 +175,54 @@ class Plan(metaclass=Checked):
         return tuple(name for name, measure in self.named_measures.items() if measure.needs_labels)
 
     def attacked_of(self, population: int) -> int:
-        """Return how many of so many images are attacked: an even number, so that each has a partner."""
+        """Return how many of so many images are to be attacked: an even number, so that each has a partner."""
         most = population // 2 if self.spare else population
         return min(self.attacked or most, most) // 2 * 2
 
+    def attacked_now(self, population: int) -> int:
+        """Return how many of them are attacked by the end of this round; else all that are to be."""
+        most = self.attacked_of(population)
+        return most if self.round is None else min(self.round.end, most)
+
+    def split(self, population: int, train: int | None = None) -> "Split":
+        """Return how so many images are divided; `train` is how many training images there are."""
+        return Split(population, self.attacked_now(population), self.attacked_of(population), train)
+
     def predict(self, population: int, train: int | None = None) -> Passes:
         """Return the encoder passes of all observations, for one encoder."""
-        return total_passes(self.observations, population, self.attacked_of(population), train, self.precision)
+        return total_passes(self.observations, self.split(population, train), self.precision)
 
 
-def extent(observation: Observation, population: int, attacked: int, train: int | None) -> int:
-    """Return how many images an observation sees.
+@dataclass(frozen=True)
+class Split:
+    """How the images of an audit are divided.
 
-    Args:
-        observation: what is observed.
+    Attributes:
         population: images of the audit.
-        attacked: how many of them are attacked.
+        attacked: how many of them, the first ones, are attacked by now.
+        reserved: how many of them are to be attacked in the end; nothing is learned from these.
         train: how many training images there are; None where probes learn from images that are not attacked.
     """
-    if not observation.scope.training:
-        return observation.images(population, attacked)
-    if train is None and observation == training():
-        return 0  # they are among the clean representations
-    learned_from = population - attacked if train is None else train
-    return observation.images(learned_from, learned_from)
+
+    population: int
+    attacked: int
+    reserved: int
+    train: int | None = None
+
+    def extent(self, observation: Observation) -> int:
+        """Return how many images an observation sees."""
+        if not observation.scope.training:
+            attacked = self.reserved if observation.scope is Scope.LAST else self.attacked
+            return observation.images(self.population, attacked)
+        if self.train is None and observation == training():
+            return 0  # they are among the clean representations
+        learned_from = self.population - self.reserved if self.train is None else self.train
+        return observation.images(learned_from, learned_from)
 
 
-def total_passes(
-    observations: Iterable[Observation],
-    population: int,
-    attacked: int,
-    train: int | None = None,
-    precision: str = "float32",
-) -> Passes:
-    """Return the encoder passes of some observations on so many images, searches in a precision; see `extent`."""
-    return sum((o.passes_at(precision) * extent(o, population, attacked, train) for o in observations), Passes())
+def total_passes(observations: Iterable[Observation], split: Split, precision: str = "float32") -> Passes:
+    """Return the encoder passes of some observations on divided images, searches in a precision."""
+    return sum((o.passes_at(precision) * split.extent(o) for o in observations), Passes())
 
 
 def unread(measures: Iterable[Measure]) -> bool:

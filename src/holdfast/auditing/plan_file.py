@@ -9,10 +9,12 @@ from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, unread
 from holdfast.auditing.profile import profile, profile_table
 from holdfast.auditing.series import expand
+from holdfast.auditing.until import until_of
 from holdfast.config.overrides import Change, changed, set_parameters
 from holdfast.config.reader import arguments, located
 from holdfast.core import Ball, HoldfastError, ImageSource, registry
 from holdfast.core.threat import Shape
+from holdfast.runtime.durations import seconds
 from holdfast.sources.data import open_images
 from holdfast.storage.documents import read_toml
 
@@ -21,6 +23,7 @@ KEYS: dict[str, Any] = {
     "measures": tuple[str | dict, ...], "images": int, "attacked": int, "seed": int, "batch_size": int,
     "device": str, "skip_corrupt": bool, "skip_duplicates": bool, "train": str, "train_images": int, "precision": str,
     "compiled": bool, "shared_searches": bool, "allow": tuple[str, ...], "examined": int, "queries": int,
+    "budget": str, "until": str,
 }  # fmt: skip
 """Keys of a plan file and their types."""
 
@@ -32,7 +35,7 @@ def make_plan(
     encoders: Iterable[str],
     data: str | None,
     *,
-    profile_name: str = "standard",
+    profile_name: str = "quick",
     norm: str | None = None,
     eps: float | str | None = None,
     source: ImageSource | None = None,
@@ -42,6 +45,8 @@ def make_plan(
     attacked: int | None = None,
     examined: int | None = None,
     queries: int | None = None,
+    budget: str | None = None,
+    until: str | None = None,
     **run: Any,
 ) -> Plan:
     """Return the plan of a profile, changed as asked.
@@ -61,6 +66,9 @@ def make_plan(
         attacked: images to attack; the profile's where None.
         examined: images on which the checks that cost passes are made; the same.
         queries: budget of the gradient-free attack among the checks; the same.
+        budget: time after which an audit in rounds begins no further round, such as 90s, 2m or 1h; "none": no limit.
+            The profile's where None, unless it says until when.
+        until: what else ends it, see `until_of`.
         run: further fields of `Plan`.
 
     Raises:
@@ -102,6 +110,8 @@ def make_plan(
         profile=Path(profile_name).stem,
         spare=learns and attacked is None and run.get("train") is None,
         series=series,
+        budget=_budget(budget, None if until else base.budget),
+        until=None if until is None else until_of(until),
         **run,
     )
 
@@ -119,6 +129,13 @@ def _ball(
         return None if data is None else shape_of(open_images(data, seed=seed, skip_corrupt=skip))
 
     return audit_ball(norm or usual, eps, shape)
+
+
+def _budget(text: str | None, usual: float | None) -> float | None:
+    """Return seconds; None: no limit."""
+    if text is None:
+        return usual
+    return None if text.strip() == "none" else seconds(text)
 
 
 def _listed(names: Sequence[str] | str | None) -> tuple[str, ...]:
@@ -149,6 +166,6 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
     if "encoders" not in plan:
         raise HoldfastError(f"the plan {where} has no 'encoders'")
     encoders, data = plan.pop("encoders"), plan.pop("data", None)
-    plan["profile_name"], plan["settings"] = plan.pop("profile", "standard"), plan.pop("set", ())
+    plan["profile_name"], plan["settings"] = plan.pop("profile", "quick"), plan.pop("set", ())
     with located(where):
         return make_plan(encoders, data, **plan)

@@ -14,12 +14,14 @@ from holdfast.config.reader import arguments, located, read
 from holdfast.config.tables import Table, laid, over, spread
 from holdfast.core import Ball, Measure, registry
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.durations import seconds
 from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
 
 KEYS: dict[str, Any] = {
     "like": str, "description": str, "images": int, "attacked": int, "examined": int, "queries": int,
-    "shared_searches": bool, "norm": str, "eps": float | str, "defaults": dict, "measures": tuple[str | dict, ...],
+    "shared_searches": bool, "budget": str, "norm": str, "eps": float | str, "defaults": dict,
+    "measures": tuple[str | dict, ...],
 }  # fmt: skip
 """Keys of a profile and their types."""
 
@@ -38,6 +40,8 @@ class Profile(metaclass=Checked):
         examined: images on which the checks that cost passes are made.
         queries: budget of the gradient-free attack that looks for masked gradients.
         shared_searches: whether what any search met counts for every measure, see `Plan`.
+        budget: seconds after which an audit in rounds begins no further round, unless something else is said; None: it
+            is made in one go.
     """
 
     description: str
@@ -49,6 +53,7 @@ class Profile(metaclass=Checked):
     shared_searches: bool = True
     norm: str = NORM
     eps: float | str | None = None
+    budget: float | None = None
 
 
 def profile(name: str, ball: Ball | None = None) -> Profile:
@@ -71,6 +76,8 @@ def profile(name: str, ball: Ball | None = None) -> Profile:
     with located(where):
         ball = ball or audit_ball(table.get("norm", NORM), table.get("eps"), lambda: None)
         table["measures"] = changed((), _begun(table.get("measures", ()), common), ball)
+    if "budget" in table:
+        table["budget"] = seconds(table["budget"], f"{where}: budget")
     return read(Profile, table, where)
 
 

@@ -41,7 +41,7 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
         "description": str(tested),
         "available": tested.available,
         "images": len(tested),
-        "attacked": plan.attacked_of(len(tested)),
+        "attacked": plan.attacked_now(len(tested)),
         "fingerprint": tested.fingerprint,
         "labels": labels,
         "train": {"spec": plan.train, "images": len(train), "left_out": images.left_out, **facts} if train else None,

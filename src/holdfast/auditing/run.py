@@ -1,32 +1,17 @@
-"""Run a plan: observe (encoder passes), score (none), record. Everything stored on the way is used again."""
+"""Run a plan: in one go, or in rounds."""
 
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.auditing import record as entries
-from holdfast.auditing.differences import compare
-from holdfast.auditing.execute import INLINE, execute, results_of
+from holdfast.auditing.execute import INLINE
 from holdfast.auditing.plan import Plan
-from holdfast.auditing.prepare import PLAN, PreparedAudit, prepare, recorded_in
-from holdfast.auditing.relations import relations
-from holdfast.auditing.series import series_entries
-from holdfast.core import Encoder, ImageSource, Score, Table
+from holdfast.auditing.prepare import prepare
+from holdfast.auditing.rounds import Told, run_rounds
+from holdfast.auditing.run_prepared import run_prepared
+from holdfast.core import Encoder, ImageSource
 from holdfast.core.engine import Engine
-from holdfast.runtime.errors import NothingAudited, first_line
-from holdfast.runtime.foreign import foreign
 from holdfast.runtime.listener import Listener
-from holdfast.runtime.privacy import public
-from holdfast.storage.record_file import RECORD, SCHEMA, digest_of, files_of, sealed
-from holdfast.storage.run_folder import Store
-from holdfast.storage.standing import void_checks
-
-LOG = "failures.log"
-"""The file with tracebacks of what should not have failed."""
 
 
 def run_audit(
@@ -40,10 +25,12 @@ def run_audit(
     listener: Listener | None = None,
     command: str = "",
     overwrite: bool = False,
+    told: Told = lambda record: None,
 ) -> dict[str, Any]:
     """Run an audit and return its record, which is also written to `folder/record.json`.
 
-    A part that fails is recorded with its error and the audit goes on; a killed audit, run again, continues.
+    A part that fails is recorded with its error and the audit goes on; a killed audit, run again, continues. One with a
+    budget, or that says until when, is made in rounds, see `run_rounds`.
 
     Args:
         plan: what to do.
@@ -55,6 +42,7 @@ def run_audit(
         listener: told about progress.
         command: how to do it again, for the record.
         overwrite: replace the record of another audit in the same folder.
+        told: told the record of each round of an audit in rounds.
 
     Raises:
         HoldfastError: images that cannot be used at all, or that have no labels where a measure reads them, a folder
@@ -63,84 +51,5 @@ def run_audit(
         NothingAudited: no encoder could be audited; no record is written, and the folder stays free.
     """
     options = {"overwrite": overwrite, "in_process": engine.in_process, "listener": listener}
-    return run_prepared(prepare(plan, folder, encoders, source, training, **options), engine, command)
-
-
-def run_prepared(audit: PreparedAudit, engine: Engine, command: str = "") -> dict[str, Any]:
-    """Run an audit that may begin, and return its record; see `run_audit`."""
-    plan, images, store = audit.plan, audit.images, audit.store
-    if audit.damaged:
-        audit.listener.stage(f"{audit.damaged} stored shards are damaged: they are made again")
-    schedule = execute(audit, engine)
-    results = results_of(audit, schedule)
-
-    # Keep tracebacks; where no encoder could be audited there is no record
-    audit.listener.stage("putting the record together")
-    failures = [failure for result in results for failure in result.failures]
-    if log := "".join(result.log for result in results):
-        store.write(LOG, lambda path: path.write_text(public(log), encoding="utf-8"))
-    else:
-        store.delete(LOG)  # of an earlier run in this folder
-    rows = [result.entry for result in results]
-    if all(row["error"] for row in rows):
-        raise _nothing(store, failures)
-
-    # Compare the encoders on each measure
-    scored: dict[str, dict[str, tuple[Table, Score]]] = {}
-    for name, result in zip(audit.names, results, strict=True):
-        for measure, table_and_score in result.scored.items():
-            scored.setdefault(measure, {})[name] = table_and_score
-    measures, unfit = plan.named_measures, {row["name"] for row in rows if void_checks(row, plan.allow)}
-    names = dict(zip(plan.encoders, audit.names, strict=True))
-
-    def apart(title: str, make: Callable[[], Any], default: Any) -> Any:
-        """Return what is made of scores that are there; what fails is noted and costs none of them."""
-        try:
-            with foreign(title, "run"):
-                return make()
-        except Exception as error:
-            failures.append(f"{title}: {first_line(error)}")
-            return default
-
-    record: dict[str, Any] = {
-        "schema": SCHEMA,
-        "holdfast": entries.software(),
-        "plan": dict(audit.entry) | {"command": command},
-        "data": entries.data_entry(plan, images, audit.labels, audit.train_facts),
-        "encoders": rows,
-        "comparison": {
-            name: apart(
-                f"comparison of {name}", partial(compare, measures[name], by_encoder), {"best": None, "pairs": []}
-            )
-            for name, by_encoder in scored.items()
-            if len(by_encoder) > 1
-        },
-        "relations": apart("relations", lambda: relations(rows, unfit), []),
-        "series": apart("series", lambda: series_entries(plan.series, names, scored), []),
-        "environment": entries.environment(),
-        "failures": failures,
-        "run": {
-            "started": audit.started.isoformat(timespec="seconds"),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": round(time.perf_counter() - audit.began, 3),
-            "resumed_shards": sum(result.resumed for result in results),
-            "remade_shards": audit.damaged + sum(result.remade for result in results),
-            "engine": engine.title,
-            "workers_lost": schedule.deaths,
-        },
-    }
-
-    # Seal the record together with the files that it names
-    record = public(entries.finite(json.loads(json.dumps(record))))
-    record["files"] = {name: digest_of(store.files.read(name)) for name in sorted(set(files_of(record)))}
-    record = sealed(record)
-    store.write_json(RECORD, record)
-    return record
-
-
-def _nothing(store: Store, failures: Sequence[str]) -> NothingAudited:
-    """Give up the claim of an audit that came to nothing, unless the folder holds its record; return the error."""
-    if recorded_in(store) is None:
-        store.write_json(PLAN, sealed({"plan": None, "data": ""}))
-    log = f"; tracebacks are in {store.files.named(LOG)!r}" if store.exists(LOG) else ""
-    return NothingAudited(f"nothing could be audited: {'; '.join(failures)}{log}")
+    audit = prepare(plan, folder, encoders, source, training, **options)
+    return run_rounds(audit, engine, command, told) if plan.in_rounds else run_prepared(audit, engine, command)

@@ -1,7 +1,7 @@
 """An encoder being observed: runs observations shard by shard, stores them, and hands them to measures."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.auditing.image_range import ImageRange, memory_format
 from holdfast.auditing.memory import MemoryLimits
-from holdfast.auditing.plan import extent
+from holdfast.auditing.plan import Split
 from holdfast.auditing.probing import classifier_of
 from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.shards import Columns, Cost, ShardFile, ShardResults, columns_of, fits, joined, spans, unlike
@@ -54,7 +54,9 @@ class Session:
     Args:
         encoder: the encoder, on its device.
         images: the population, rendered for this encoder.
-        attacked: how many images, the first ones, are attacked.
+        attacked: how many images, the first ones, are attacked by now.
+        reserved: how many are to be attacked in the end; probes learn from the others. None: the same.
+        cuts: where shards end beside whole batches, see `cuts_of`.
         seed: the seed of the run.
         batch_size: images per encoder pass and per shard file.
         device: where the encoder runs.
@@ -64,6 +66,8 @@ class Session:
 
     Attributes:
         costs: of the observations that are complete.
+        split: how the images are divided.
+        decisive: what decides all that is stored, beside the observation.
         remade: how many shards were stored, but do not fit the others, and were made again.
     """
 
@@ -73,6 +77,8 @@ class Session:
         images: ImageSet,
         *,
         attacked: int,
+        reserved: int | None = None,
+        cuts: Sequence[int] = (),
         seed: int,
         batch_size: int,
         device: str,
@@ -83,11 +89,14 @@ class Session:
         # The encoder, and its images: those of the audit, and those that probes learn from
         self.encoder, self.images, self.attacked, self.seed = encoder, images, attacked, seed
         self.batch_size, self._store, self._progress, self.train = batch_size, store, progress, train
+        training_images = None if train is None else len(train)
+        self.split = Split(len(images), attacked, attacked if reserved is None else reserved, training_images)
+        self._cuts = tuple(cuts)
         layout = memory_format(encoder)
         self.encoder.to(memory_format=layout)  # pyright: ignore[reportCallIssue] torch has no stub for it
         self._all = ImageRange(images, range(len(images)), device, layout)
         self._training = (
-            ImageRange(images, range(attacked, len(images)), device, layout)
+            ImageRange(images, range(self.split.reserved, len(images)), device, layout)
             if train is None
             else ImageRange(train, range(len(train)), device, layout)
         )
@@ -105,7 +114,7 @@ class Session:
         self._memory = MemoryLimits(encoder)
 
         # What decides all that is stored, beside the observation
-        self._identity = [
+        self.decisive = [
             LAYOUT,
             version("holdfast"),
             encoder.refresh_fingerprint(),
@@ -114,7 +123,7 @@ class Session:
             str(images.conversion),
             seed,
             batch_size,
-            attacked,
+            self.split.reserved,
             encoder.precision,
             encoder.compiled,
             *sorted(registry.files().values()),
@@ -140,11 +149,6 @@ class Session:
         """Whether probes learn from images of their own."""
         return self.train is not None
 
-    @property
-    def train_size(self) -> int | None:
-        """How many training images there are; None where probes learn from images that are not attacked."""
-        return None if self.train is None else len(self.train)
-
     def batch(self, start: int, stop: int) -> Images:
         """Return images of the population on the encoder's device, in its memory format."""
         return self._all.batch(start, stop)
@@ -152,12 +156,12 @@ class Session:
     def shard_files(self, observation: Observation) -> list[ShardFile]:
         """Return the shards of an observation; the name of a file says everything that decides what is in it."""
         if observation not in self._shard_files:
-            total = extent(observation, self.population, self.attacked, self.train_size)
+            total = self.split.extent(observation)
             spec = registry.spec(observation)
-            folder = f"cache/{digest([self._identity, spec, *self._labels_read(observation), *files_read(spec)])}"
+            folder = f"cache/{digest([self.decisive, spec, *self._labels_read(observation), *files_read(spec)])}"
             self._shard_files[observation] = [
                 ShardFile(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors")
-                for start, stop in spans(observation.scope, total, self.population, self.batch_size)
+                for start, stop in spans(observation.scope, total, self.population, self.batch_size, self._cuts)
             ]
         return self._shard_files[observation]
 
@@ -200,7 +204,7 @@ class Session:
             self._files[observation.key()] = [shard.file for shard in self.shard_files(observation)]
         else:
             self._tensors[observation.key()] = joined(shards)
-        total = extent(observation, self.population, self.attacked, self.train_size)
+        total = self.split.extent(observation)
         self.costs[observation] = Cost(passes, observation.passes_at(self.encoder.precision) * total, seconds)
 
     def _stored(self, shard: ShardFile) -> ShardResults | None:
@@ -230,7 +234,7 @@ class Session:
             raise no_labels("probes", str(self._training))
         observation = training(threat)
         if threat is None and self.train is None:
-            reps = self.read(CLEAN)["reps"][self.attacked :]
+            reps = self.read(CLEAN)["reps"][self.split.reserved :]
             return Bank(labels, lambda: iter([reps]))
         files = self._files.get(observation)
         if files is None:

@@ -1,5 +1,6 @@
 """Shards: which images one covers, the file that holds what was seen of them, what it cost, and whether it fits."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -65,7 +66,9 @@ def fits(tensors: Mapping[str, Tensor], observation: Observation, shard: ShardFi
     return complete and (columns is None or columns == columns_of(tensors))
 
 
-def spans(scope: Scope, images: int, population: int, batch_size: int) -> list[tuple[int, int]]:
+def spans(
+    scope: Scope, images: int, population: int, batch_size: int, cuts: Sequence[int] = ()
+) -> list[tuple[int, int]]:
     """Return the first and the last (exclusive) image of every shard of an observation.
 
     Args:
@@ -73,6 +76,7 @@ def spans(scope: Scope, images: int, population: int, batch_size: int) -> list[t
         images: how many of them.
         population: images of the audit.
         batch_size: images per encoder pass.
+        cuts: where shards of the first images end beside whole batches: as many whatever the number of images is.
     """
     match scope:
         case Scope.LAST:
@@ -80,7 +84,8 @@ def spans(scope: Scope, images: int, population: int, batch_size: int) -> list[t
         case Scope.ALL_TRAINING:
             return [(0, images)]
         case Scope.FIRST:
-            size = batch_size
+            ends = sorted({*range(batch_size, images, batch_size), *(cut for cut in cuts if cut < images), images})
+            return [(start, stop) for start, stop in itertools.pairwise([0, *ends]) if start < stop]
         case Scope.TRAINING:
             size = batch_size * TOGETHER
         case Scope.SYNTHETIC:

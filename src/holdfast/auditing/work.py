@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from holdfast.auditing.audit_encoder import EncoderResult, ItemError, Scoring, unopened
 from holdfast.auditing.batch_size import batch_size_for
+from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
@@ -75,12 +76,16 @@ def session_of(
         progress: told how much work is done.
         attacked: how many images are attacked; None: as the plan says.
     """
+    batch_size = plan.batch_size or batch_size_for(images.tested.shape, plan.device)
+    split = plan.split(len(images.tested))
     return Session(
         encoder,
         images.tested,
-        attacked=plan.attacked_of(len(images.tested)) if attacked is None else attacked,
+        attacked=split.attacked if attacked is None else attacked,
+        reserved=split.reserved if attacked is None else attacked,
+        cuts=cuts_of(split.reserved, batch_size) if plan.in_rounds else (),
         seed=plan.seed,
-        batch_size=plan.batch_size or batch_size_for(images.tested.shape, plan.device),
+        batch_size=batch_size,
         device=plan.device,
         store=store,
         progress=progress,

@@ -1,5 +1,6 @@
 """holdfast audit: encoders on images."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +35,14 @@ def audit(
         str | None, typer.Option(help="Labelled images that probes learn from; else images that are not attacked.")
     ] = None,
     train_images: Annotated[int | None, typer.Option(help="How many of them. (default: all)")] = None,
-    profile: Annotated[str | None, typer.Option(help="see holdfast list profiles. (default: standard)")] = None,
+    profile: Annotated[str | None, typer.Option(help="see holdfast list profiles. (default: quick)")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Time such as 2m or 1h, in rounds; none: no limit. (default: the profile's; quick: 2m)"),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="What ends it: '24 images', 'breaking_radius ± 10%'. (default: all is done)")
+    ] = None,
     eps: EpsOption = None,
     norm: Annotated[str | None, typer.Option(help="Norm of the ball: linf or l2. (default: linf)")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="measure.parameter=value; * for all.")] = None,
@@ -82,11 +90,12 @@ def audit(
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
     run |= {"skip_duplicates": skip_duplicates, "precision": precision, "compiled": compiled, "allow": allow}
+    run |= {"budget": budget, "until": until}
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:
         options = {key: value for key, value in run.items() if value is not None}
-        plan = make_plan(encoders, data, profile_name=profile or "standard", settings=settings or (), **options)
+        plan = make_plan(encoders, data, profile_name=profile or "quick", settings=settings or (), **options)
     # The estimate, a part, or the whole of it
     chosen = engine_of(engine, workers, plan.device, address, gpus)
     if dry_run:
@@ -94,7 +103,9 @@ def audit(
     elif shard is not None:
         if not chosen.in_process:
             raise HoldfastError("--shard is for processes that you start yourself; leave out --workers and --engine")
-        make_shard(plan, out_folder, shard, json_output, overwrite, quiet)
+        if budget not in (None, "none") or until is not None:
+            raise HoldfastError("--shard makes its part of all shards; leave out --budget and --until")
+        make_shard(replace(plan, budget=None, until=None), out_folder, shard, json_output, overwrite, quiet)
     else:
         run_plan(plan, out_folder, json_output, overwrite, chosen, quiet, strict)
 

@@ -130,11 +130,20 @@ def run_plan(
     """Run an audit as `audited` does."""
     from holdfast.auditing.execute import INLINE
     from holdfast.auditing.run import run_audit
+    from holdfast.report.html import publish
+    from holdfast.report.rounds import lines
+
+    def told(record: Any) -> None:
+        """Write the report of a round, and say what it answers."""
+        with _drawing("the report", folder):
+            publish(folder)
+        if not quiet:
+            for line in lines(record):
+                err.print(brief(line), soft_wrap=True, highlight=False)
 
     def run(bars: Any) -> Any:
-        return run_audit(
-            plan, folder, engine=engine or INLINE, listener=bars, command=command_line(), overwrite=overwrite
-        )
+        options = {"listener": bars, "command": command_line(), "overwrite": overwrite, "told": told}
+        return run_audit(plan, folder, engine=engine or INLINE, **options)
 
     audited(run, folder, json_output, quiet, strict)
 
@@ -147,8 +156,9 @@ def audited(
     Strictly, a failed check ends it with status 1, unless the audit allows it. The record is written before anything is
     drawn: what cannot be drawn is a warning.
     """
-    from holdfast.auditing.run import LOG
+    from holdfast.auditing.run_prepared import LOG
     from holdfast.report.html import publish
+    from holdfast.report.rounds import stopped
     from holdfast.report.terminal import print_record
 
     with listening(quiet) as bars:
@@ -162,9 +172,13 @@ def audited(
     else:
         with _drawing("the table", folder):
             print_record(record, out, brief(report) if report else None)
+    if line := stopped(record):
+        err.print(brief(line), soft_wrap=True, highlight=False)
     if record["failures"] and (log := Path(folder, LOG)).is_file():
         warned("tracebacks:", str(log))
-    # The status: first what could not be measured, then the checks
+    # The status: an interrupt, then what could not be measured, then the checks
+    if record["run"].get("rounds", {}).get("ended") == "interrupted":
+        raise typer.Exit(ExitStatus.INTERRUPTED)
     measures = [entry for row in record["encoders"] for entry in row.get("measures", {}).values()]
     partly(record["failures"], any(entry["scores"] or entry["not_certified"] for entry in measures))
     if strict and (failed := list(failed_checks(record))):

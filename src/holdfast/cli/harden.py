@@ -46,7 +46,8 @@ def harden(
 ) -> None:
     """Make a fragile encoder robust, without labels, and audit it before and after."""
     from holdfast.report.hardening import audited, print_hardening
-    from holdfast.workflows.harden.plan import Hardening, read_pace, seconds
+    from holdfast.runtime.durations import seconds
+    from holdfast.workflows.harden.plan import Hardening, read_pace
     from holdfast.workflows.harden.run import harden as run
 
     options = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}

@@ -62,10 +62,13 @@ class Check(Reader):
     Attributes:
         consequence: what a number that depends on it is where it fails: "void", no number at all; "one side", a bound;
             "caution", what it was.
+        lasts: whether its verdict follows from its observations and the population alone: it is then kept, so that
+            passes of its own are not made again in another round, or by another command.
         place: where it stands in the panel, the lowest first. Checks with the same tens stand together for each search.
     """
 
     consequence: Literal["void", "one side", "caution"] = "caution"
+    lasts: ClassVar[bool] = False
     place: ClassVar[int] = 40
 
     @classmethod

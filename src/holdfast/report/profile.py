@@ -30,10 +30,11 @@ def print_profile(name: str, console: Console) -> None:
     """
     asked = profile(name)
     plan = _plan(asked)
-    population, attacked = asked.images, plan.attacked_of(asked.images)
+    population, split = asked.images, plan.split(asked.images)
     console.print(Text.assemble((Path(name).stem, "bold"), f" (profile): {asked.description}\n"))
     console.print(Text(_ball(asked)))
-    console.print(Text(f"At most {plural(population, 'image')}, of which {attacked:,} are attacked.\n"))
+    rounds = "" if asked.budget is None else f", in rounds, as many as {duration(asked.budget)} allow"
+    console.print(Text(f"At most {plural(population, 'image')}, of which {split.attacked:,} are attacked{rounds}.\n"))
 
     # Each question: what it takes by itself, and what it adds to those above
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -43,7 +44,7 @@ def print_profile(name: str, console: Console) -> None:
     readers = [(key, measure.prerequisites()) for key, measure in plan.named_measures.items()]
     before = 0
     for number, (key, measure) in enumerate(plan.named_measures.items(), 1):
-        so_far = total_passes(merge(readers[:number]), population, attacked).work
+        so_far = total_passes(merge(readers[:number]), split).work
         per_image = sum(observation.passes.work for observation in measure.prerequisites())
         table.add_row(
             _question(key, measure), count(per_image), count(so_far - before) if so_far > before else "shared"

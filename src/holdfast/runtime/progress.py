@@ -174,6 +174,7 @@ class Bars:
             expand=True,
         )
         self._task: TaskID | None = None
+        self._tasks: dict[str, TaskID] = {}
         self._early: TaskID | None = None  # what is done before work on an encoder begins
 
     def __enter__(self) -> "Bars":
@@ -196,7 +197,10 @@ class Bars:
             self._early = None
         if self._task is not None:
             self._progress.update(self._task, description="done")
-        self._task = self._progress.add_task("", total=passes, encoder=encoder, unit=unit)
+        # one bar for each encoder, also where rounds begin it again
+        if encoder in self._tasks:
+            self._progress.remove_task(self._tasks[encoder])
+        self._task = self._tasks[encoder] = self._progress.add_task("", total=passes, encoder=encoder, unit=unit)
 
     def advance(self, passes: int) -> None:
         """Move the current bar."""

@@ -242,6 +242,11 @@ def _whole(record: Mapping[str, Any]) -> Iterator[str]:
             yield "series: one is of an encoder or a measure that is not there"
 
 
+ROUNDS = Object(
+    {"number": COUNT, "of": COUNT, "before": NUMBER, "answers_only": FLAG},
+    {"budget": Maybe(NUMBER), "until": Maybe(TEXT), "ended": one_of("complete", "budget", "until", "interrupted")},
+)
+
 RECORD_SHAPE = Object(
     {
         "holdfast": Object({"version": TEXT, "git": Maybe(TEXT)}, {"parts": Named(TEXT)}),
@@ -268,7 +273,7 @@ RECORD_SHAPE = Object(
         "failures": Items(TEXT),
         "run": Object(
             {"started": TEXT, "finished": TEXT, "seconds": NUMBER, "resumed_shards": COUNT},
-            {"remade_shards": COUNT, "engine": TEXT, "workers_lost": COUNT},
+            {"remade_shards": COUNT, "engine": TEXT, "workers_lost": COUNT, "rounds": ROUNDS},
         ),
     },
     {

@@ -21,7 +21,7 @@ from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronise
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
 from holdfast.auditing.image_range import memory_format
 from holdfast.auditing.images import AuditImages, open_all, open_unread
-from holdfast.auditing.plan import Plan, extent
+from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import label
 from holdfast.auditing.schedule import Part, own_shards
 from holdfast.auditing.session import Session
@@ -214,9 +214,9 @@ class _Estimator:
             session = self._session(encoder, None if lasting else size, store, watch)
             population, train = len(images), len(self.unread.train) if self.unread.train else None
             if lasting:
-                population, train = session.population, session.train_size
-            attacked = plan.attacked_of(population)
-            extents = {o: extent(o, population, attacked, train) for o in plan.observations}
+                population, train = session.population, session.split.train
+            split = plan.split(population, train)
+            extents = {o: split.extent(o) for o in plan.observations}
             per_image = {o: o.passes_at(plan.precision) for o in extents}
             predicted = {
                 o: passes.seconds(per_image[o] + Passes(BOUND * per_image[o].bounds)) * count

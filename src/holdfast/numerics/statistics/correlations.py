@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Score
+from holdfast.numerics.statistics.looks import level
 
 Values = Float[Tensor, "encoders"]
 
@@ -102,7 +103,7 @@ def _correlation(a: Values, b: Values) -> tuple[float | None, str]:
 
 def _transformed(value: float, inner: float, error: float, n: int, kind: str, confidence: float, note: str) -> Score:
     """Interval by Fisher's transformation; an end at ±1 where the value is further out than its inner stand-in."""
-    reach = float(scipy.stats.norm.ppf(0.5 + confidence / 2)) * error
+    reach = float(scipy.stats.norm.ppf(0.5 + level(confidence) / 2)) * error
     low, high = math.tanh(math.atanh(inner) - reach), math.tanh(math.atanh(inner) + reach)
     if inner < value:
         high = 1.0

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Score
+from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.rows import by_unit, constant, defined
 
 
@@ -53,7 +54,7 @@ def mean(
         return Score(None, None, None, 0, kind, confidence, note)
     value = float(values.mean())
     parts = values if units is None else _linearised(values, value, units)
-    n, tail = len(parts), (1 - confidence) / 2
+    n, tail = len(parts), (1 - level(confidence)) / 2
 
     def scored(low: float | None, high: float | None, kind: str = kind, *words: str) -> Score:
         return Score(value, low, high, n, kind, confidence, "; ".join(filter(None, [note, *words])))

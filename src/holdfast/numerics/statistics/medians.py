@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from holdfast.core import Score
+from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.proportions import clopper_pearson, effective_size
 from holdfast.numerics.statistics.rows import defined
 
@@ -82,7 +83,7 @@ def median_ranks(n: int, confidence: float = 0.95) -> tuple[int, int]:
         >>> median_ranks(11), median_ranks(5)
         ((2, 10), (0, 6))
     """
-    tail = (1 - confidence) / 2
+    tail = (1 - level(confidence)) / 2
     rank = int(scipy.stats.binom.ppf(tail, n, 0.5))
     while rank > 0 and scipy.stats.binom.cdf(rank - 1, n, 0.5) > tail:
         rank -= 1

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Score
+from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.means import degrees_of_freedom
 from holdfast.numerics.statistics.proportions import clopper_pearson, effective_trials
 
@@ -37,7 +38,7 @@ def pair_mean(rows: Float[Tensor, "images"], columns: Float[Tensor, "images"], c
     attacked = ~rows.isnan()
     m, value = int(attacked.sum()), float(rows[attacked].double().mean()) if attacked.any() else math.nan
     kind = "binomial with effective size from the bootstrap variance over images, each in both of its roles"
-    tail = (1 - confidence) / 2
+    tail = (1 - level(confidence)) / 2
     if m == 0:
         return Score(None, None, None, 0, kind, confidence, "no image was attacked")
     if value in (0.0, 1.0):

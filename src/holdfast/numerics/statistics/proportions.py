@@ -6,6 +6,7 @@ from scipy import special
 from torch import Tensor
 
 from holdfast.core import Score
+from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.rows import by_unit, defined
 
 
@@ -21,7 +22,7 @@ def clopper_pearson(successes: float, trials: float, confidence: float = 0.95) -
         >>> print(f"{low:.3f} to {high:.3f}")
         0.000 to 0.036
     """
-    tail = (1 - confidence) / 2
+    tail = (1 - level(confidence)) / 2
     k, n = successes, trials
     low = 0.0 if k <= 0 else float(special.betaincinv(k, n - k + 1, tail))
     high = 1.0 if k >= n else float(special.betainccinv(k + 1, n - k, tail))
@@ -48,7 +49,7 @@ def effective_size(hits: Float[Tensor, "rows"], units: Int[Tensor, "rows"], conf
     if m == n or m < 2 or variance <= 0:
         return float(min(m, n))
     # the variance has m - 1 degrees of freedom, where that of n independent rows has n - 1
-    tail = 0.5 + confidence / 2
+    tail = 0.5 + level(confidence) / 2
     ratio = float(scipy.stats.t.ppf(tail, n - 1) / scipy.stats.t.ppf(tail, m - 1))
     return min(float(n), p * (1 - p) / variance * ratio**2)
 
@@ -71,7 +72,7 @@ def effective_trials(p: float, variance: float, freedom: float, most: float, con
     """
     if variance <= 0:
         return most
-    tail = 0.5 + confidence / 2
+    tail = 0.5 + level(confidence) / 2
     ratio = float(scipy.stats.norm.ppf(tail) / scipy.stats.t.ppf(tail, freedom))
     return min(most, p * (1 - p) / variance * ratio**2)
 
@@ -133,7 +134,7 @@ def share_of_draws(shares: Float[Tensor, "images"], draws: int, condition: str =
     if not m:
         return Score(None, None, None, 0, kind, confidence, note)
     # n_eff from the variance between images; without exception, draws prove no more than their images
-    value, tail = float(shares.mean()), (1 - confidence) / 2
+    value, tail = float(shares.mean()), (1 - level(confidence)) / 2
     variance = float(shares.var()) / m if m > 1 else 0.0
     most = float(m if value in (0.0, 1.0) else m * draws)
     size = effective_trials(value, variance, m - 1, most, confidence)

@@ -4,6 +4,8 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
+from holdfast.numerics.statistics.looks import level
+
 
 def survival(
     values: Float[Tensor, "rows"], at: Float[Tensor, "places"], confidence: float = 0.95
@@ -29,5 +31,5 @@ def survival(
         ([0.5], [0.0], 1.0)
     """
     share = (values.double()[None] > at.double()[:, None]).double().mean(1)
-    width = float(stats.kstwo.ppf(confidence, len(values)))
+    width = float(stats.kstwo.ppf(level(confidence), len(values)))
     return share, (share - width).clamp_min(0), (share + width).clamp_max(1)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast.core import Score
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.rows import constant
 
 
@@ -61,7 +62,7 @@ def crossed_mean(
     # MOVER: the interval of image means, widened by Student's of repetition means
     means = values[~values.isnan().any(1)].double().mean(0)
     deviation = float(means.std())
-    reach = float(scipy.stats.t.ppf(0.5 + confidence / 2, repetitions - 1)) * deviation / math.sqrt(repetitions)
+    reach = float(scipy.stats.t.ppf(0.5 + level(confidence) / 2, repetitions - 1)) * deviation / math.sqrt(repetitions)
     low = images.value - math.hypot(images.value - images.low, reach)
     high = images.value + math.hypot(images.high - images.value, reach)
     return scored(

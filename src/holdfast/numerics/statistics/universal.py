@@ -16,6 +16,7 @@ from torch import Tensor
 from holdfast.core import Score
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
+from holdfast.numerics.statistics.looks import level
 from holdfast.numerics.statistics.medians import middle
 from holdfast.numerics.statistics.proportions import effective_trials
 
@@ -154,7 +155,7 @@ class _Drifts:
 def _influences(quantiles: Tensor, near: Tensor, drifts: _Drifts) -> tuple[Tensor, Tensor]:
     """Contribution of each image by its drift and by its pairs; their squares add up to both variances."""
     reach = 0.0 if drifts.low is None or drifts.high is None else (drifts.high - drifts.low) / 2
-    deviation = reach / float(scipy.stats.norm.ppf(0.5 + drifts.confidence / 2))
+    deviation = reach / float(scipy.stats.norm.ppf(0.5 + level(drifts.confidence) / 2))
     above = (quantiles - (drifts.value or 0.0)).sign().nan_to_num(0.0)
     return above * deviation / math.sqrt(max(drifts.n, 1)), 2 * (near - near.mean()) / len(near)
 

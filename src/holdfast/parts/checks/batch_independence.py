@@ -24,6 +24,7 @@ class BatchIndependence(Check):
     fail: float = 1e-2
 
     consequence = "void"
+    lasts = True
     place = 13
 
     @classmethod

@@ -24,6 +24,7 @@ class GradientHealth(Check):
     radius: float = 0.03
 
     consequence = "one side"
+    lasts = True
     place = 18
 
     def concerns(self, searches: Collection[Search]) -> bool:

@@ -54,6 +54,7 @@ class Precision(Check):
     fail: float = 0.1
 
     consequence = "one side"
+    lasts = True
     place = 31
 
     def concerns(self, searches: Collection[Search]) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from holdfast.core import (
@@ -15,6 +16,7 @@ from holdfast.core import (
     Images,
     Observation,
     PerImage,
+    Positions,
     Reps,
     Search,
     Subject,
@@ -53,13 +55,20 @@ class SmallerChange(Check):
     missed: float = 0.1
 
     consequence = "one side"
+    lasts = True
     place = 24
 
     @classmethod
     def checks_for(cls, audit: Examination) -> tuple[Check, ...]:
         """Every search for the smallest change."""
         return tuple(
-            cls(search.ball, search.objective, search.attack.steps, min(cls.examined, audit.images))
+            cls(
+                search.ball,
+                search.objective,
+                search.attack.steps,
+                min(cls.examined, audit.images),
+                (Apgd(50), Square(max(1, audit.queries // 2))),
+            )
             for search in audit.searches
             if search.smallest and isinstance(search.objective, Failure)
         )
@@ -82,12 +91,11 @@ class SmallerChange(Check):
         """Attack each image within a share of its radius."""
         results = subject.read(self.radii)
         radius, halfway = results["radius"], results["halfway"]
-        # every image has a ball of its own, so each is attacked by itself
         broken = torch.zeros(len(radius), dtype=torch.bool)
+        examined = (radius.isfinite() & (radius > 0)).nonzero().flatten()
         with subject.encoder.exactly():
-            for image in (radius.isfinite() & (radius > 0)).nonzero().flatten().tolist():
-                ball = replace(cast("Any", self.ball), radius=self.share * float(radius[image]))
-                broken[image] = any(self._breaks(subject, image, ball, attack) for attack in self.attacks)
+            for attack in self.attacks if len(examined) else ():
+                broken[examined] |= self._breaks(subject, examined, self.share * radius[examined], attack)
         missed, count = int(broken.sum()), len(radius)
         both = halfway.isfinite() & radius.isfinite()
         gain = float((1 - radius[both] / halfway[both].clamp_min(1e-30)).median()) if both.any() else 0.0
@@ -104,14 +112,23 @@ class SmallerChange(Check):
             return Verdict("warn", finding, meaning, details)
         return Verdict("pass", finding, "No smaller change was found by other attacks.", details)
 
-    def _breaks(self, subject: Subject, image: int, ball: Ball, attack: Attack) -> bool:
-        rng = Rng(subject.seed, ids=(subject.ids[image],)).child("smaller_change")
-        shard = replace(subject.shard(1), positions=torch.tensor([image]), rng=rng)
-        event, row = self.failure.bind(shard), torch.zeros(1, dtype=torch.long)
+    def _breaks(
+        self, subject: Subject, images: Positions, radii: Float[Tensor, "batch"], attack: Attack
+    ) -> Bool[Tensor, "batch"]:
+        """Return which images an attack breaks, each in the ball of its own radius.
 
-        def goal(x: Images) -> tuple[PerImage, Reps]:
-            reps: Tensor = subject.encoder(x)
-            return event(reps[:, None].double(), row).squeeze(1).to(x), reps
+        All are attacked at once in the ball of the largest radius R: the image that the attack moves to z is x +
+        (r / R) (z - x), which lies in the ball of its radius r, and between x and z, so in the box.
+        """
+        rng = Rng(subject.seed, ids=tuple(subject.ids[image] for image in images.tolist())).child("smaller_change")
+        shard = replace(subject.shard(len(images)), positions=images, rng=rng)
+        event, rows = self.failure.bind(shard), torch.arange(len(images))
+        x = subject.batch(0, int(images.max()) + 1)[images.tolist()]
+        share = (radii / radii.max()).to(x)[:, None, None, None]
 
-        trajectory = attack(goal, subject.batch(image, image + 1), ball, rng)
-        return bool(trajectory.values[-1] > CLEARLY)
+        def goal(z: Images) -> tuple[PerImage, Reps]:
+            reps: Tensor = subject.encoder(x + share * (z - x))
+            return event(reps[:, None].double(), rows).squeeze(1).to(x), reps
+
+        ball = replace(cast("Any", self.ball), radius=float(radii.max()))
+        return (attack(goal, x, ball, rng).values[-1] > CLEARLY).cpu()

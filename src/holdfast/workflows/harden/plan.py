@@ -1,6 +1,5 @@
 """What is hardened, against what, and for how long; and the training that this asks for."""
 
-import re
 import shlex
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -159,16 +158,3 @@ def read_pace(path: Path) -> tuple[int, tuple[int, ...]]:
         raise HoldfastError(
             f"pace: expected the {RECORD} of a hardening, got {str(path)!r} ({first_line(error)})"
         ) from error
-
-
-def seconds(text: str) -> float:
-    """Read a time: 90s, 30m, 2h, 1h30m.
-
-    Raises:
-        HoldfastError: anything else.
-    """
-    units = {"h": 3600, "m": 60, "s": 1}
-    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
-        raise HoldfastError(f"budget: expected a time such as 90s, 30m or 1h30m, got {text!r}")
-    return sum(float(number) * units[unit] for number, unit in parts)

@@ -70,6 +70,7 @@ class BreakingRadius(Measure):
     tolerance: float = 2e-5
     first: Count | None = field(default=None, kw_only=True)
 
+    answers = True
     better = "higher"
     of_any_radius = True
     in_brief = True

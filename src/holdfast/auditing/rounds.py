@@ -1,0 +1,190 @@
+"""An audit in rounds: a first answer soon, then more images, until its time is over or its precision reached.
+
+Images are in a seeded random order, and what is observed of one does not depend on how many others are attacked. So
+each round adds images to those of the round before, and its record is that of an audit of so many images made in one
+go. The first round asks only the measures that answer in a sentence.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.auditing.batch_size import batch_size_for
+from holdfast.auditing.cuts import cuts_of
+from holdfast.auditing.plan import Plan, Round
+from holdfast.auditing.prepare import PreparedAudit, recorded_in
+from holdfast.auditing.run_prepared import run_prepared
+from holdfast.core.engine import Engine
+from holdfast.runtime.privacy import public
+from holdfast.storage.record_file import RECORD, SEAL, sealed
+
+AT_ONCE = 10.0
+"""Seconds that a round may take however short those before it were."""
+
+Told = Callable[[dict[str, Any]], None]
+"""Told the record of each round."""
+
+
+def run_rounds(
+    audit: PreparedAudit, engine: Engine, command: str = "", told: Told = lambda record: None
+) -> dict[str, Any]:
+    """Run an audit round by round, and return the last record; each stands in the run folder once it is made.
+
+    A first round is always made. Another one begins where, by the pace of those before, it ends within the budget, and
+    takes no longer than all of them together. A folder that holds a round of this audit goes on after it; what that
+    took is part of the budget.
+
+    `record["run"]["rounds"]` says: `number`, from 1; `of`, how many images are to be attacked in the end; `budget` and
+    `until`, as in the plan; `before`, the seconds of earlier commands; `answers_only`, whether only the measures were
+    asked that answer in a sentence; and `ended`, why no further round was made: "complete", "budget", "until" or
+    "interrupted".
+
+    Args:
+        audit: the audit; its plan has a budget, or says until when.
+        engine: where it observes and scores.
+        command: how to do it again, for the record.
+        told: told the record of each round.
+
+    Raises:
+        HoldfastError: as `run_audit`.
+        KeyboardInterrupt: before there is a record.
+    """
+    rounds = _Rounds(audit, engine, command)
+    record = rounds.begin()
+    try:
+        told(record)
+        while (ended := rounds.over()) is None:
+            told(rounds.go_on())
+    except KeyboardInterrupt:
+        ended = "interrupted"
+    return rounds.close(ended)
+
+
+class _Rounds:
+    """The rounds of an audit so far."""
+
+    def __init__(self, audit: PreparedAudit, engine: Engine, command: str):
+        self._audit, self._engine, self._command = audit, engine, command
+        plan, images = audit.plan, audit.images
+        most = plan.attacked_of(len(images.tested))
+        batch_size = plan.batch_size or batch_size_for(images.tested.shape, plan.device)
+        last = most if plan.until is None or plan.until.images is None else min(most, plan.until.images) // 2 * 2
+        self._ends = (*(end for end in cuts_of(most, batch_size) if end < last), last)
+        self._most = most
+        self._answering = answering(plan)
+        self._record: dict[str, Any] = {}
+        self._number, self._before, self._resumed = 0, 0.0, 0
+        self._work, self._seconds = 0, 0.0  # of all rounds: predicted encoder passes, and how long they took
+
+    def begin(self) -> dict[str, Any]:
+        """Make the first round; or the last one that is recorded again, of which all that it observed is stored."""
+        recorded = self._recorded()
+        if recorded is None:
+            return self._make(self._answering or self._audit.plan, self._ends[0])
+        rounds, run = recorded["run"]["rounds"], recorded["run"]
+        self._number, self._before = rounds["number"] - 1, rounds["before"] + run["seconds"]
+        plan = self._answering if rounds["answers_only"] else None
+        record = self._make(plan or self._audit.plan, recorded["data"]["attacked"])
+        self._seconds = sum(o["seconds"] for encoder in record["encoders"] for o in encoder["observations"])
+        return record
+
+    def go_on(self) -> dict[str, Any]:
+        """Make the next round."""
+        end = self._next_end()
+        assert end is not None  # so says `over`
+        return self._make(self._audit.plan, end)
+
+    def over(self) -> str | None:
+        """Return why no further round is made; None: one is."""
+        until, record = self._audit.plan.until, self._record
+        partial = record["run"]["rounds"]["answers_only"]
+        if until is not None and not partial and until.met(record):
+            return "until"
+        if not partial and record["data"]["attacked"] >= self._most:
+            return "complete"
+        return "budget" if self._next_end() is None else None
+
+    def close(self, ended: str) -> dict[str, Any]:
+        """Write into the record why there is no further round, and return it."""
+        self._record["run"]["rounds"]["ended"] = ended
+        self._record = sealed({key: value for key, value in self._record.items() if key != SEAL})
+        self._audit.store.write_json(RECORD, self._record)
+        return self._record
+
+    def _next_end(self) -> int | None:
+        """Return how many images are attacked by the end of the next round; None where its time would be over."""
+        partial = self._record["run"]["rounds"]["answers_only"]
+        attacked = self._record["data"]["attacked"]
+        ends = [end for end in self._ends if end >= attacked and (end > attacked or partial)]
+        spent, budget = self._before + self._lasted, self._audit.plan.budget
+        within = ends if budget is None else [end for end in ends if spent + self._predicted(end) <= budget]
+        soon = [end for end in within if self._predicted(end) <= max(AT_ONCE, spent)]
+        return max(soon) if soon else min(within, default=None)
+
+    @property
+    def _lasted(self) -> float:
+        """Seconds since this command began."""
+        return time.perf_counter() - self._audit.began
+
+    def _predicted(self, end: int) -> float:
+        """Return how many seconds a round is expected to take, at the pace of those before."""
+        return (self._work_of(self._audit.plan, end) - self._work) * self._seconds / max(1, self._work)
+
+    def _work_of(self, plan: Plan, end: int) -> int:
+        images = self._audit.images
+        passes = replace(plan, round=Round(1, end)).predict(
+            len(images.tested), None if images.train is None else len(images.train)
+        )
+        return passes.work * len(self._audit.names)
+
+    def _make(self, plan: Plan, end: int) -> dict[str, Any]:
+        """Make a round, which asks what a plan says, and note what it took."""
+        self._number += 1
+        whole, began = self._audit.plan, time.perf_counter()
+        look = self._number if whole.until is not None and whole.until.by_precision else 0
+        facts = {
+            "number": self._number,
+            "of": self._most,
+            "budget": whole.budget,
+            "until": None if whole.until is None else str(whole.until),
+            "before": self._before,
+            "answers_only": plan is not whole,
+        }
+        audit = replace(self._audit, plan=replace(plan, round=Round(self._number, end, look)))
+        record = run_prepared(audit, self._engine, self._command, {"rounds": facts})
+        # shards of an earlier round are not those of an earlier command
+        self._resumed = record["run"]["resumed_shards"] if not self._record else self._resumed
+        record["run"]["resumed_shards"] = self._resumed
+        self._record = record
+        self._work = self._work_of(plan, end)
+        self._seconds += time.perf_counter() - began
+        return record
+
+    def _recorded(self) -> dict[str, Any] | None:
+        """Return the record of a round of this audit that the folder holds; None where it holds none."""
+        record, entry = recorded_in(self._audit.store), json.loads(json.dumps(public(dict(self._audit.entry))))
+        if record is None or "rounds" not in record["run"]:
+            return None
+        same = all(record["plan"].get(key) == value for key, value in entry.items())
+        same_images = record["data"]["fingerprint"] == self._audit.images.tested.fingerprint
+        return record if same and same_images and record["data"]["attacked"] <= self._ends[-1] else None
+
+
+def answering(plan: Plan) -> Plan | None:
+    """Return a plan that asks only what answers in a sentence; None where nothing does, or everything.
+
+    Of the checks it has those that concern these measures and read nothing else than they do.
+    """
+    measures = tuple(measure for measure in plan.measures if measure.answers)
+    if not measures or len(measures) == len(plan.measures):
+        return None
+    searches = {search for measure in measures for search in measure.searches}
+    read = {observation.key() for measure in measures for observation in measure.prerequisites()}
+    checks: Sequence[Any] = [
+        check
+        for check in plan.checks
+        if check.concerns(searches) and {observation.key() for observation in check.prerequisites()} <= read
+    ]
+    return replace(plan, measures=measures, checks=tuple(checks), until=None)

@@ -1,0 +1,119 @@
+"""Run an audit that may begin: observe (encoder passes), score (none), record. What is stored is used again."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from holdfast.auditing import record as entries
+from holdfast.auditing.differences import compare
+from holdfast.auditing.execute import execute, results_of
+from holdfast.auditing.prepare import PLAN, PreparedAudit, recorded_in
+from holdfast.auditing.relations import relations
+from holdfast.auditing.series import series_entries
+from holdfast.core import Score, Table
+from holdfast.core.engine import Engine
+from holdfast.runtime.errors import NothingAudited, first_line
+from holdfast.runtime.foreign import foreign
+from holdfast.runtime.privacy import public
+from holdfast.storage.record_file import RECORD, SCHEMA, digest_of, files_of, sealed
+from holdfast.storage.run_folder import Store
+from holdfast.storage.standing import void_checks
+
+LOG = "failures.log"
+"""The file with tracebacks of what should not have failed."""
+
+
+def run_prepared(
+    audit: PreparedAudit, engine: Engine, command: str = "", facts: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Run an audit that may begin, in one go, and return its record, which is also written to the run folder.
+
+    Args:
+        audit: the audit, or one round of it.
+        engine: where it observes and scores.
+        command: how to do it again, for the record.
+        facts: what else the record says of this run.
+
+    Raises:
+        HoldfastError: as `run_audit`.
+    """
+    plan, images, store = audit.plan, audit.images, audit.store
+    if audit.damaged:
+        audit.listener.stage(f"{audit.damaged} stored shards are damaged: they are made again")
+    schedule = execute(audit, engine)
+    results = results_of(audit, schedule)
+
+    # Keep tracebacks; where no encoder could be audited there is no record
+    audit.listener.stage("putting the record together")
+    failures = [failure for result in results for failure in result.failures]
+    if log := "".join(result.log for result in results):
+        store.write(LOG, lambda path: path.write_text(public(log), encoding="utf-8"))
+    else:
+        store.delete(LOG)  # of an earlier run in this folder
+    rows = [result.entry for result in results]
+    if all(row["error"] for row in rows):
+        raise _nothing(store, failures)
+
+    # Compare the encoders on each measure
+    scored: dict[str, dict[str, tuple[Table, Score]]] = {}
+    for name, result in zip(audit.names, results, strict=True):
+        for measure, table_and_score in result.scored.items():
+            scored.setdefault(measure, {})[name] = table_and_score
+    measures, unfit = plan.named_measures, {row["name"] for row in rows if void_checks(row, plan.allow)}
+    names = dict(zip(plan.encoders, audit.names, strict=True))
+
+    def apart(title: str, make: Callable[[], Any], default: Any) -> Any:
+        """Return what is made of scores that are there; what fails is noted and costs none of them."""
+        try:
+            with foreign(title, "run"):
+                return make()
+        except Exception as error:
+            failures.append(f"{title}: {first_line(error)}")
+            return default
+
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "holdfast": entries.software(),
+        "plan": dict(audit.entry) | {"command": command},
+        "data": entries.data_entry(plan, images, audit.labels, audit.train_facts),
+        "encoders": rows,
+        "comparison": {
+            name: apart(
+                f"comparison of {name}", partial(compare, measures[name], by_encoder), {"best": None, "pairs": []}
+            )
+            for name, by_encoder in scored.items()
+            if len(by_encoder) > 1
+        },
+        "relations": apart("relations", lambda: relations(rows, unfit), []),
+        "series": apart("series", lambda: series_entries(plan.series, names, scored), []),
+        "environment": entries.environment(),
+        "failures": failures,
+        "run": {
+            "started": audit.started.isoformat(timespec="seconds"),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - audit.began, 3),
+            "resumed_shards": sum(result.resumed for result in results),
+            "remade_shards": audit.damaged + sum(result.remade for result in results),
+            "engine": engine.title,
+            "workers_lost": schedule.deaths,
+            **(facts or {}),
+        },
+    }
+
+    # Seal the record together with the files that it names
+    record = public(entries.finite(json.loads(json.dumps(record))))
+    record["files"] = {name: digest_of(store.files.read(name)) for name in sorted(set(files_of(record)))}
+    record = sealed(record)
+    store.write_json(RECORD, record)
+    return record
+
+
+def _nothing(store: Store, failures: Sequence[str]) -> NothingAudited:
+    """Give up the claim of an audit that came to nothing, unless the folder holds its record; return the error."""
+    if recorded_in(store) is None:
+        store.write_json(PLAN, sealed({"plan": None, "data": ""}))
+    log = f"; tracebacks are in {store.files.named(LOG)!r}" if store.exists(LOG) else ""
+    return NothingAudited(f"nothing could be audited: {'; '.join(failures)}{log}")

@@ -1,0 +1,40 @@
+"""What checks say of an encoder: judged once, and kept, because a check may make encoder passes of its own."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from holdfast.auditing import record as entries
+from holdfast.auditing.copied import readable_by
+from holdfast.auditing.session import Session
+from holdfast.core import Check, registry
+from holdfast.runtime.privacy import public
+from holdfast.storage.record_file import sealed, unbroken
+from holdfast.storage.run_folder import Store, digest
+
+
+def verdict_of(check: Check, session: Session, store: Store) -> dict[str, Any]:
+    """Return the verdict of a check and its own passes; one that made passes is kept, and read by later rounds.
+
+    Args:
+        check: the check.
+        session: the encoder, of which all that the check reads has been observed.
+        store: the run folder.
+    """
+    file = _file(check, session)
+    kept: Any = store.read_json(file) if check.lasts else None
+    if unbroken(kept):
+        return kept["verdict"]
+    before = session.encoder.passes
+    verdict = asdict(check.judge(readable_by(check, session)))
+    passes = session.encoder.passes - before
+    verdict |= {"passes": entries.passes_entry(passes)}
+    if check.lasts and passes.total:
+        store.write_json(file, sealed(json.loads(json.dumps(public({"verdict": entries.finite(verdict)})))))
+    return verdict
+
+
+def _file(check: Check, session: Session) -> str:
+    """Return the file of a verdict; its name says all that decides it."""
+    extents = [session.split.extent(observation) for observation in check.prerequisites()]
+    return f"cache/checks/{digest([session.decisive, registry.spec(check), extents])}.json"

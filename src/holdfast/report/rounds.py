@@ -1,0 +1,34 @@
+"""What a record says of the rounds in which it was made: how far it has come, and how it goes on."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from holdfast.report.answer import answers
+from holdfast.report.numbers import count, duration
+
+GOES_ON = {
+    "budget": "its budget of {budget} is spent; the same command with a larger --budget goes on from here",
+    "until": "{until} is reached; the same command with a higher aim goes on from here",
+    "interrupted": "it was interrupted; the same command goes on from here",
+}
+"""Why there was no further round, and what to do about it, by `ended`."""
+
+
+def stopped(record: Mapping[str, Any]) -> str:
+    """Return how far an audit in rounds came and why it stopped; "" where it is complete, or was made in one go."""
+    rounds = record["run"].get("rounds")
+    if not rounds or (ended := rounds.get("ended", "complete")) == "complete":
+        return ""
+    budget = "" if rounds.get("budget") is None else duration(rounds["budget"])
+    why = GOES_ON[ended].format(budget=budget, until=rounds.get("until"))
+    asked = ", of the questions only those that are answered in a sentence" if rounds["answers_only"] else ""
+    return f"{count(record['data']['attacked'])} of {count(rounds['of'])} images were attacked{asked}: {why}."
+
+
+def lines(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what there is to say after a round: how many images, the time, and the answer for each encoder."""
+    rounds, run = record["run"]["rounds"], record["run"]
+    spent = duration(rounds["before"] + run["seconds"])
+    yield f"after {spent}: {count(record['data']['attacked'])} of {count(rounds['of'])} images attacked"
+    for encoder, answer in answers(record):
+        yield f"  {encoder}: {answer.text}"

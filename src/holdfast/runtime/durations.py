@@ -1,0 +1,27 @@
+"""Times as people write them: 90s, 30m, 1h30m."""
+
+import re
+
+from holdfast.runtime.errors import HoldfastError
+
+UNITS = {"h": 3600, "m": 60, "s": 1}
+
+
+def seconds(text: str, what: str = "budget") -> float:
+    """Read a time: 90s, 30m, 2h, 1h30m.
+
+    Args:
+        text: what somebody wrote.
+        what: what it is, for the error.
+
+    Raises:
+        HoldfastError: anything else.
+
+    Example:
+        >>> seconds("1h30m")
+        5400.0
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        raise HoldfastError(f"{what}: expected a time such as 90s, 30m or 1h30m, got {text!r}")
+    return sum(float(number) * UNITS[unit] for number, unit in parts)
