@@ -12,7 +12,7 @@ from holdfast.runtime.progress import Bars, short
 
 SMALL = [
     "zoo:digits-simclr", "--data", "digits", "--profile", "hardening", "--images", "24", "--attacked", "8",
-    "--batch-size", "8", "--set", "*.attack.steps=3",
+    "--batch-size", "8", "--set", "*.attack.steps=10",
 ]  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_what_costs_passes_is_told_apart(capsys, tmp_path: Path) -> None:
     assert sum(part["passes"]["work"] for part in encoder["parts"]) == encoder["passes"]["work"]
     assert sum(part["seconds"] for part in encoder["parts"]) == pytest.approx(encoder["seconds"]["expected"])
     attack = next(part for part in encoder["parts"] if part["title"].startswith("targeted l2"))
-    assert (attack["images"], attack["passes"]["forward"], attack["passes"]["backward"]) == (8, 8 * 4, 8 * 3)
+    assert (attack["images"], attack["passes"]["forward"], attack["passes"]["backward"]) == (8, 8 * 11, 8 * 10)
     assert "overlap_risk" in attack["serves"]
     assert all(part["low"] <= part["seconds"] <= part["high"] * 1.0001 for part in encoder["parts"])
 

@@ -51,7 +51,7 @@ def test_rvcl_mnist_encoders_rank_by_their_training(shared: Path, tmp_path: Path
 
 
 def test_the_shipped_hardened_digit_encoder_is_better(tmp_path: Path) -> None:
-    """On half of the demo's images; the intervals of the demo's four risks do not overlap."""
+    """On half of the demo's images; the intervals of four risks do not overlap."""
     encoders = ("zoo:digits-simclr", "zoo:digits-simclr-adv")
     risks = ("breakaway_risk", "breaking_radius", "overlap_risk", "universal_quantile")
     plan = make_plan(encoders, "digits", profile_name="quick", eps=0.15, images=600, attacked=300)

@@ -137,7 +137,7 @@ def test_parts_add_up_to_the_whole(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
-    settings = {"images": 24, "attacked": 8, "batch_size": 8, "settings": ["*.attack.steps=3"]}
+    settings = {"images": 24, "attacked": 8, "batch_size": 8, "settings": ["*.attack.steps=10"]}
     plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="hardening", **settings)
     whole = estimate(plan, tmp_path, seconds=1.0)
     record = run_audit(plan, tmp_path)

@@ -11,8 +11,9 @@ def demo(
     quiet: QuietOption = False,
     seed: SeedOption = None,
 ) -> None:
-    """Audit three shipped encoders on 600 handwritten digits they have not seen, and write the report."""
+    """Audit three shipped encoders on 600 handwritten digits they have not seen, attack 200, and write the report."""
     from holdfast.auditing.plan_file import make_plan
 
-    plan = make_plan(DEMO_ENCODERS, "digits", profile_name="standard", images=600, attacked=600, seed=seed or 0)
+    sizes = {"images": 600, "attacked": 200, "examined": 16, "queries": 200}
+    plan = make_plan(DEMO_ENCODERS, "digits", profile_name="standard", seed=seed or 0, **sizes)
     run_plan(plan, out_folder, json_output, quiet=quiet)
