@@ -126,6 +126,24 @@ def test_an_encoder_without_a_gradient_is_broken_on_the_way_to_another_image() -
     assert (radius < apart).all()
 
 
+def test_without_a_gradient_pixels_move_alike_towards_another_image() -> None:
+    images = population(0, 1)
+    encoder = Encoder(Rounded(), mean=0, std=1)
+    seen = shard(encoder, images)
+    radius = BreakingRadii(Linf(), steps=40).run(seen)["radius"]
+    # how far the straight ways to other images must go
+    share, straight = torch.linspace(0, 1, 101), torch.full((N,), torch.inf)
+    event = Nearest().bind(seen)
+    for other in range(1, N):
+        way = images.roll(other, 0) - images
+        for at in share.flip(0):
+            broken = event(encoder(images + at * way)[:, None].double(), torch.arange(N)).squeeze(1) > 1e-4
+            straight = torch.where(broken, torch.minimum(straight, Linf().size(at * way)), straight)
+    assert (radius <= straight + 0.01).all()
+    assert radius.median() < 0.8 * straight.median()
+    assert (radius >= exact(images, Linf()) - 1 / 15).all()  # of the identity, less what rounding may hide
+
+
 def test_failures_without_rivals_are_searched_by_restarts() -> None:
     encoder = Encoder(nn.Flatten(), mean=0, std=1)
     seen = shard(encoder, population())

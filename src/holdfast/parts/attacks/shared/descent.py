@@ -1,6 +1,7 @@
 """A search for the smallest change: ascent of a goal inside a ball that shrinks below whatever breaks."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool
@@ -19,7 +20,8 @@ class Descent:
 
     ε shrinks by γ below every broken image and grows by γ after every other; until the first broken one it grows to
     where the goal, were it linear, would reach zero. α falls from `stride` to 0.01 and γ from 0.1 to 0.001 along a
-    cosine. Pixels that a step would carry out of [0, 1] take no part in it.
+    cosine. Pixels that a step would carry out of [0, 1] take no part in it. An image whose gradient is zero goes
+    towards its nearest broken image, or else another image, in place of uphill: masked gradients do not end the search.
 
     Args:
         goal: what to maximise, zero where things break.
@@ -28,6 +30,7 @@ class Descent:
         start: where the search begins, [B, C, H, W].
         allowed: ε at the beginning, [B]; inf or None: the distance of the start.
         stride: α at the beginning.
+        other: gives images, [B, C, H, W], towards which searches go that have neither a gradient nor a broken image.
 
     Source: after Pintor et al. (2021), "Fast minimum-norm adversarial attacks through adaptive norm constraints".
     """
@@ -40,7 +43,9 @@ class Descent:
         start: Images,
         allowed: PerImage | None = None,
         stride: float = 1.0,
+        other: Callable[[], Images] | None = None,
     ):
+        self._other = other
         self._goal, self._ball, self._stride, self.smallest = goal, ball, stride, smallest
         self.at, distance = start, ball.size(start - smallest.x)
         self.allowed = distance if allowed is None else torch.where(allowed.isinf(), distance, allowed)
@@ -53,6 +58,13 @@ class Descent:
         self.allowed = torch.where(where, self._ball.size(images - self.smallest.x), self.allowed)
         self.lost = self.lost & ~where
 
+    @property
+    def _towards(self) -> Images:
+        """Where to go without a gradient: the nearest broken image, else the other image, else nowhere."""
+        if self._other is None or self.smallest.radius.isfinite().all():
+            return self.smallest.image
+        return pick(self.smallest.radius.isinf(), self._other(), self.smallest.image)
+
     def step(self, progress: float) -> None:
         """Make one step, of forward and backward pass.
 
@@ -63,6 +75,9 @@ class Descent:
         values, reps, gradient = value_and_grad(self._goal, self.at)
         hit, size = self.smallest.see(self.at, reps), self._ball.size(self.at - x)
         self.lost = self.lost & ~hit
+        flat = (gradient == 0).flatten(1).all(1)
+        if flat.any():  # what is broken far away shows the way instead
+            gradient = pick(flat, self._towards - x, gradient)
         # u: the steepest unit step of the pixels that it leaves inside [0, 1]
         outward = ((self.at <= 0) & (gradient < 0)) | ((self.at >= 1) & (gradient > 0))
         gradient = gradient.masked_fill(outward, 0)

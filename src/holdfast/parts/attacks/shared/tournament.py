@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 from jaxtyping import Float
@@ -164,7 +165,10 @@ def _openings(sought: Sought, x: Images, ball: Ball, count: int, rng: Rng) -> li
     for number, (goal, share) in enumerate(zip([*goals, *[sought.goal] * restarts], aside, strict=True)):
         noise = ball.ascend(rng.child("tournament", number).normal(*x.shape[1:]).to(x))
         start = (x + share * ball.size(torch.ones_like(x)).view(-1, 1, 1, 1) * noise).clamp(0, 1)
-        descents.append(Descent(goal, ball, Smallest(sought.breaks, x, ball), start, stride=STRIDES[0]))
+        other = None  # of a rival its image, of all else the nearest one; read once, and only where it is needed
+        if sought.images is not None:
+            other = cache(partial(sought.images, min(max(0, number - 1), sought.count - 1)))
+        descents.append(Descent(goal, ball, Smallest(sought.breaks, x, ball), start, stride=STRIDES[0], other=other))
     for number in range(begins):
         assert sought.images is not None  # as many as are counted
         smallest, image = Smallest(sought.breaks, x, ball), sought.images(number)
