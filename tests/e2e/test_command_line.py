@@ -131,6 +131,8 @@ def test_show_explains_inherited_parameters_and_profiles(capsys) -> None:
     assert "passes for each encoder" in " ".join(out.split())
     _, out, _ = run(capsys, "show", "paper")
     assert "ε 0.05 in ℓ∞" in out
+    assert "no further round" not in out
+    assert "After 2 min 0 s no further round" in run(capsys, "show", "quick")[1]
 
 
 @pytest.mark.parametrize("name", ["breakaway_risk", "apgd", "linf", "masking", "nt_xent"])

@@ -14,7 +14,13 @@ def demo(
     """Audit three shipped encoders on 600 handwritten digits they have not seen, attack 200, and write the report."""
     from holdfast.auditing.plan_file import make_plan
 
-    settings = ["breaking_radius.certified=8"]
-    sizes = {"images": 600, "attacked": 200, "seed": seed or 0}
-    plan = make_plan(DEMO_ENCODERS, "digits", profile_name="quick", settings=settings, **sizes)
+    plan = make_plan(
+        DEMO_ENCODERS,
+        "digits",
+        profile_name="quick",
+        settings=["breaking_radius.certified=8"],
+        images=600,
+        attacked=200,
+        seed=seed or 0,
+    )
     run_plan(plan, out_folder, json_output, quiet=quiet)

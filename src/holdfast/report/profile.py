@@ -55,6 +55,8 @@ def print_profile(name: str, console: Console) -> None:
     table.add_row(checks, "", count(whole.work - before))
     console.print(table)
     console.print(Text(_sum(whole)))
+    if asked.budget is not None:
+        console.print(Text(f"After {duration(asked.budget)} no further round begins, unless --budget says so."))
 
 
 def _plan(asked: Profile) -> Plan:
