@@ -26,6 +26,7 @@ from holdfast.parts.checks.collapse import Collapse
 from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
+from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.measures.neighbours.overlap_risk import OverlapRisk
 from holdfast.parts.probes.knn import Knn
 from holdfast.storage.record_file import sealed
@@ -464,3 +465,27 @@ def test_remote_folders_are_compared_and_written(capsys, two: tuple[str, str]) -
     assert code == 0, err
     assert store.cat("/compared/t.csv").startswith(b"encoder,run,")
     assert [len(group["encoders"]) for group in leaderboard("memory://compared")["groups"]] == [4]
+
+
+def test_curves_are_compared_image_by_image(capsys, tmp_path: Path) -> None:
+    asked = {"measures": (BreakingRadius(steps=10, certified=0),), "images": 40, "attacked": 8}
+    a, b = (str(audit(tmp_path / name, (name,), **asked)) for name in "ab")
+    data = compared(a, b)
+    ((name, m),) = data["measures"].items()
+    (contrast,) = m["charts"]
+    assert {contrast["first"], contrast["second"]} == {"a", "b"}
+    assert contrast["first"] == m["leader"]
+    assert contrast["chart"]["title"] == f"{contrast['first']} minus {contrast['second']}"
+    # the same of both in one audit
+    both = json.loads((audit(tmp_path / "ba", ("b", "a"), **asked) / "record.json").read_text())
+    assert both["comparison"][name.partition("[")[0]]["charts"] == [contrast]
+    # said in the terminal, drawn on the page
+    page = tmp_path / "page.html"
+    _, said, _ = run(capsys, "compare", a, b, "--html", str(page))
+    assert contrast["chart"]["summary"] in " ".join(said.split())
+    html = page.read_text(encoding="utf-8")
+    assert "Which encoder holds more images</h3>" in html
+    assert contrast["chart"]["summary"] in html
+    # another population is refused in one line
+    more = str(audit(tmp_path / "more", ("b",), **asked | {"images": 50}))
+    assert "number of images: 40 and 50" in refused(capsys, "compare", a, more)

@@ -99,7 +99,7 @@ def test_the_report_shows_them(run: tuple[Path, dict]) -> None:
     section = page.partition('<h3 id="impersonations">')[2].partition("</details>")[0]
     assert section.count("<article") == 3
     assert section.count("data:image/png") == 3 * 4 * 6
-    assert 'href="#impersonations"' in page
+    assert 'href="#pictures"' in page
     first = record["encoders"][0]["impersonations"][0]["sides"][0]
     assert section.count(f"{first[0]['id']}, of class 4") >= 1
     words = re.search(r"(\d+) of these 12 images are taken for the other class", section)

@@ -90,7 +90,8 @@ def _width(first: Float[Tensor, "units"], second: Float[Tensor, "units"], confid
     # the quantile of the supremum under random signs
     steps = _steps(first, second, jumps)
     centred = (steps - steps.mean(0)) * math.sqrt(n / (n - 1)) / n
-    signs = torch.randint(0, 2, (DRAWS, n), generator=torch.Generator().manual_seed(seed)).double() * 2 - 1
-    supremum = float((signs @ centred).abs().amax(1).quantile(confidence))
+    random = torch.Generator().manual_seed(seed)
+    signs = torch.randint(0, 2, (DRAWS, n), generator=random, dtype=torch.float32) * 2 - 1
+    supremum = float((signs @ centred.float()).abs().amax(1).quantile(confidence))
     tail = (1 + confidence) / 2
     return max(supremum * float(stats.t.ppf(tail, n - 1) / stats.norm.ppf(tail)) + 0.5 / n, unseen)

@@ -143,8 +143,6 @@ def drawn_together(key: str, title: str, parts: Sequence[Contribution], series: 
     words = "; ".join(f"{name}: {text}" for text, name in summaries.items())
     if len(summaries) == 1:
         words = f"{chart['summary']}, {plural(len(parts), 'encoder')}"
-    if log and series is None and len(parts) > 1:  # a picture to be shown alone, so with its own legend
-        legend = [(p.series, p.name) for p in parts]
     notes = list(dict.fromkeys(p.chart["note"] for p in parts if p.chart["note"]))
     return Panel(title, picture, f"{title}. {words.rstrip('.')}.", notes, legend, series)
 
