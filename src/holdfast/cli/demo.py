@@ -21,6 +21,7 @@ def demo(
         settings=["breaking_radius.certified=8"],
         images=600,
         attacked=200,
+        budget="none",  # so that every machine answers the same
         seed=seed or 0,
     )
     run_plan(plan, out_folder, json_output, quiet=quiet)
