@@ -37,7 +37,7 @@ def report() -> None:
         run = Path(folder) / "run"
         subprocess.run([sys.executable, "-m", "holdfast", "demo", "--out", str(run)], check=True)
         shot = Path(folder) / "report.png"
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1100,1500"]
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900"]
         page = (run / "report.html").as_uri()
         subprocess.run([browser, *flags, f"--screenshot={shot}", page], check=True, capture_output=True)
         _shrunk(shot, PLACE / "report.png", colours=64)

@@ -50,7 +50,8 @@ def first_chart(record: Mapping[str, Any], folder: RunFiles) -> Section | None:
     answering = [parts for parts in everything if any(p.measure.get("in_words") for p in parts)]
     for parts in answering or everything[:1]:
         chart = parts[0].chart
-        if panels := KINDS[chart["kind"]]("first", chart["heading"], parts, folder):
+        title = chart["heading"] if answering else parts[0].measure.get("title") or chart["heading"]
+        if panels := KINDS[chart["kind"]]("first", title, parts, folder):
             return Section("first", chart["heading"], chart["how_to_read"], panels)
     return None
 
