@@ -42,7 +42,7 @@ def given(name: str = "uniform", within: dict | None = None, **more) -> dict:
 
 def chance_charts(record: dict) -> list[Panel]:
     apart = Apart()
-    sections = chart_sections(record, RunFiles(Folder("."), {}), apart)
+    sections = chart_sections({"comparison": {}, **record}, RunFiles(Folder("."), {}), apart)
     assert apart.problems == []
     return [panel for section in sections for panel in section.panels]
 
@@ -80,7 +80,7 @@ def names(svg: str) -> list[str]:
 def test_rows_stand_in_the_order_that_theory_demands():
     parts = [given(), learned("independent"), learned("input"), attack(), learned("label"), learned("joint")]
     (chart,) = chance_charts(record_of([entry(part, 0.5) for part in parts]))
-    assert chart.title == "nearest l2, linf 0.05"
+    assert chart.title == "nearest l2, ℓ∞ ≤ 0.05"
     learners = [f"worst noise ({structure})" for structure in ("joint", "input", "label", "independent")]
     assert names(chart.svg) == ["attack (pgd)", *learners, "uniform"]
 
@@ -96,10 +96,10 @@ def test_alt_text_tells_the_numbers():
 @pytest.mark.parametrize(
     ("changed", "title"),
     [
-        (given(within=ball(0.1)), "nearest l2, linf 0.1"),
-        (given(failure=PROBED), "misclassified linear, linf 0.05"),
-        (given(among="all"), "nearest l2, linf 0.05, among all"),
-        (given(first=50), "nearest l2, linf 0.05, first 50"),
+        (given(within=ball(0.1)), "nearest l2, ℓ∞ ≤ 0.1"),
+        (given(failure=PROBED), "misclassified linear, ℓ∞ ≤ 0.05"),
+        (given(among="all"), "nearest l2, ℓ∞ ≤ 0.05, among all"),
+        (given(first=50), "nearest l2, ℓ∞ ≤ 0.05, first 50"),
     ],
 )
 def test_only_the_same_failure_in_the_same_ball_on_the_same_images_is_compared(changed, title):
@@ -202,7 +202,7 @@ def test_the_report_shows_the_section_where_there_is_something_to_compare(tmp_pa
     assert hostile not in text
     section = text[text.index(">From the worst point to a given noise</h3>") :]
     section = section[: section.index("<h3")]
-    assert "<figcaption>nearest l2, linf 0.05</figcaption>" in section
+    assert "<figcaption>nearest l2, ℓ∞ ≤ 0.05</figcaption>" in section
     assert "attack (pgd) 50 % [45, 55]" in section
     chart = section[section.index('<div role="img"') :]
     assert not re.search(r"(?:fill|stroke): *#", chart)

@@ -234,7 +234,7 @@ def test_negatives_are_set_on_the_command_line(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "out" / "record.json").read_text(encoding="utf-8"))
     (entry,) = record["encoders"]
     titles = [observation["title"] for observation in entry["observations"]]
-    assert "adversarial negatives: pgd, 5 steps, linf 0.25" in titles
+    assert "adversarial negatives: pgd, 5 steps, ℓ∞ ≤ 0.25" in titles
     assert entry["measures"]["instance_accuracy"]["scores"]["certificate"]["value"] is not None
 
 

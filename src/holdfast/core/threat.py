@@ -125,6 +125,16 @@ class Ball(Threat):
         whole = levels > 0 and abs(255 * self.radius / levels - 1) < 1e-3
         return f"{levels}/255" if whole and len(f"{levels}/255") < len(plain) else plain
 
+    @property
+    def norm(self) -> str:
+        """The norm as people write it; the part's name where papers have no symbol for it."""
+        return self.symbol or part_name(self)
+
+    @property
+    def title(self) -> str:
+        """The ball as people write it: ℓ∞ ≤ 4/255."""
+        return f"{self.norm} ≤ {self.written}"
+
     def even(self, shape: Shape) -> float:
         """Return the size of a change of every pixel by 1, in images of a shape."""
         return float(self.size(torch.ones(1, *shape)))

@@ -71,7 +71,7 @@ class Attacked(Observation):
     def title(self) -> str:
         """What it observes, in a few words."""
         words = f"{part_name(self.objective)} {getattr(self.objective, 'divergence', '')}".strip()
-        ball = f"{part_name(self.ball)} {self.ball.radius:g}"
+        ball = self.ball.title
         first = f", first {self.first}" if self.first is not None else ""
         return f"{words}: {part_name(self.attack)}, {self.attack.steps} steps, {ball}{first}"
 

@@ -49,7 +49,7 @@ class AttackedPairs(OfMargins):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {part_name(self.ball)} {self.ball.radius:g}"
+        attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {self.ball.title}"
         return f"attacked margins, {self.rows}: {attack}"
 
     @property

@@ -24,7 +24,6 @@ from holdfast.core import (
     Search,
     Shard,
 )
-from holdfast.core.registry import part_name
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.shared.gradient import pick
 from holdfast.parts.attacks.shared.smallest import Breaks
@@ -69,7 +68,7 @@ class BreakingRadii(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"smallest changes, {self.failure.title}: {self.steps} passes, {part_name(self.ball)}"
+        return f"smallest changes, {self.failure.title}: {self.steps} passes, {self.ball.norm}"
 
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

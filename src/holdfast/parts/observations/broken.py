@@ -38,7 +38,7 @@ class Broken(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        place = f"{part_name(self.ball)} {self.ball.radius:g}"
+        place = self.ball.title
         return f"attacked: {part_name(self.attack)}, {place}: {self.failure.title}"
 
     @property

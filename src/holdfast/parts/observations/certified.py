@@ -30,7 +30,7 @@ class Certified(OfMargins):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"margins, {self.rows}: {part_name(self.certifier)}, {part_name(self.ball)} {self.ball.radius:g}"
+        return f"margins, {self.rows}: {part_name(self.certifier)}, {self.ball.title}"
 
     @property
     def passes(self) -> Passes:

@@ -34,7 +34,7 @@ class Drifts(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"certified drift: {part_name(self.certifier)}, {part_name(self.ball)} {self.ball.radius:g}"
+        return f"certified drift: {part_name(self.certifier)}, {self.ball.title}"
 
     @property
     def passes(self) -> Passes:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Images, Observation, Passes, PerImage, Shard
-from holdfast.core.registry import part_name
 from holdfast.numerics.geometry.colour import lab
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.threats.gaussian import Gaussian
@@ -53,7 +52,7 @@ class EverydayChanges(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"sizes of everyday changes, {part_name(self.ball)}"
+        return f"sizes of everyday changes, {self.ball.norm}"
 
     def key(self) -> Observation:
         """The radius of the ball is not read."""

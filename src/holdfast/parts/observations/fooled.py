@@ -89,7 +89,7 @@ class Fooled(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        place = f"{part_name(self.ball)} {self.ball.radius:g}"
+        place = self.ball.title
         return f"fooled, {part_name(self.probe)}, {place}: {'; '.join(self.members)}"
 
     @property

@@ -99,7 +99,7 @@ class Impersonated(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {part_name(self.ball)} {self.ball.radius:g}"
+        attack = f"{part_name(self.attack)}, {self.attack.steps} steps, {self.ball.title}"
         source, target = self.classes
         return f"impersonations, classes {source} and {target} ({part_name(self.probe)}): {attack}"
 

@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Images, Margin, Observation, Passes, PerImage, Reps, Search, Shard
-from holdfast.core.registry import part_name
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.attacks.shared.smallest import Breaks
@@ -48,7 +47,7 @@ class MinimalRadii(OfMargins):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"smallest attacks, {self.rows}: {self.steps} steps, {part_name(self.ball)}"
+        return f"smallest attacks, {self.rows}: {self.steps} steps, {self.ball.norm}"
 
     def key(self) -> Observation:
         """The radius of the ball is not read."""

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Images, Observation, Passes, PerImage, Shard
-from holdfast.core.registry import part_name
 from holdfast.parts.observations.shared.first import OfFirst
 from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.threats.linf import Linf
@@ -37,7 +36,7 @@ class NearestImage(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"nearest other images, {part_name(self.ball)}"
+        return f"nearest other images, {self.ball.norm}"
 
     @property
     def reads(self) -> tuple[Observation, ...]:

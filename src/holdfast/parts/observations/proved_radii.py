@@ -45,7 +45,7 @@ class ProvedRadii(OfFirst):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"proved radii, {self.failure.title}: {part_name(self.certifier)}, {part_name(self.ball)}"
+        return f"proved radii, {self.failure.title}: {part_name(self.certifier)}, {self.ball.norm}"
 
     @property
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

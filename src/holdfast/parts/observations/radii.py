@@ -40,7 +40,7 @@ class Radii(OfMargins):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        return f"certified radii, {self.rows}: {part_name(self.certifier)}, {part_name(self.ball)}"
+        return f"certified radii, {self.rows}: {part_name(self.certifier)}, {self.ball.norm}"
 
     def key(self) -> Observation:
         """The radius of the ball is not read."""

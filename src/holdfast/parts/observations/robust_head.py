@@ -59,8 +59,8 @@ class RobustHead(OfTraining):
     def title(self) -> str:
         """What it observes, in a few words."""
         ball, attack = self.probe.ball, self.probe.attack
-        size = "arg max SynBench" if self.probe.chosen_by is not None else f"{ball.radius:g}"
-        training = f"{self.probe.epochs} epochs, {part_name(attack)}, {attack.steps} steps, {part_name(ball)} {size}"
+        size = "arg max SynBench" if self.probe.chosen_by is not None else f"≤ {ball.written}"
+        training = f"{self.probe.epochs} epochs, {part_name(attack)}, {attack.steps} steps, {ball.norm} {size}"
         return f"robust probing, {training}" + ("" if self.threat is None else f": {self.threat.title}")
 
     @property

@@ -47,7 +47,7 @@ class WorstNoise(Observation):
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
-        place = f"{part_name(self.ball)} {self.ball.radius:g}"
+        place = self.ball.title
         return f"worst noise learned, {self.learner.structure}, {place}: {self.failure.title}"
 
     def key(self) -> Observation:

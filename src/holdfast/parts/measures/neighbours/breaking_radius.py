@@ -10,7 +10,6 @@ from torch import Tensor
 from holdfast.core import Ball, Failure, InWords, Measure, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart, Curves
 from holdfast.core.grade import graded
-from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
@@ -217,7 +216,7 @@ class BreakingRadius(Measure):
     def _size(self, radius: float) -> str:
         """Return a radius in words: in grey levels where every pixel may move so far, else with its norm."""
         size = size_in_words(radius, self.ball.is_box)
-        return size if self.ball.is_box else f"{size} in {self.ball.symbol or part_name(self.ball)}"
+        return size if self.ball.is_box else f"{size} in {self.ball.norm}"
 
 
 def _between(score: Score, levels: bool) -> str:

@@ -80,7 +80,7 @@ class ChanceMeasure(Measure):
                 "near to the worst from above: where a mark lies clearly left of one further up, the search further up "
                 "was too short."
             ),
-            title=f"{failure_words}, {part_name(ball)} {ball.radius:g}",
+            title=f"{failure_words}, {ball.title}",
             name=name.replace("_", " "),
             place=place,
             across="images or draws that hold",

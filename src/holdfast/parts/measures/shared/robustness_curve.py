@@ -8,7 +8,6 @@ from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Table
 from holdfast.core.chart import Curves, Line, numbers
-from holdfast.core.registry import part_name
 from holdfast.numerics.statistics.survival import survival
 from holdfast.numerics.statistics.survival_differences import SurvivalDifference, survival_difference
 from holdfast.parts.observations.everyday_changes import NAMES
@@ -151,7 +150,7 @@ def difference_in_words(gap: SurvivalDifference, names: tuple[str, str], ball: B
 
 def across(ball: Ball) -> str:
     """Return what the axis of sizes shows."""
-    return f"size of the change in pixels, {ball.symbol or part_name(ball)}"
+    return f"size of the change in pixels, {ball.norm}"
 
 
 def marks_of(table: Table, ball: Ball) -> dict[str, float]:

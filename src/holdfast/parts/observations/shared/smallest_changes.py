@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Album, Ball, Images, Positions
-from holdfast.core.registry import part_name
 
 KEPT = 256
 """Images of the population, the first ones, whose changes are kept: a byte for each number, 38 MB at 224 pixels."""
@@ -71,7 +70,7 @@ def smallest_changes(results: Mapping[str, Tensor], album: Album, ball: Ball) ->
             {
                 "id": album.ids[position],
                 "radius": radius,
-                "norm": ball.symbol or part_name(ball),
+                "norm": ball.norm,
                 "levels": 255 * radius if ball.is_box else None,
                 "amplified": 0.5 / largest,
                 "rival": None if rival < 0 else _rival(rival, album, folder),
