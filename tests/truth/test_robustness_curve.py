@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from holdfast.core import Encoder, HoldfastError, Rng, Shard
 from holdfast.numerics.geometry.colour import lab
+from holdfast.numerics.statistics.looks import looking
 from holdfast.numerics.statistics.survival_differences import survival_difference
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.measures.shared.robustness_curve import curve_difference, robustness_curve
@@ -52,6 +53,14 @@ def test_a_pair_tells_more_than_two_curves_apart() -> None:
     torch.testing.assert_close(turned.value, -paired.value)
     torch.testing.assert_close(turned.low, -paired.high)
     assert torch.equal(survival_difference(alike, images, at).low, paired.low)  # signs are seeded
+
+
+def test_bands_of_later_looks_are_longer() -> None:
+    radii, at = torch.arange(1.0, 40.0), torch.tensor([20.0])
+    once = survival_difference(radii + 5, radii, at)
+    with looking(3):
+        again = survival_difference(radii + 5, radii, at)
+    assert (again.high - again.low > 1.1 * (once.high - once.low)).all()
 
 
 @pytest.mark.parametrize("n", [1, 4, 50])

@@ -12,6 +12,7 @@ from torch import Tensor
 from holdfast.core import Measure, Score, Table
 from holdfast.core.chart import chart_data
 from holdfast.numerics import statistics
+from holdfast.numerics.statistics.looks import looking
 from holdfast.storage.standing import SOUND, VOID, may_lose, may_win
 
 Influence = Float[Tensor, "units"]
@@ -124,7 +125,7 @@ def contrasts(
     return charts
 
 
-def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]]) -> dict[str, Any]:
+def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]], look: int = 0) -> dict[str, Any]:
     """Return the paired differences of a measure between all encoders, and the best encoder or None.
 
     The best is better than *each* other one by a paired 95 % interval that excludes zero; see `best_of`. No correction
@@ -133,13 +134,16 @@ def compare(measure: Measure, scored: Mapping[str, tuple[Table, Score]]) -> dict
     Args:
         measure: the measure.
         scored: for every encoder its table and its headline score; all on the same images.
+        look: at which intervals are taken, see `statistics.looks`; those of the scores were.
     """
     rivals = {name: (table, score) for name, (table, score) in scored.items() if score.standing != VOID}
     influences = {name: (measure.influence(table), score) for name, (table, score) in rivals.items()}
     pairs = list(paired(influences, measure.better))
     wins = [(w, p.second if w == p.first else p.first) for p in pairs if (w := p.winner(measure.better))]
+    with looking(look):
+        charts = contrasts(measure, rivals, pairs)
     return {
         "best": best_of(beats(influences, wins)),
         "pairs": [{"first": pair.first, "second": pair.second, "difference": asdict(pair.gap)} for pair in pairs],
-        "charts": contrasts(measure, rivals, pairs),
+        "charts": charts,
     }

@@ -38,8 +38,8 @@ def run_rounds(
 
     `record["run"]["rounds"]` says: `number`, from 1; `of`, how many images are to be attacked in the end; `budget` and
     `until`, as in the plan; `before`, the seconds of earlier commands; `answers_only`, whether only the measures were
-    asked that answer in a sentence; and `ended`, why no further round was made: "complete", "budget", "until" or
-    "interrupted".
+    asked that answer in a sentence; `look`, see `Round`; and `ended`, why no further round was made: "complete",
+    "budget", "until" or "interrupted".
 
     Args:
         audit: the audit; its plan has a budget, or says until when.
@@ -151,6 +151,7 @@ class _Rounds:
             "until": None if whole.until is None else str(whole.until),
             "before": self._before,
             "answers_only": plan is not whole,
+            "look": look,
         }
         audit = replace(self._audit, plan=replace(plan, round=Round(self._number, end, look)))
         record = run_prepared(audit, self._engine, self._command, {"rounds": facts})

@@ -64,6 +64,7 @@ def run_prepared(
             scored.setdefault(measure, {})[name] = table_and_score
     measures, unfit = plan.named_measures, {row["name"] for row in rows if void_checks(row, plan.allow)}
     names = dict(zip(plan.encoders, audit.names, strict=True))
+    look = 0 if plan.round is None else plan.round.look
 
     def apart(title: str, make: Callable[[], Any], default: Any) -> Any:
         """Return what is made of scores that are there; what fails is noted and costs none of them."""
@@ -82,7 +83,7 @@ def run_prepared(
         "encoders": rows,
         "comparison": {
             name: apart(
-                f"comparison of {name}", partial(compare, measures[name], by_encoder), {"best": None, "pairs": []}
+                f"comparison of {name}", partial(compare, measures[name], by_encoder, look), {"best": None, "pairs": []}
             )
             for name, by_encoder in scored.items()
             if len(by_encoder) > 1

@@ -13,6 +13,7 @@ from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, encoders_of, score_of
 from holdfast.core import HoldfastError, Score, Table
 from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
+from holdfast.numerics.statistics.looks import looking
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS, adjusted
 from holdfast.numerics.statistics.ranks import rank_intervals
 from holdfast.runtime.errors import unknown
@@ -204,7 +205,9 @@ def _entry(
     facts = {key: about.get(key, "") for key in keys}
     words = about.get("in_words") or {}
     facts |= {"answers": bool(words), "levels": bool(words.get("levels")), "in_brief": bool(about.get("in_brief"))}
-    charts = contrasts(measure.question.measure, measure.scored, measure.pairs)
+    looks = [(e.run.record["run"].get("rounds") or {}).get("look", 0) for e in encoders if e.name in measure.scored]
+    with looking(max(looks, default=0)):  # of audits that ended for what they found, as in these
+        charts = contrasts(measure.question.measure, measure.scored, measure.pairs)
     return facts | {"leader": leader, "best": best, "rows": rows, "pairs": pairs, "charts": charts}, beaten
 
 

@@ -244,7 +244,12 @@ def _whole(record: Mapping[str, Any]) -> Iterator[str]:
 
 ROUNDS = Object(
     {"number": COUNT, "of": COUNT, "before": NUMBER, "answers_only": FLAG},
-    {"budget": Maybe(NUMBER), "until": Maybe(TEXT), "ended": one_of("complete", "budget", "until", "interrupted")},
+    {
+        "look": COUNT,
+        "budget": Maybe(NUMBER),
+        "until": Maybe(TEXT),
+        "ended": one_of("complete", "budget", "until", "interrupted"),
+    },
 )
 
 RECORD_SHAPE = Object(

@@ -8,6 +8,8 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
+from holdfast.numerics.statistics.looks import level
+
 DRAWS = 4000
 """Draws of signs: the 95 % quantile then varies by about half a percent of its value."""
 
@@ -64,7 +66,7 @@ def survival_difference(
         >>> gap.value.tolist(), round(gap.high.item(), 3)
         ([0.25], 1.0)
     """
-    width = _width(first.double(), second.double(), confidence, seed)
+    width = _width(first.double(), second.double(), level(confidence), seed)
     value = _steps(first.double(), second.double(), at.double()).mean(0)
     return SurvivalDifference(at, value, (value - width).clamp_min(-1), (value + width).clamp_max(1))
 
