@@ -280,10 +280,11 @@ def test_the_command_tells_each_round_and_how_to_go_on(tmp_path: Path, capsys: p
         "--out",
         str(tmp_path),
     )
-    status, _, stderr = command_line(capsys, *few, "--budget", "0.01s")
+    status, stdout, stderr = command_line(capsys, *few, "--budget", "0.01s")
     assert status == 0
     assert "6 of 12 images attacked" in stderr
-    assert "a larger --budget goes on from here" in stderr
+    assert "a larger --budget goes on from here" in " ".join(stdout.split())
+    assert "6 attacked so far" in stdout
     assert (tmp_path / "report.html").exists()
     status, stdout, _ = command_line(capsys, *few, "--budget", "none")
     assert status == 0

@@ -131,14 +131,14 @@ def run_plan(
     from holdfast.auditing.execute import INLINE
     from holdfast.auditing.run import run_audit
     from holdfast.report.html import publish
-    from holdfast.report.rounds import lines
+    from holdfast.report.terminal import round_lines
 
     def told(record: Any) -> None:
         """Write the report of a round, and say what it answers."""
         with _drawing("the report", folder):
             publish(folder)
         if not quiet:
-            for line in lines(record):
+            for line in round_lines(record):
                 err.print(brief(line), soft_wrap=True, highlight=False)
 
     def run(bars: Any) -> Any:
@@ -158,7 +158,6 @@ def audited(
     """
     from holdfast.auditing.run_prepared import LOG
     from holdfast.report.html import publish
-    from holdfast.report.rounds import stopped
     from holdfast.report.terminal import print_record
 
     with listening(quiet) as bars:
@@ -172,8 +171,6 @@ def audited(
     else:
         with _drawing("the table", folder):
             print_record(record, out, brief(report) if report else None)
-    if line := stopped(record):
-        err.print(brief(line), soft_wrap=True, highlight=False)
     if record["failures"] and (log := Path(folder, LOG)).is_file():
         warned("tracebacks:", str(log))
     # The status: an interrupt, then what could not be measured, then the checks

@@ -1,9 +1,8 @@
 """What a record says of the rounds in which it was made: how far it has come, and how it goes on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from holdfast.report.answer import answers
 from holdfast.report.numbers import count, duration
 
 GOES_ON = {
@@ -23,12 +22,3 @@ def stopped(record: Mapping[str, Any]) -> str:
     why = GOES_ON[ended].format(budget=budget, until=rounds.get("until"))
     asked = ", of the questions only those that are answered in a sentence" if rounds["answers_only"] else ""
     return f"{count(record['data']['attacked'])} of {count(rounds['of'])} images were attacked{asked}: {why}."
-
-
-def lines(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what there is to say after a round: how many images, the time, and the answer for each encoder."""
-    rounds, run = record["run"]["rounds"], record["run"]
-    spent = duration(rounds["before"] + run["seconds"])
-    yield f"after {spent}: {count(record['data']['attacked'])} of {count(rounds['of'])} images attacked"
-    for encoder, answer in answers(record):
-        yield f"  {encoder}: {answer.text}"

@@ -1,16 +1,18 @@
 """The summary in the terminal, answers first; the best encoder is marked only where the record says so."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.report.answer import answers
 from holdfast.report.brief import each_answer, first_keys, in_levels, leader
 from holdfast.report.leader import told
 from holdfast.report.names import record_with_short_names
-from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, duration, listing, plural
+from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, listing, plural
+from holdfast.report.rounds import stopped
 from holdfast.report.table import Table
 from holdfast.report.verdict import scope, threats, titles, uncertified
 from holdfast.storage.standing import ONE_SIDE
@@ -77,11 +79,21 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
         if any(entry.get("best") for entry in record["comparison"].values()):
             lines.append(Text("* best: its paired intervals against every other encoder exclude zero", style="dim"))
     lines += [Text(line, style="yellow") for line in uncertified(encoders)]
+    lines += [Text(line, style="yellow") for line in [stopped(record)] if line]
     lines += [Text(line, style="bold red") for line in _problems(record)]
     if encoders:
         lines += [Text(f"within {ball}", style="dim") for ball in threats(record)]
         return [*lines, Text(f"{scope(record)}, {duration(record['run']['seconds'])}", style="dim")]
     return [*lines, Text("Nothing was audited.", style="bold red")]
+
+
+def round_lines(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what there is to say after a round: how many images, the time, and the answer for each encoder."""
+    rounds, run = record["run"]["rounds"], record["run"]
+    spent = duration(rounds["before"] + run["seconds"])
+    yield f"after {spent}: {count(record['data']['attacked'])} of {count(rounds['of'])} images attacked"
+    for encoder, answer in answers(record_with_short_names(record)):
+        yield f"  {encoder}: {answer.text}"
 
 
 def _headlines(encoders: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.report.hardening import price
 from holdfast.report.numbers import count, listing, plural, score
+from holdfast.report.rounds import stopped
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def scope(record: Mapping[str, Any]) -> str:
     if data.get("synthetic"):
         images = "synthetic images alone"
     else:
-        images = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} attacked"
+        so_far = " so far" if stopped(record) else ""
+        images = f"{count(data['images'])} images of {data['spec']}, {count(data['attacked'])} attacked{so_far}"
     return f"{plural(len(audited), 'encoder')} on {images}"
 
 
@@ -134,7 +136,9 @@ def failures(record: Mapping[str, Any]) -> list[Sentence]:
     lines += [Sentence(f"{title} failed for {listing(names)}.", "bad") for title, names in broken.items()]
     lines += [Sentence(line, "warn") for line in uncertified(record["encoders"])]
 
-    # Images that were left out
+    # Images that a further round would attack, or that were left out
+    if line := stopped(record):
+        lines.append(Sentence(line, "warn"))
     if left_out := (record["data"].get("train") or {}).get("left_out"):
         were = "was" if left_out == 1 else "were"
         lines.append(
