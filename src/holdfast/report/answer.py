@@ -56,7 +56,7 @@ def _answer(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mappin
     tone, ending, doubt = "plain", words["called"], ""
     if standing != SOUND:
         side, checks = "smaller" if standing == "at most" else "larger", plural(len(failed), "check").partition(" ")[2]
-        tone, ending = "warn", words["if_weak"]
+        tone, ending = "warn", words.get("if_weak", "")
         doubt = f"That is only a limit: the truth may be far {side}, for the {checks} {listing(failed)} failed."
     elif name:
         tone, ending = "bad", "that says little of such an encoder"

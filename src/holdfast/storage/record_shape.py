@@ -95,7 +95,7 @@ def _headline(measure: Mapping[str, Any]) -> Iterator[str]:
         yield "it has neither a headline nor a reason why not"
 
 
-IN_WORDS = Object({"says": TEXT, "called": TEXT, "if_weak": TEXT, "further": Items(TEXT), "levels": FLAG})
+IN_WORDS = Object({"says": TEXT, "called": TEXT, "further": Items(TEXT), "levels": FLAG}, {"if_weak": TEXT})
 MEASURE = Object(
     {"title": TEXT, "better": one_of("lower", "higher"), "unit": TEXT, "scores": Named(HEADED),
      "headline": Maybe(TEXT), "part": PART, "table": Maybe(TEXT),
