@@ -48,7 +48,7 @@ def test_as_many_changes_are_shown_as_a_report_has_room_for(encoders: int, shown
     assert len(changes) == shown
     assert (changes[0].id, changes[-1].id) == ("image 0", "image 11")
     assert changes[-1].text == "3.1/255 in ℓ∞, taken for another"
-    assert [shot.caption for shot in changes[0].shots] == ["before", "after", "change × 128", "taken for"]
+    assert [shot.caption for shot in changes[0].shots] == ["before", "after", "× 128", "taken for"]
     assert changes[0].sort == 0.001
 
 
@@ -89,6 +89,6 @@ def test_a_report_of_three_encoders_on_photos_is_below_two_megabytes(tmp_path: P
     with no_charts():
         page = write_report(tmp_path)
     text = page.read_text(encoding="utf-8")
-    assert text.count("change × 128") == 3 * 8
+    assert text.count("× 128</figcaption>") == 3 * 8
     assert "&lt;b&gt;&amp;amp;&lt;/b&gt;" in text
     assert page.stat().st_size < 1.5e6  # charts take less than half a megabyte

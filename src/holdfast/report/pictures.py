@@ -13,7 +13,7 @@ from holdfast.storage.record_file import RunFiles
 SIDE, SPARSE, TINY = 176, 112, 104
 """Pixels of a side at most: of photos, of differences, which no compression makes small, of neighbours."""
 
-CHANGES, WORST = 24, 18
+CHANGES, WORST = 24, 12
 """Pictures of all encoders together: smallest changes, and worst images; a report of few encoders shows all."""
 
 FEWEST = 2
@@ -111,9 +111,7 @@ def _change(entry: Mapping[str, Any], folder: RunFiles) -> Worst:
     shots = [
         shot(folder, entry["clean"], "before", f"{name}: before", SIDE),
         shot(folder, entry["attacked"], "after", f"{name}: after the change", SIDE),
-        shot(
-            folder, entry["difference"], f"change × {times}", f"{name}: the change, {times} times", SPARSE, sparse=True
-        ),
+        shot(folder, entry["difference"], f"× {times}", f"{name}: the change, {times} times", SPARSE, sparse=True),
     ]
     if rival:
         shots.append(shot(folder, rival["picture"], "taken for", f"{rival['id']}, which {name} is taken for", SIDE))
