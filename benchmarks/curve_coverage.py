@@ -55,14 +55,14 @@ class Law:
 
     Attributes:
         name: of the law.
-        made: radii from those of the log-normal law.
+        transform: radii from those of the log-normal law.
         curve: P[radius > t] of the one whose log-normal radii are larger by a factor e^lead.
         median: the medians of the second encoder's radii: the lowest, the highest.
         twins: whether the first encoder's radii are the second's, but for a few.
     """
 
     name: str
-    made: Callable[[Tensor], Tensor]
+    transform: Callable[[Tensor], Tensor]
     curve: Callable[[Tensor, float], Tensor]
     median: tuple[float, float] = (1.0, 1.0)
     twins: bool = False
@@ -75,7 +75,7 @@ class Law:
         if self.twins:
             other = torch.rand(n, generator=random, dtype=torch.float64) < RARE
             return torch.where(other, MOVED * own[1], own[1]), own[1]
-        return self.made(math.exp(LEAD) * own[0]), self.made(own[1])
+        return self.transform(math.exp(LEAD) * own[0]), self.transform(own[1])
 
     def first(self, at: Tensor) -> Tensor:
         """Return the first encoder's curve."""
@@ -160,12 +160,12 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="images, separated by commas")
     parser.add_argument("--write", action="store_true", help="put the table into docs/statistics.md")
     options = parser.parse_args()
-    made = table([int(n) for n in options.sizes.split(",")], options.runs)
-    print(made)
+    rows = table([int(n) for n in options.sizes.split(",")], options.runs)
+    print(rows)
     if options.write:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         _, after = rest.split(END)
-        PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
+        PAGE.write_text(f"{before}{BEGIN}\n\n{rows}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

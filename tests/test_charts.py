@@ -1,6 +1,8 @@
 """Charts as data: a measure of one's own appears with its charts; what failed a check is marked in every kind."""
 
 import copy
+import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from holdfast.core import Chart, HoldfastError, Score, Table, registry
 from holdfast.core.chart import Cells, Curves, Distribution, Line, Readouts, Row, Scatter, chart_data, numbers
 from holdfast.parts.measures.drift.cosine_to_self import CosineToSelf
 from holdfast.report.apart import Apart
+from holdfast.report.charts.kinds import Contribution, drawn_together
 from holdfast.report.charts.sections import chart_sections
 from holdfast.report.panel import Panel
 from holdfast.storage.filesystem import Folder
@@ -136,3 +139,44 @@ def test_headings_gather_charts_of_several_measures(tmp_path: Path, undrawn: Non
     assert headings == ["Scores against attack steps", "What the attacks maximised", "Per image"]
     assert [len(section.panels) for section in sections] == [7, 2, 5]
     assert np.unique([section.key for section in sections]).size == 3
+
+
+MARKS = ((1 / 255, "1/255"), (4 / 255, "4/255"), (0.0175, "visible"), (8 / 255, "8/255"), (0.035, "sensor noise"))
+
+
+def curve(name: str, *marks: tuple[float, str]) -> Contribution:
+    """Return what an encoder contributes to a chart of curves on a logarithmic axis."""
+    line = Line((0.001, 0.01, 0.1), (1.0, 0.5, 0.0), (0.8, 0.3, 0.0), (1.0, 0.7, 0.2))
+    places, names = zip(*marks, strict=True)
+    chart = Curves(
+        **WORDS, lines=(line,), across="size", label="hold", unit="share", scale="log", marks=places, named=names,
+        note="A note.",
+    )  # fmt: skip
+    return Contribution(0, name, chart_data(chart), {})
+
+
+def test_names_of_marks_do_not_touch() -> None:
+    panel = drawn_together("k", "Curve", [curve("a", *MARKS, (0.037, "JPEG 90"))])
+    boxes = []
+    for _, name in (*MARKS, (0.037, "JPEG 90")):
+        (place,) = re.findall(rf'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>{name}</text>', panel.svg)
+        x, y = map(float, place)
+        boxes.append((x - 2 * len(name), x + 2 * len(name), y))  # 7 pixels high, and letters of 4 pixels
+    for (left, right, y), (other_left, other_right, other_y) in itertools.combinations(boxes, 2):
+        assert right < other_left or other_right < left or abs(y - other_y) >= 7
+
+
+def test_marks_of_several_encoders_are_drawn_once_where_they_agree() -> None:
+    first, second = curve("a", (0.004, "1/255"), (0.03, "JPEG 90")), curve("b", (0.004, "1/255"), (0.06, "JPEG 90"))
+    panel = drawn_together("k", "Curve", [first, second])
+    assert panel.svg.count(">1/255</text>") == 1
+    assert panel.svg.count(">JPEG 90</text>") == 2
+    assert panel.notes == ["A note."]
+
+
+def test_a_band_that_crosses_zero_is_drawn_whole() -> None:
+    part = curve("a", (0.004, "1/255"))
+    line = part.chart["lines"][0]
+    line |= {"y": (0.0, 0.5, 0.0), "low": (-0.2, 0.3, -0.2), "high": (0.2, 0.7, 0.2)}
+    panel = drawn_together("k", "Curve", [part])
+    assert ">-20 %</text>" in panel.svg.replace("−", "-")

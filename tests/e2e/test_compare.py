@@ -468,8 +468,8 @@ def test_remote_folders_are_compared_and_written(capsys, two: tuple[str, str]) -
 
 
 def test_curves_are_compared_image_by_image(capsys, tmp_path: Path) -> None:
-    asked = {"measures": (BreakingRadius(steps=10, certified=0),), "images": 40, "attacked": 8}
-    a, b = (str(audit(tmp_path / name, (name,), **asked)) for name in "ab")
+    setting = {"measures": (BreakingRadius(steps=10, certified=0),), "images": 40, "attacked": 8}
+    a, b = (str(audit(tmp_path / name, (name,), **setting)) for name in "ab")
     data = compared(a, b)
     ((name, m),) = data["measures"].items()
     (contrast,) = m["charts"]
@@ -477,7 +477,7 @@ def test_curves_are_compared_image_by_image(capsys, tmp_path: Path) -> None:
     assert contrast["first"] == m["leader"]
     assert contrast["chart"]["title"] == f"{contrast['first']} minus {contrast['second']}"
     # the same of both in one audit
-    both = json.loads((audit(tmp_path / "ba", ("b", "a"), **asked) / "record.json").read_text())
+    both = json.loads((audit(tmp_path / "ba", ("b", "a"), **setting) / "record.json").read_text())
     assert both["comparison"][name.partition("[")[0]]["charts"] == [contrast]
     # said in the terminal, drawn on the page
     page = tmp_path / "page.html"
@@ -487,5 +487,5 @@ def test_curves_are_compared_image_by_image(capsys, tmp_path: Path) -> None:
     assert "Which encoder holds more images</h3>" in html
     assert contrast["chart"]["summary"] in html
     # another population is refused in one line
-    more = str(audit(tmp_path / "more", ("b",), **asked | {"images": 50}))
+    more = str(audit(tmp_path / "more", ("b",), **setting | {"images": 50}))
     assert "number of images: 40 and 50" in refused(capsys, "compare", a, more)

@@ -126,14 +126,14 @@ def test_only_equal_populations_are_compared() -> None:
         measure.contrast((few, table([0.1])), ("a", "b"))
 
 
-def seen(images: Tensor, rows: slice = slice(None)) -> Shard:
+def shard_of(images: Tensor, rows: slice = slice(None)) -> Shard:
     rng = Rng(0, ids=tuple(map(str, range(len(images))[rows])))
     return Shard(Encoder(nn.Flatten(), mean=0, std=1), images[rows], torch.arange(len(images))[rows], rng, None)
 
 
 def test_everyday_changes_have_the_sizes_of_what_they_are() -> None:
     grey = torch.full((3, 3, 32, 32), 0.5)
-    linf, l2 = (EverydayChanges(ball).run(seen(grey)) for ball in (Linf(), L2()))
+    linf, l2 = (EverydayChanges(ball).run(shard_of(grey)) for ball in (Linf(), L2()))
     pixels = 3 * 32 * 32
     assert (linf["jpeg"] <= 1 / 255).all()  # nothing is lost of an even image
     torch.testing.assert_close(l2["noise"], torch.full((3,), 2 / 255 * pixels**0.5).double(), rtol=0.05, atol=0)
@@ -149,15 +149,15 @@ def test_everyday_changes_have_the_sizes_of_what_they_are() -> None:
 
 def test_everyday_changes_do_not_depend_on_shards() -> None:
     images = torch.rand(4, 1, 16, 16, generator=torch.Generator().manual_seed(0))
-    whole = EverydayChanges(L2()).run(seen(images))
-    parts = [EverydayChanges(L2()).run(seen(images, rows)) for rows in (slice(0, 1), slice(1, 4))]
+    whole = EverydayChanges(L2()).run(shard_of(images))
+    parts = [EverydayChanges(L2()).run(shard_of(images, rows)) for rows in (slice(0, 1), slice(1, 4))]
     for name, sizes in whole.items():
         assert torch.equal(torch.cat([part[name] for part in parts]), sizes)
         assert (sizes > 0).all()
 
 
 def test_images_that_are_no_pictures_have_no_jpeg() -> None:
-    sizes = EverydayChanges().run(seen(torch.rand(2, 2, 8, 8)))
+    sizes = EverydayChanges().run(shard_of(torch.rand(2, 2, 8, 8)))
     assert sizes["jpeg"].isnan().all()
     assert sizes["visible"].isnan().all()
     assert sizes["noise"].isfinite().all()
