@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast.report.brief import brief, first_keys, leader, trust
+from holdfast.report.comparison import first_names, opening
 from holdfast.report.names import LONGEST, record_with_short_names, short_names
 from holdfast.report.numbers import bracket
 from report_fixture import MEASURES, NAMES, SHORT, in_brief, in_words, make_run
@@ -145,3 +146,32 @@ def test_brackets_are_words(attack: float, certificate: float, unit: str, better
     assert bracket({"attack": scores["attack"]}, unit, better) == ""
     scores["attack"]["standing"] = "void"
     assert bracket(scores, unit, better) == "void"
+
+
+def comparison(winner: str | None) -> dict[str, Any]:
+    """As much of a comparison as its beginning reads: two encoders on a length in grey levels, and another measure."""
+    rows = [
+        {"encoder": name, "score": {"value": value, "low": None, "high": None}, "why_not": None}
+        for name, value in (("a", 0.1), ("b", 0.05))
+    ]
+    facts = {"title": "Radius", "unit": "pixels", "better": "higher", "rows": rows, "best": winner}
+    pairs = [{"first": "b", "second": "a", "winner": winner}]
+    other = {**facts, "title": "Other", "best": None, "pairs": [], "answers": False, "in_brief": False}
+    checks = {"unfit": [], "fails": [], "warns": ["masking[attack=pgd]", "masking[attack=apgd]", "noise_order"]}
+    return {
+        "measures": {"other": other, "radius": {**facts, "pairs": pairs, "answers": True, "levels": True}},
+        "encoders": [{"name": "a", **checks}, {"name": "b", **checks, "warns": [], "fails": ["masking"]}],
+    }
+
+
+def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
+    lines = [line.plain for line in opening(comparison("a"))]
+    best = "Its radius is 25.5/255, 2 times that of b, the next (12.8/255): clear of chance, image by image."
+    assert lines == [
+        f"a holds best. {best}",
+        "a: warned: masking and noise order",
+        "b: fails masking",
+    ]
+    nobody = opening(comparison(None))[0].plain
+    assert nobody.startswith("No encoder clearly holds best. By radius, these images do not tell a (25.5/255) and b")
+    assert first_names(comparison("a")) == ["radius"]

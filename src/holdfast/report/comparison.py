@@ -8,7 +8,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from holdfast.report.brief import FEW
-from holdfast.report.leader import Leader, lead
+from holdfast.report.leader import Leader, lead, told
 from holdfast.report.names import comparison_with_short_names
 from holdfast.report.numbers import BETTER, finite, listing, plural, score
 from holdfast.report.table import Table, latex_text, markdown_text
@@ -109,7 +109,7 @@ def _line(row: Mapping[str, Any], m: Mapping[str, Any]) -> list[Text]:
 
 def _value(row: Mapping[str, Any], m: Mapping[str, Any]) -> str:
     if row["score"] is not None:
-        return score(row["score"], m["unit"])
+        return " ".join(filter(None, told(row["score"], m["unit"], m.get("levels", False))))
     return str(row["why_not"]).partition(":")[0]
 
 

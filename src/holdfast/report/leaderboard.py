@@ -9,8 +9,9 @@ from holdfast.report.charts.kinds import Contribution, drawn_together
 from holdfast.report.charts.points import Cross, front
 from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.comparison import front as front_sentence
+from holdfast.report.leader import told
 from holdfast.report.names import comparison_with_short_names
-from holdfast.report.numbers import BETTER, finite, listing, score, statement
+from holdfast.report.numbers import BETTER, finite, listing, score
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
 from holdfast.report.scorecard import axis, drawn_ends, flaw, place
@@ -85,13 +86,13 @@ def _board(
 def _column(m: Mapping[str, Any]) -> dict[str, Cell]:
     scores = [row["score"] for row in m["rows"] if row["score"]]
     ticks = axis([s[key] for s in scores for key in ("value", "low", "high") if finite(s[key])], m["unit"])
-    return {row["encoder"]: _cell(row, m["unit"], ticks) for row in m["rows"]}
+    return {row["encoder"]: _cell(row, m, ticks) for row in m["rows"]}
 
 
-def _cell(row: Mapping[str, Any], unit: str, ticks: list[int | float]) -> Cell:
+def _cell(row: Mapping[str, Any], m: Mapping[str, Any], ticks: list[int | float]) -> Cell:
     s = row["score"] or {"value": None, "low": None, "high": None}
     valued = finite(s["value"])
-    value, within = statement(s, unit)
+    value, within = told(s, m["unit"], m.get("levels", False))
     start, end = drawn_ends(s, ticks)
     return Cell(
         value=value if valued else "–",
