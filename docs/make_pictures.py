@@ -40,7 +40,7 @@ def report() -> None:
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900"]
         page = (run / "report.html").as_uri()
         subprocess.run([browser, *flags, f"--screenshot={shot}", page], check=True, capture_output=True)
-        _shrunk(shot, PLACE / "report.png", colours=64)
+        _shrunk(shot, PLACE / "report.png", colours=250)
 
 
 def corruptions() -> None:

@@ -166,8 +166,8 @@ def test_maps_that_fail_do_not_end_the_audit(tmp_path: Path, monkeypatch: pytest
 def section(folder: Path) -> str:
     text = write_report(folder).read_text(encoding="utf-8")
     Page(text)
-    start = text.index('<section id="attention"')
-    return text[start : text.index("</section>", start)]
+    start = text.index('<details class="fold" id="attention"')
+    return text[start : text.index('<details class="fold"', start + 1)]
 
 
 def test_the_report_shows_every_strip(run) -> None:
@@ -196,7 +196,7 @@ def test_names_are_escaped_and_missing_pictures_named(tmp_path: Path) -> None:
     html = section(tmp_path)
     assert HOSTILE not in html
     assert "expected a PNG picture at none.png" in html
-    assert "alike" not in html[html.index("<details") :]  # nothing is known
+    assert "alike" not in html[html.index('<details class="group"') :]  # nothing is known
     record["encoders"][0]["attention"] = {"problem": HOSTILE}
     write_record(tmp_path, record)
     assert HOSTILE not in section(tmp_path)

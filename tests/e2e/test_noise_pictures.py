@@ -140,7 +140,7 @@ def test_differences_are_amplified_by_what_is_said(run):
 @pytest.mark.slow
 def test_the_report_shows_every_noise(run):
     text = write_report(run[0]).read_text(encoding="utf-8")
-    section = text[text.index('<section id="noises"') :]
+    section = text[text.index('<details class="fold" id="noises"') :]
     section = section[: section.index("</section>")]
     assert all(entry["file"] in section for entry in entries(run))
     assert section.count("<figcaption>Perturbations, t-SNE") == 4

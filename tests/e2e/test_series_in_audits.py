@@ -108,8 +108,8 @@ def section(folder: Path) -> str:
     Page(text)
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
-    start = text.index('<section id="series"')
-    return text[start : text.index("</section>", start)]
+    start = text.index('<details class="fold" id="series"')
+    return text[start : text.index('<details class="fold"', start + 1)]
 
 
 def test_the_report_has_curves_of_every_score(run) -> None:
