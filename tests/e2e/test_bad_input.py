@@ -286,7 +286,7 @@ def calls(file: str) -> list[Call]:
         "batch_size": ("x", True, 0, -1, 1.5),
         "precision": (None, 1, "", "fp8"),
         "compiled": ("yes", 1, None),
-        "skip_corrupt": ("yes", 1, None),
+        "skip_corrupt": ("yes", 1, None), "skip_duplicates": ("yes", 1, None),
         "train_images": ("x", True, 1, 5),
         "checks": ((), None), "spare": (True,), "nosuch": (1,), "encoders": (["x"],), "data": ("digits",),
         "series": ((),),
@@ -298,7 +298,8 @@ def calls(file: str) -> list[Call]:
         "measures": (None, (), BreakawayRisk, [BreakawayRisk], BreakawayRisk(), ["breakaway_risk"], [Linf(0.1)]),
         "checks": (None, 1, "x", ["masking"], [BreakawayRisk()]), "images": (1, 0, -1, "x", 1.5, True, float("nan")),
         "attacked": (1, 9, -2, "x", 2.0, True), "seed": ("x", True, None, 1.5), "batch_size": (0, -1, "x", True),
-        "device": (None, 1), "skip_corrupt": ("no", None, 1), "profile": (None, 1), "train": (1, b"x"),
+        "device": (None, 1), "skip_corrupt": ("no", None, 1), "skip_duplicates": ("no", None, 1),
+        "profile": (None, 1), "train": (1, b"x"),
         "train_images": (1, "x", 5), "spare": ("x", None), "series": (None, "x", [1]), "precision": (None, "fp8", 1),
         "compiled": ("x", 1), "nosuch": (1,),
     }.items():  # fmt: skip
