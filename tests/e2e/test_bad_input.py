@@ -270,7 +270,7 @@ def calls(file: str) -> list[Call]:
                      {"name": "breakaway_risk", "nosuch": 1}, Linf(0.1), [Linf(0.1)], object(), {"kind": "checks"},
                      {"name": "masking", "kind": "checks"}, [{"name": "breakaway_risk", "attack": 1}], ""),
         "eps": ("x", True, float("nan"), float("inf"), -1, 0, 8, [], np.float64("nan"), torch.tensor(float("inf"))),
-        "norm": (1, "", "l3", "gaussian", True, "l2"),
+        "norm": (1, "", "l3", "gaussian", True),
         "settings": (1, "x", ["x"], [1], {"x": 1}, {1: 1}, {"breakaway_risk.ball.radius": float("nan")},
                      {"breakaway_risk.attack.steps": object()}, {"breakaway_risk.attack.steps": 1.5}),
         "labels": (1, "x", [1], torch.zeros(3), torch.zeros(24), np.array(["a"] * 24), object()),

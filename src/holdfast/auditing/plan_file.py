@@ -128,7 +128,7 @@ def _ball(
     def shape() -> Shape | None:
         return None if data is None else shape_of(open_images(data, seed=seed, skip_corrupt=skip))
 
-    return audit_ball(norm or usual, eps, shape)
+    return audit_ball(usual if norm is None else norm, eps, shape)
 
 
 def _budget(text: str | None, usual: float | None) -> float | None:

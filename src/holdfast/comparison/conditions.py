@@ -41,8 +41,10 @@ def refuse_mismatches(runs: Sequence[Run]) -> None:
     """Make sure that all audits are about the same images, in the same way.
 
     Raises:
-        HoldfastError: a folder that differs from the first one, in which fields, and both values.
+        HoldfastError: no audit; a folder that differs from the first one, in which fields, and both values.
     """
+    if not runs:
+        raise HoldfastError("compare: expected records, or folders of audits, got none; give those to be compared")
     first = conditions(runs[0].record)
     for run in runs[1:]:
         second = conditions(run.record)

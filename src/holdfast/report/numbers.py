@@ -119,8 +119,8 @@ def bracket(scores: Mapping[str, Any], unit: str, better: str) -> str:
     nothing = certified is not None and (certified >= 1 if better == "lower" and unit == "share" else certified <= 0)
     if better == "lower":
         return f"attack finds {attacked}, {'nothing proved' if nothing else f'proved ≤ {proved}'}"
-    found = f"broken at {attacked}" if unit == "pixels" else f"attack leaves {attacked}"
-    return f"{'nothing proved' if nothing else f'proved {proved}'}, {found}"
+    broken = f"broken at {attacked}" if unit == "pixels" else f"attack leaves {attacked}"
+    return f"{'nothing proved' if nothing else f'proved {proved}'}, {broken}"
 
 
 def _digits(value: Number, unit: str, low: Number | None, high: Number | None) -> int:

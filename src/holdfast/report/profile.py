@@ -28,13 +28,12 @@ def print_profile(name: str, console: Console) -> None:
         name: see `profile`.
         console: where to print; colours follow it.
     """
-    asked = profile(name)
-    plan = _plan(asked)
-    population, split = asked.images, plan.split(asked.images)
-    console.print(Text.assemble((Path(name).stem, "bold"), f" (profile): {asked.description}\n"))
-    console.print(Text(_ball(asked)))
-    rounds = "" if asked.budget is None else f", in rounds, as many as {duration(asked.budget)} allow"
-    console.print(Text(f"At most {plural(population, 'image')}, of which {split.attacked:,} are attacked{rounds}.\n"))
+    chosen = profile(name)
+    plan = _plan(chosen)
+    population, split = chosen.images, plan.split(chosen.images)
+    console.print(Text.assemble((Path(name).stem, "bold"), f" (profile): {chosen.description}\n"))
+    console.print(Text(_ball(chosen)))
+    console.print(Text(f"At most {plural(population, 'image')}, of which {split.attacked:,} are attacked.\n"))
 
     # Each question: what it takes by itself, and what it adds to those above
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -55,27 +54,27 @@ def print_profile(name: str, console: Console) -> None:
     table.add_row(checks, "", count(whole.work - before))
     console.print(table)
     console.print(Text(_sum(whole)))
-    if asked.budget is not None:
-        console.print(Text(f"After {duration(asked.budget)} no further round begins, unless --budget says so."))
+    if chosen.budget is not None:
+        console.print(Text(f"After {duration(chosen.budget)} no further round begins, unless --budget says so."))
 
 
-def _plan(asked: Profile) -> Plan:
+def _plan(chosen: Profile) -> Plan:
     """Return the profile's plan; of which encoder and images, does not matter for its passes."""
     return Plan(
         ("any",),
         "any",
-        asked.measures,
-        validity_panel(asked.measures, asked.examined, asked.queries),
-        images=asked.images,
-        attacked=asked.attacked,
-        spare=any(measure.learns for measure in asked.measures),
+        chosen.measures,
+        validity_panel(chosen.measures, chosen.examined, chosen.queries),
+        images=chosen.images,
+        attacked=chosen.attacked,
+        spare=any(measure.learns for measure in chosen.measures),
     )
 
 
-def _ball(asked: Profile) -> str:
+def _ball(chosen: Profile) -> str:
     """Return the ε of a profile, or what is taken for each kind of images."""
-    if asked.eps is not None:
-        return f"{in_words(audit_ball(asked.norm, asked.eps, lambda: None), None)}, unless --eps says otherwise."
+    if chosen.eps is not None:
+        return f"{in_words(audit_ball(chosen.norm, chosen.eps, lambda: None), None)}, unless --eps says otherwise."
     kinds = ", ".join(f"{kind.ball(NORM, None).written} for {kind.images}" for kind in USUAL)
     return f"ε by the images, unless --eps says otherwise: in ℓ∞ {kinds}."
 

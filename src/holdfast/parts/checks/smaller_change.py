@@ -67,7 +67,7 @@ class SmallerChange(Check):
                 search.objective,
                 search.attack.steps,
                 min(cls.examined, audit.images),
-                (Apgd(50), Square(max(1, audit.queries // 2))),
+                (Apgd(max(1, audit.queries // 4)), Square(max(1, audit.queries // 2))),
             )
             for search in audit.searches
             if search.smallest and isinstance(search.objective, Failure)
