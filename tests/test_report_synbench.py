@@ -87,7 +87,7 @@ def panels(record: dict, folder: Path) -> dict[str, Panel]:
 
 
 def alone(m: dict) -> dict:
-    return {"encoders": [{"name": "a", "measures": {"s": m}}]}
+    return {"encoders": [{"name": "a", "measures": {"s": m}}], "comparison": {}}
 
 
 def lines(m: dict, style: str) -> dict[str, np.ndarray]:
