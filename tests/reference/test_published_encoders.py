@@ -50,6 +50,7 @@ def test_rvcl_mnist_encoders_rank_by_their_training(shared: Path, tmp_path: Path
         assert record["comparison"][name]["best"] == "mnist_cnn_a_eps0.2"
 
 
+@pytest.mark.slow
 def test_the_shipped_hardened_digit_encoder_is_better(tmp_path: Path) -> None:
     """On half of the demo's images; the intervals of four risks do not overlap."""
     encoders = ("zoo:digits-simclr", "zoo:digits-simclr-adv")
