@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.report.brief import brief, first_keys, leader, trust
 from holdfast.report.comparison import first_names, opening
-from holdfast.report.names import LONGEST, record_with_short_names, short_names
+from holdfast.report.names import LONGEST, short_names, with_short_names
 from holdfast.report.numbers import bracket
 from report_fixture import MEASURES, NAMES, SHORT, in_brief, in_words, make_run
 
@@ -47,7 +47,7 @@ def test_long_names_lose_their_middle_but_stay_different() -> None:
 
 
 def test_short_names_stand_wherever_a_record_names_encoders(record) -> None:
-    short = record_with_short_names(record)
+    short = with_short_names(record)
     assert [(e["name"], e["whole"]) for e in short["encoders"]] == list(zip(SHORT, NAMES, strict=True))
     assert {entry["best"] for entry in short["comparison"].values()} == {SHORT[2]}
     pairs = [pair for entry in short["comparison"].values() for pair in entry["pairs"]]
@@ -101,6 +101,10 @@ def test_lengths_are_compared_by_how_many_times(record) -> None:
     best = leader(record)
     assert best is not None
     assert f"25.5/255, 2 times that of {NAMES[1]}, the next (12.8/255)" in best.text
+    record["encoders"][1]["measures"]["cosine_similarity"]["scores"]["50 steps"]["standing"] = "at most"
+    best = leader(record)
+    assert best is not None
+    assert "times that of" not in best.text  # a bound is not how much the other one has
 
 
 def test_one_encoder_leads_nobody(tmp_path) -> None:

@@ -241,6 +241,21 @@ def test_an_aim_is_read_and_written(text: str, until: Until) -> None:
     assert until_of(str(until)) == until
 
 
+def test_a_void_number_keeps_no_audit_going() -> None:
+    until = until_of("breaking_radius ± 10%")
+    sound = {"value": 1.0, "low": 0.95, "high": 1.05, "standing": "sound"}
+    wide = {"value": 1.0, "low": 0.5, "high": 1.5, "standing": "sound"}
+
+    def record(*scores: dict) -> dict:
+        measures = [{"breaking_radius": {"headline": "median", "scores": {"median": score}}} for score in scores]
+        return {"encoders": [{"error": None, "measures": entry} for entry in measures]}
+
+    assert until.met(record(sound))
+    assert not until.met(record(sound, wide))
+    assert until.met(record(sound, {**wide, "standing": "void"}))
+    assert not until.met(record({**sound, "standing": "void"}))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -250,6 +265,7 @@ def test_an_aim_is_read_and_written(text: str, until: Until) -> None:
         (("--until", "breaking_radius ± 0"), "until: expected '24 images'"),
         (("--until", "breaking_radios ± 10%"), "did you mean 'breaking_radius'?"),
         (("--until", "0 images"), "expected"),
+        (("--until", "25 images"), "until: expected an even number, for images are attacked in pairs, got 25 images"),
         (("--shard", "1/2", "--budget", "2m"), "leave out --budget and --until"),
     ],
 )

@@ -1,7 +1,6 @@
 """The images of an audit: those that are tested, and those that probes learn from."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from holdfast.auditing.plan import Plan
 from holdfast.core import Geometry, HoldfastError, ImageSource
@@ -51,8 +50,9 @@ def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSo
         HoldfastError: images that cannot be opened.
     """
     options = {"seed": plan.seed, "skip_corrupt": plan.skip_corrupt}
-    alike: dict[str, Any] = {"skip_duplicates": plan.skip_duplicates}  # of the population alone
-    tested = open_images(plan.data if source is None else source, size=plan.images, **options, **alike)
+    tested = open_images(
+        plan.data if source is None else source, size=plan.images, skip_duplicates=plan.skip_duplicates, **options
+    )
     if plan.train is None:
         return AuditImages(tested)
     train = open_images(plan.train if training is None else training, size=plan.train_images, **options)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.representations import CLEAN, training
 from holdfast.auditing.series import Series
 from holdfast.auditing.until import Until
@@ -20,13 +21,11 @@ class Round:
     """A round of an audit in rounds.
 
     Attributes:
-        number: from 1.
         end: how many images are attacked by its end.
         look: how many rounds so far could have been the last one because of what they found; 0 where the clock, or a
             number of images, decides. Intervals then hold at all of them, see `statistics.looks`.
     """
 
-    number: int
     end: int
     look: int = 0
 
@@ -183,6 +182,10 @@ class Plan(metaclass=Checked):
         """Return how many of them are attacked by the end of this round; else all that are to be."""
         most = self.attacked_of(population)
         return most if self.round is None else min(self.round.end, most)
+
+    def batch_size_of(self, shape: tuple[int, int, int]) -> int:
+        """Return how many images of a shape an encoder passes at a time."""
+        return self.batch_size or batch_size_for(shape, self.device)
 
     def split(self, population: int, train: int | None = None) -> "Split":
         """Return how so many images are divided; `train` is how many training images there are."""

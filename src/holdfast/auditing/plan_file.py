@@ -78,7 +78,6 @@ def make_plan(
     encoders, series = expand(encoders)
     if not encoders:
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
-    base = profile(profile_name)
     ball = _ball(profile_name, norm, eps, source or data, run.get("seed", 0), run.get("skip_corrupt", False))
     base = profile(profile_name, ball)
     questions = changed(base.measures, measures, ball) if measures else base.measures

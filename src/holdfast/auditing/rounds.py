@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.plan import Plan, Round
 from holdfast.auditing.prepare import PreparedAudit, recorded_in
@@ -32,9 +31,9 @@ def run_rounds(
 ) -> dict[str, Any]:
     """Run an audit round by round, and return the last record; each stands in the run folder once it is made.
 
-    A first round is always made. Another one begins where, by the pace of those before, it ends within the budget, and
-    takes no longer than all of them together. A folder that holds a round of this audit goes on after it; what that
-    took is part of the budget.
+    A first round is always made. Another one begins where, by the pace of those before, it ends within the budget; it
+    adds as many images as take no longer than all of them together, or else as few as it can. A folder that holds a
+    round of this audit goes on after it; what that took is part of the budget.
 
     `record["run"]["rounds"]` says: `number`, from 1; `of`, how many images are to be attacked in the end; `budget` and
     `until`, as in the plan; `before`, the seconds of earlier commands; `answers_only`, whether only the measures were
@@ -55,8 +54,9 @@ def run_rounds(
     record = rounds.begin()
     try:
         told(record)
-        while (ended := rounds.over()) is None:
-            told(rounds.go_on())
+        while (end := rounds.next_end()) is not None:
+            told(rounds.go_on(end))
+        ended = rounds.why_over()
     except KeyboardInterrupt:
         ended = "interrupted"
     return rounds.close(ended)
@@ -69,13 +69,13 @@ class _Rounds:
         self._audit, self._engine, self._command = audit, engine, command
         plan, images = audit.plan, audit.images
         most = plan.attacked_of(len(images.tested))
-        batch_size = plan.batch_size or batch_size_for(images.tested.shape, plan.device)
-        last = most if plan.until is None or plan.until.images is None else min(most, plan.until.images) // 2 * 2
-        self._ends = (*(end for end in cuts_of(most, batch_size) if end < last), last)
+        last = most if plan.until is None or plan.until.images is None else min(most, plan.until.images)
+        cuts = cuts_of(most, plan.batch_size_of(images.tested.shape))
+        self._ends = (*(end for end in cuts if end < last), last)
         self._most = most
         self._answering = answering(plan)
         self._record: dict[str, Any] = {}
-        self._number, self._before, self._resumed = 0, 0.0, 0
+        self._number, self._before = 0, 0.0
         self._work, self._seconds = 0, 0.0  # of all rounds: predicted encoder passes, and how long they took
 
     def begin(self) -> dict[str, Any]:
@@ -90,21 +90,25 @@ class _Rounds:
         self._seconds = sum(o["seconds"] for encoder in record["encoders"] for o in encoder["observations"])
         return record
 
-    def go_on(self) -> dict[str, Any]:
-        """Make the next round."""
-        end = self._next_end()
-        assert end is not None  # so says `over`
+    def go_on(self, end: int) -> dict[str, Any]:
+        """Make the next round, by the end of which so many images are attacked."""
         return self._make(self._audit.plan, end)
 
-    def over(self) -> str | None:
-        """Return why no further round is made; None: one is."""
-        until, record = self._audit.plan.until, self._record
-        partial = record["run"]["rounds"]["answers_only"]
-        if until is not None and not partial and until.met(record):
+    def next_end(self) -> int | None:
+        """Return how many images are attacked by the end of the next round; None where none is made."""
+        attacked, spent, budget = self._attacked, self._before + self._lasted, self._audit.plan.budget
+        if self._reached:
+            return None
+        ends = [end for end in self._ends if end >= attacked and (end > attacked or self._partial)]
+        within = ends if budget is None else [end for end in ends if spent + self._predicted(end) <= budget]
+        soon = [end for end in within if self._predicted(end) <= max(AT_ONCE, spent)]
+        return max(soon) if soon else min(within, default=None)
+
+    def why_over(self) -> str:
+        """Return why no further round is made."""
+        if self._reached:
             return "until"
-        if not partial and record["data"]["attacked"] >= self._most:
-            return "complete"
-        return "budget" if self._next_end() is None else None
+        return "complete" if self._attacked >= self._most and not self._partial else "budget"
 
     def close(self, ended: str) -> dict[str, Any]:
         """Write into the record why there is no further round, and return it."""
@@ -113,15 +117,21 @@ class _Rounds:
         self._audit.store.write_json(RECORD, self._record)
         return self._record
 
-    def _next_end(self) -> int | None:
-        """Return how many images are attacked by the end of the next round; None where its time would be over."""
-        partial = self._record["run"]["rounds"]["answers_only"]
-        attacked = self._record["data"]["attacked"]
-        ends = [end for end in self._ends if end >= attacked and (end > attacked or partial)]
-        spent, budget = self._before + self._lasted, self._audit.plan.budget
-        within = ends if budget is None else [end for end in ends if spent + self._predicted(end) <= budget]
-        soon = [end for end in within if self._predicted(end) <= max(AT_ONCE, spent)]
-        return max(soon) if soon else min(within, default=None)
+    @property
+    def _attacked(self) -> int:
+        """How many images are attacked by now."""
+        return self._record["data"]["attacked"]
+
+    @property
+    def _partial(self) -> bool:
+        """Whether only the measures were asked yet that answer in a sentence."""
+        return self._record["run"]["rounds"]["answers_only"]
+
+    @property
+    def _reached(self) -> bool:
+        """Whether the last round has what the audit goes on until."""
+        until = self._audit.plan.until
+        return until is not None and not self._partial and until.met(self._record)
 
     @property
     def _lasted(self) -> float:
@@ -134,7 +144,7 @@ class _Rounds:
 
     def _work_of(self, plan: Plan, end: int) -> int:
         images = self._audit.images
-        passes = replace(plan, round=Round(1, end)).predict(
+        passes = replace(plan, round=Round(end)).predict(
             len(images.tested), None if images.train is None else len(images.train)
         )
         return passes.work * len(self._audit.names)
@@ -144,7 +154,7 @@ class _Rounds:
         self._number += 1
         whole, began = self._audit.plan, time.perf_counter()
         look = self._number if whole.until is not None and whole.until.by_precision else 0
-        facts = {
+        facts: dict[str, Any] = {
             "number": self._number,
             "of": self._most,
             "budget": whole.budget,
@@ -153,15 +163,14 @@ class _Rounds:
             "answers_only": plan is not whole,
             "look": look,
         }
-        audit = replace(self._audit, plan=replace(plan, round=Round(self._number, end, look)))
-        record = run_prepared(audit, self._engine, self._command, {"rounds": facts})
-        # shards of an earlier round are not those of an earlier command
-        self._resumed = record["run"]["resumed_shards"] if not self._record else self._resumed
-        record["run"]["resumed_shards"] = self._resumed
-        self._record = record
+        run = {"rounds": facts}
+        if self._record:  # shards of an earlier round are not those of an earlier command
+            run["resumed_shards"] = self._record["run"]["resumed_shards"]
+        audit = replace(self._audit, plan=replace(plan, round=Round(end, look)))
+        self._record = run_prepared(audit, self._engine, self._command, run)
         self._work = self._work_of(plan, end)
         self._seconds += time.perf_counter() - began
-        return record
+        return self._record
 
     def _recorded(self) -> dict[str, Any] | None:
         """Return the record of a round of this audit that the folder holds; None where it holds none."""

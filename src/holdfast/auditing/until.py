@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core import HoldfastError
 from holdfast.runtime.checked import Checked, Count
+from holdfast.storage.standing import VOID
 
 EXAMPLES = "'24 images', 'breaking_radius ± 10%' or 'breakaway_risk ± 0.01'"
 
@@ -30,6 +31,8 @@ class Until(metaclass=Checked):
     def __post_init__(self) -> None:
         if self.images is None and not (self.measure and self.width > 0):
             raise HoldfastError(f"until: expected {EXAMPLES}, got {self}")
+        if self.images is not None and self.images % 2:
+            raise HoldfastError(f"until: expected an even number, for images are attacked in pairs, got {self}")
 
     def __str__(self) -> str:
         if self.images is not None:
@@ -47,6 +50,7 @@ class Until(metaclass=Checked):
             return record["data"]["attacked"] >= self.images
         answers = [encoder["measures"].get(self.measure) for encoder in record["encoders"] if not encoder["error"]]
         scores = [answer["scores"][answer["headline"]] for answer in answers if answer and answer["scores"]]
+        scores = [score for score in scores if score.get("standing") != VOID]  # more images mend none of these
         return bool(scores) and all(map(self._narrow, scores))
 
     def _narrow(self, score: Mapping[str, Any]) -> bool:

@@ -9,7 +9,6 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from holdfast.auditing.audit_encoder import EncoderResult, ItemError, Scoring, unopened
-from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
@@ -76,7 +75,7 @@ def session_of(
         progress: told how much work is done.
         attacked: how many images are attacked; None: as the plan says.
     """
-    batch_size = plan.batch_size or batch_size_for(images.tested.shape, plan.device)
+    batch_size = plan.batch_size_of(images.tested.shape)
     split = plan.split(len(images.tested))
     return Session(
         encoder,

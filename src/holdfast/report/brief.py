@@ -7,22 +7,12 @@ from typing import Any
 from holdfast.report.answer import answers, called, duplicates
 from holdfast.report.leader import Leader, lead, told
 from holdfast.report.numbers import bracket, finite, listing, plural
+from holdfast.report.panel import Cell, standing
 from holdfast.report.verdict import Sentence
-from holdfast.storage.standing import VOID
+from holdfast.storage.standing import SOUND, VOID
 
 FEW = 5
 """Numbers of each encoder that a report begins with, at most."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One number of one encoder: "0.0786", "[0.0747, 0.0807]", and what a reader must know of it."""
-
-    value: str
-    interval: str = ""
-    note: str = ""
-    best: bool = False
-    tone: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,7 +30,7 @@ class Line:
 
     series: int
     name: str
-    figures: list[Figure]
+    figures: list[Cell]
     trust: Trust
 
 
@@ -57,9 +47,8 @@ def first_keys(record: Mapping[str, Any]) -> list[str]:
 
     Of measures of one kind only the first; of a record that does not know, its first measures.
     """
-    about = {key: m for e in reversed(record["encoders"]) for key, m in e.get("measures", {}).items()}
-    keys = [key for e in record["encoders"] for key in e.get("measures", {})]
-    ordered = list(dict.fromkeys(keys))
+    about = _about(record)
+    ordered = list(dict.fromkeys(key for e in record["encoders"] for key in e.get("measures", {})))
     answering = answering_keys(record)
     brief: dict[str, str] = {}  # kind of measure -> the first of it
     for key in ordered:
@@ -68,6 +57,11 @@ def first_keys(record: Mapping[str, Any]) -> list[str]:
     kinds = {about[key]["part"]["name"] for key in answering}
     first = [*answering, *(key for kind, key in brief.items() if kind not in kinds)]
     return (first or ordered)[:FEW]
+
+
+def _about(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return what the first encoder that has it says of each measure."""
+    return {key: m for e in reversed(record["encoders"]) for key, m in e.get("measures", {}).items()}
 
 
 def answering_keys(record: Mapping[str, Any]) -> list[str]:
@@ -83,7 +77,7 @@ def best_first(record: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]
     def rank(item: tuple[int, Mapping[str, Any]]) -> tuple[bool, float]:
         m = item[1].get("measures", {}).get(keys[0], {}) if keys else {}
         value = _headline(m).get("value") if m else None
-        if not finite(value) or _headline(m).get("standing") == VOID:
+        if not finite(value) or standing(_headline(m)) == VOID:
             return True, 0.0
         return False, -value if m["better"] == "higher" else value
 
@@ -97,7 +91,7 @@ def leader(record: Mapping[str, Any]) -> Leader | None:
     key, comparison = keys[0], record["comparison"].get(keys[0], {})
     entries = {e["name"]: e["measures"][key] for _, e in best_first(record) if key in e.get("measures", {})}
     scores = {name: _headline(m) for name, m in entries.items()}
-    scores = {name: s for name, s in scores.items() if finite(s.get("value")) and s.get("standing") != VOID}
+    scores = {name: s for name, s in scores.items() if finite(s.get("value")) and standing(s) != VOID}
     if not scores:
         return None
     first = next(iter(scores))
@@ -116,8 +110,7 @@ def leader(record: Mapping[str, Any]) -> Leader | None:
 
 def brief(record: Mapping[str, Any]) -> Brief:
     """Return the few numbers of the audited encoders, the best encoder first."""
-    keys = first_keys(record)
-    about = {key: m for e in reversed(record["encoders"]) for key, m in e.get("measures", {}).items()}
+    keys, about = first_keys(record), _about(record)
     heads = [(about[key]["title"], about[key].get("question", ""), about[key]["better"]) for key in keys]
     lines = [
         Line(series, e["name"], [_figure(record, e, key) for key in keys], trust(e, keys))
@@ -194,18 +187,18 @@ def _decided(difference: Mapping[str, Any]) -> bool:
     return finite(low) and finite(high) and (low > 0 or high < 0)
 
 
-def _figure(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Figure:
+def _figure(record: Mapping[str, Any], encoder: Mapping[str, Any], key: str) -> Cell:
     m = encoder["measures"].get(key)
     if m is None:
-        return Figure("–", note="not measured")
+        return Cell("–", note="not measured")
     if m.get("error"):
-        return Figure("failed", note=m["error"], tone="bad")
+        return Cell("failed", note=m["error"], tone="bad")
     if m.get("not_certified"):
-        return Figure("not certified", note=m["not_certified"], tone="warn")
+        return Cell("not certified", note=m["not_certified"], tone="warn")
     score = _headline(m)
     value, interval = told(score, m["unit"], in_levels(m))
     if both := bracket(m["scores"], m["unit"], m["better"]):
         value, _, interval = both.partition(", ")
     best = record["comparison"].get(key, {}).get("best") == encoder["name"]
-    tone = "warn" if score.get("standing", "sound") != "sound" else ""
-    return Figure(value, interval, score.get("note", ""), best, tone)
+    tone = "" if standing(score) == SOUND else "warn"
+    return Cell(value, interval, score.get("note", ""), best, tone)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from holdfast.report.brief import FEW
 from holdfast.report.leader import Leader, lead, told
-from holdfast.report.names import comparison_with_short_names
+from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BETTER, finite, listing, plural, score
 from holdfast.report.table import Table, latex_text, markdown_text
 
@@ -48,7 +48,7 @@ def print_comparison(data: Mapping[str, Any], console: Console) -> None:
         console: where to print.
     """
     # who holds best, and what the checks say of each encoder
-    data = comparison_with_short_names(data)
+    data = with_short_names(data)
     for line in opening(data):
         console.print(line)
 
@@ -188,7 +188,7 @@ def scope(data: Mapping[str, Any]) -> str:
 
 def markdown(data: Mapping[str, Any]) -> str:
     """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
-    data = comparison_with_short_names(data)
+    data = with_short_names(data)
     first = "\n".join(f"- {markdown_text(line.plain)}" for line in opening(data))
     notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
     return f"{first}\n\n{grid(data).markdown()}\n\n{KEY}\n\n{notes}\n"
@@ -202,7 +202,7 @@ KEY = (
 
 def latex(data: Mapping[str, Any]) -> str:
     """Return the comparison as a booktabs table: encoders down, measures across."""
-    data = comparison_with_short_names(data)
+    data = with_short_names(data)
     notes = [f"% {latex_text(text)}" for text in (KEY, *(text for text, _ in sentences(data)))]
     return "\n".join(["% needs \\usepackage{booktabs}", grid(data).latex(), *notes, ""])
 

@@ -12,7 +12,7 @@ from holdfast.report import series as _series
 from holdfast.report.apart import Apart
 from holdfast.report.brief import brief, duplicated, each_answer, leader, statuses
 from holdfast.report.charts.sections import chart_sections, first_chart
-from holdfast.report.names import record_with_short_names
+from holdfast.report.names import with_short_names
 from holdfast.report.page import page
 from holdfast.report.scorecard import cards, families
 from holdfast.report.verdict import doubts, failures, scope, threats, winners
@@ -57,7 +57,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         folder: its tables and pictures.
     """
     # What is shown of one encoder, apart from the others
-    record = record_with_short_names(record)
+    record = with_short_names(record)
     encoders = list(enumerate(record["encoders"]))  # the number picks colour and marker everywhere
     apart = Apart()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report.numbers import finite, listing, statement
-from holdfast.storage.standing import VOID
+from holdfast.storage.standing import SOUND, VOID
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def lead(
         heading = f"{best} holds best" if measure["answers"] else f"{best} is best on {title}"
         second = next(name for name in scores if name != best)
         by = f"against {values[second]} of {second}, the next"
-        if times := _times(measure, scores[best]["value"], scores[second]["value"]):
+        if times := _times(measure, scores[best], scores[second]):
             by = f"{times} that of {second}, the next ({values[second]})"
         return Leader(heading, f"Its {title} is {values[best]}, {by}: clear of chance, image by image.", "good")
     heading = "No encoder clearly holds best" if measure["answers"] else f"No encoder is clearly best on {title}"
@@ -53,9 +53,10 @@ def told(score: Mapping[str, Any], unit: str, levels: bool) -> tuple[str, str]:
     return f"{value}/255" if "value" in ends and value != VOID else value, interval
 
 
-def _times(measure: Mapping[str, Any], first: Any, second: Any) -> str:
-    """Return "1.8 times" where that says more than a difference: of positive lengths and ratios."""
+def _times(measure: Mapping[str, Any], best: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Return "1.8 times" where that says more than a difference: of positive lengths and ratios that are no bounds."""
     comparable = measure["unit"] in ("pixels", "ratio") and measure["better"] == "higher"
-    if not (comparable and finite(first) and finite(second) and first > second > 0):
+    sound = all(score.get("standing", SOUND) == SOUND and finite(score["value"]) for score in (best, second))
+    if not (comparable and sound and best["value"] > second["value"] > 0):
         return ""
-    return f"{first / second:.2g} times"
+    return f"{best['value'] / second['value']:.2g} times"

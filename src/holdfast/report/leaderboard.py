@@ -10,7 +10,7 @@ from holdfast.report.charts.points import Cross, front
 from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.leader import told
-from holdfast.report.names import comparison_with_short_names
+from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BETTER, finite, listing, score
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
@@ -43,7 +43,7 @@ def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
     """
     apart, groups = Apart(), []
     for number_, comparison in enumerate(data["groups"], 1):
-        comparison = comparison_with_short_names(comparison)
+        comparison = with_short_names(comparison)
         section = ", ".join(encoder["name"] for encoder in comparison["encoders"])
         groups.append(apart(section, lambda n=number_, c=comparison: _group(n, c), None))
     lost = [{"place": section, "reason": f"could not be drawn: {why}"} for section, why in apart.problems]

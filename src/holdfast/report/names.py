@@ -8,6 +8,9 @@ from typing import Any
 LONGEST = 60
 """Characters of a short name, at most; what is cut is the middle."""
 
+NAMING = ("comparison", "relations", "series", "measures", "pareto")
+"""Entries of records and of comparisons that name encoders."""
+
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
     """Return name -> short name, all different; labels, which have no source before a ":", stay as they are.
@@ -51,19 +54,11 @@ def _cut(text: str) -> str:
     return f"{text[: LONGEST // 2 - 1]}…{text[-(LONGEST // 2) :]}"
 
 
-def record_with_short_names(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record for people: its encoders have short names, and their whole ones as `whole`."""
-    names = short_names([encoder["name"] for encoder in record["encoders"]])
-    encoders = [{**e, "name": names[e["name"]], "whole": e["name"]} for e in record["encoders"]]
-    others = {key: _renamed(record[key], names) for key in ("comparison", "relations", "series") if key in record}
-    return {**record, "encoders": encoders, **others}
-
-
-def comparison_with_short_names(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a comparison for people, see `record_with_short_names`."""
+def with_short_names(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record, or a comparison, for people: its encoders have short names, and their whole ones as `whole`."""
     names = short_names([encoder["name"] for encoder in data["encoders"]])
     encoders = [{**e, "name": names[e["name"]], "whole": e["name"]} for e in data["encoders"]]
-    return {**data, "encoders": encoders, **{key: _renamed(data[key], names) for key in ("measures", "pareto")}}
+    return {**data, "encoders": encoders, **{key: _renamed(data[key], names) for key in NAMING if key in data}}
 
 
 def _renamed(data: Any, names: Mapping[str, str]) -> Any:

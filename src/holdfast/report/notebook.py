@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.report import comparison as compared
-from holdfast.report.names import comparison_with_short_names, record_with_short_names
+from holdfast.report.names import with_short_names
 from holdfast.report.page import fragment
 from holdfast.report.table import Table
 from holdfast.report.terminal import blocks, side_by_side
@@ -16,13 +16,13 @@ from holdfast.report.terminal import blocks, side_by_side
 
 def record_html(record: Mapping[str, Any]) -> str:
     """Return a record as a piece of HTML, without scripts; every text of it is escaped."""
-    record = record_with_short_names(record)
+    record = with_short_names(record)
     return _html([b if isinstance(b, Text) else side_by_side(record, b) for b in blocks(record) if b])
 
 
 def comparison_html(data: Mapping[str, Any]) -> str:
     """Return a comparison as a piece of HTML: encoders down, measures across; see `record_html`."""
-    data = comparison_with_short_names(data)
+    data = with_short_names(data)
     sentences = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
     return _html([*compared.opening(data), compared.grid(data), Text(compared.KEY, "dim"), *sentences])
 

@@ -13,12 +13,13 @@ Legend = list[tuple[int | str | None, str]]
 
 @dataclass(frozen=True)
 class Cell:
-    """One score as text; `best` where no other of its row is better."""
+    """One score as text, "0.0786" and "[0.0747, 0.0807]"; `best` where no other is better; `tone` of a doubt."""
 
     value: str
     interval: str = ""
     note: str = ""
     best: bool = False
+    tone: str = ""
 
 
 @dataclass(frozen=True)

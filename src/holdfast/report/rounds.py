@@ -6,7 +6,10 @@ from typing import Any
 from holdfast.report.numbers import count, duration
 
 GOES_ON = {
-    "budget": "its budget of {budget} is spent; the same command with a larger --budget goes on from here",
+    "budget": (
+        "a further round would not end within {budget}, the budget; the same command with a larger --budget goes on "
+        "from here"
+    ),
     "until": "{until} is reached; the same command with a higher aim goes on from here",
     "interrupted": "it was interrupted; the same command goes on from here",
 }

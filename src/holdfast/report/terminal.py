@@ -10,7 +10,7 @@ from rich.text import Text
 from holdfast.report.answer import answers
 from holdfast.report.brief import each_answer, first_keys, in_levels, leader
 from holdfast.report.leader import told
-from holdfast.report.names import record_with_short_names
+from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, listing, plural
 from holdfast.report.rounds import stopped
 from holdfast.report.table import Table
@@ -33,7 +33,7 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
         console: where to print.
         report: the HTML report, named in the last line.
     """
-    record = record_with_short_names(record)
+    record = with_short_names(record)
     wide = 24 + _CELL * len(audited(record)) <= console.width
     for block in blocks(record):
         if isinstance(block, Text):
@@ -92,7 +92,7 @@ def round_lines(record: Mapping[str, Any]) -> Iterator[str]:
     rounds, run = record["run"]["rounds"], record["run"]
     spent = duration(rounds["before"] + run["seconds"])
     yield f"after {spent}: {count(record['data']['attacked'])} of {count(rounds['of'])} images attacked"
-    for encoder, answer in answers(record_with_short_names(record)):
+    for encoder, answer in answers(with_short_names(record)):
         yield f"  {encoder}: {answer.text}"
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from holdfast.auditing.balls import shape_of, told
-from holdfast.auditing.batch_size import batch_size_for
 from holdfast.auditing.estimate.extrapolate import Cost, extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import Clock, PassTimes, synchronised, time_passes
 from holdfast.auditing.estimate.time_shards import Stopwatch, time_shards
@@ -194,7 +193,7 @@ class _Estimator:
         began, before = clock(), encoder.passes
         once = [_once("opening the encoder", began - opening)]
         images = self.unread.tested.with_geometry(encoder.geometry)
-        batch_size = plan.batch_size or batch_size_for(images.shape, plan.device)
+        batch_size = plan.batch_size_of(images.shape)
         backward = any(observation.passes.backward for observation in plan.observations)
         passes = time_passes(encoder, images, batch_size, plan.device, backward, self.seconds / 50, clock)
         if any(observation.passes.bounds for observation in plan.observations):

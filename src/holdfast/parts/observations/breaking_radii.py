@@ -1,7 +1,7 @@
 """Breaking radii: the smallest change found after which an image fails."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -16,7 +16,6 @@ from holdfast.core import (
     HoldfastError,
     Images,
     Margin,
-    Observation,
     Passes,
     PerImage,
     Reps,
@@ -29,7 +28,7 @@ from holdfast.parts.attacks.shared.gradient import pick
 from holdfast.parts.attacks.shared.smallest import Breaks
 from holdfast.parts.attacks.shared.tournament import Sought, most_rivals, passes, tournament
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.shared.margins import clean_of
 from holdfast.parts.observations.shared.smallest_changes import kept, smallest_changes
 from holdfast.parts.threats.linf import Linf
@@ -42,7 +41,7 @@ LEAST = 10
 
 
 @dataclass(frozen=True)
-class BreakingRadii(OfFirst):
+class BreakingRadii(OfAnyRadius, OfFirst):
     """min ||x' - x|| over the images x' that fail, as far as a search found: `radius` [M] in pixels; inf where none.
 
     Also `halfway` [M], the radius known after half of the passes; `reps` [M, D], the representation of the broken
@@ -74,10 +73,6 @@ class BreakingRadii(OfFirst):
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether the failure reads labels."""
         return self.failure.needs_labels
-
-    def key(self) -> Observation:
-        """The radius of the ball is not read."""
-        return replace(self, first=None, ball=type(self.ball)())
 
     @property
     def searches(self) -> tuple[Search, ...]:

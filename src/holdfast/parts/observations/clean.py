@@ -5,30 +5,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Observation, Passes, Shard
+from holdfast.core import HoldfastError, Passes, Shard
+from holdfast.parts.observations.shared.all import OfAll
 from holdfast.runtime.errors import first_line
 
 
 @dataclass(frozen=True)
-class Clean(Observation):
+class Clean(OfAll):
     """f(x) of every image of the population, as `reps` [N, D]."""
 
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
         return "clean representations"
-
-    def key(self) -> Observation:
-        """There is only one way to look at clean images."""
-        return self
-
-    def join(self, twin: Observation) -> Observation:
-        """Every measure reads the same clean representations."""
-        return self
-
-    def images(self, population: int, attacked: int) -> int:
-        """All of them."""
-        return population
 
     @property
     def passes(self) -> Passes:

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Images, Observation, Passes, PerImage, Shard
+from holdfast.core import Ball, Images, Passes, PerImage, Shard
 from holdfast.numerics.geometry.colour import lab
-from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.parts.threats.imagenet_c.digital import jpeg_compression
 from holdfast.parts.threats.linf import Linf
@@ -32,7 +32,7 @@ NAMES: Mapping[str, str] = MappingProxyType({"jpeg": f"JPEG {QUALITY}", "noise":
 
 
 @dataclass(frozen=True)
-class EverydayChanges(OfFirst):
+class EverydayChanges(OfAnyRadius, OfFirst):
     """||x' - x|| for what befalls images without an adversary, in pixels: `jpeg`, `noise`, `visible`, each [M].
 
     `jpeg`: saved as JPEG of quality 90. `noise`: Gaussian of σ = 2/255 in every pixel, inside [0, 1]. `visible`: dark
@@ -53,10 +53,6 @@ class EverydayChanges(OfFirst):
     def title(self) -> str:
         """What it observes, in a few words."""
         return f"sizes of everyday changes, {self.ball.norm}"
-
-    def key(self) -> Observation:
-        """The radius of the ball is not read."""
-        return replace(self, first=None, ball=type(self.ball)())
 
     @property
     def passes(self) -> Passes:

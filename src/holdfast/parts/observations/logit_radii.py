@@ -1,21 +1,21 @@
 """Certified radii of a linear head by separate bounds of its logits, the authors' looser comparison."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Certifier, HoldfastError, LinearProbe, Margin, Observation, Passes, PerImage, Shard
+from holdfast.core import Ball, Certifier, HoldfastError, LinearProbe, Margin, Passes, PerImage, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import no_labels
 
 
 @dataclass(frozen=True)
-class LogitRadii(OfFirst):
+class LogitRadii(OfAnyRadius, OfFirst):
     """The largest ε found with lb_y > max_{j≠y} ub_j, bounds of the logits over the ball, as `radius` [M] in pixels.
 
     The margins e_y - e_j of `Radii` are never looser: min (z_y - z_j) >= min z_y - max z_j.
@@ -45,10 +45,6 @@ class LogitRadii(OfFirst):
     def title(self) -> str:
         """What it observes, in a few words."""
         return f"certified radii, separate logits ({part_name(self.probe)}): {part_name(self.certifier)}"
-
-    def key(self) -> Observation:
-        """The radius of the ball is not read."""
-        return replace(self, first=None, ball=type(self.ball)())
 
     @property
     def passes(self) -> Passes:

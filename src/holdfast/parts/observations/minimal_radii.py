@@ -1,24 +1,25 @@
 """Minimal adversarial radii: the smallest change found that confuses an image with a negative."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Images, Margin, Observation, Passes, PerImage, Reps, Search, Shard
+from holdfast.core import Ball, HoldfastError, Images, Margin, Passes, PerImage, Reps, Search, Shard
 from holdfast.parts.attacks.minimum_norm import MinimumNorm
 from holdfast.parts.attacks.shared.minimal import minimal_radius, passes
 from holdfast.parts.attacks.shared.smallest import Breaks
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.objectives.pair_margin import PairMargin
+from holdfast.parts.observations.shared.first import OfAnyRadius
 from holdfast.parts.observations.shared.margins import OfMargins, clean_of, confusion, nearest_rows, rounding, row
 from holdfast.parts.threats.linf import Linf
 
 
 @dataclass(frozen=True)
-class MinimalRadii(OfMargins):
+class MinimalRadii(OfAnyRadius, OfMargins):
     """min ||x' - x|| over the images x' with m(x') < 0 that were found, as `radius` [M, K] in pixels; inf where none.
 
     The search begins from the negative itself as well, which is confused with itself. Every radius belongs to a real
@@ -48,10 +49,6 @@ class MinimalRadii(OfMargins):
     def title(self) -> str:
         """What it observes, in a few words."""
         return f"smallest attacks, {self.rows}: {self.steps} steps, {self.ball.norm}"
-
-    def key(self) -> Observation:
-        """The radius of the ball is not read."""
-        return replace(self, first=None, ball=type(self.ball)())
 
     @property
     def searches(self) -> tuple[Search, ...]:

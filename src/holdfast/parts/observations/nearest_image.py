@@ -1,12 +1,12 @@
 """The nearest other image in pixels: what no encoder holds beyond; and how fine the grey levels of images are."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Images, Observation, Passes, PerImage, Shard
-from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.threats.linf import Linf
 
@@ -15,7 +15,7 @@ FINEST = 1 / 255
 
 
 @dataclass(frozen=True)
-class NearestImage(OfFirst):
+class NearestImage(OfAnyRadius, OfFirst):
     """min_j ||x_j - x|| over other images x_j of the population, as `apart` [M] in pixels, and `level` [M].
 
     A change by x_j - x makes x_j of x, so every encoder that tells the two apart takes it for that, and r(x) is at most
@@ -42,10 +42,6 @@ class NearestImage(OfFirst):
     def reads(self) -> tuple[Observation, ...]:
         """Thumbnails of all images."""
         return (Thumbnails(),)
-
-    def key(self) -> Observation:
-        """The radius of the ball is not read."""
-        return replace(self, first=None, ball=type(self.ball)())
 
     @property
     def passes(self) -> Passes:

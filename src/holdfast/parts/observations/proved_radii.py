@@ -1,17 +1,17 @@
 """Proved radii: how far every image may move before anything could make it fail."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from holdfast.core import Ball, Failure, HoldfastError, Margin, Observation, Passes, Shard
+from holdfast.core import Ball, Failure, HoldfastError, Margin, Passes, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.certifiers.shared.radius import certified_radii
 from holdfast.parts.failures.nearest import Nearest
-from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.first import OfAnyRadius, OfFirst
 from holdfast.parts.observations.shared.margins import pieces
 from holdfast.parts.threats.linf import Linf
 
@@ -20,7 +20,7 @@ PROBES = 8
 
 
 @dataclass(frozen=True)
-class ProvedRadii(OfFirst):
+class ProvedRadii(OfAnyRadius, OfFirst):
     """The largest ε at which no image of the ε-ball is proved to fail, as `radius` [M] in pixels; 0 where none is.
 
     An image fails where one of the margins of `Failure.rivals` falls below zero, so all of them are bounded together.
@@ -51,10 +51,6 @@ class ProvedRadii(OfFirst):
     def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether the failure reads labels."""
         return self.failure.needs_labels
-
-    def key(self) -> Observation:
-        """The radius of the ball is not read."""
-        return replace(self, first=None, ball=type(self.ball)())
 
     @property
     def adaptive(self) -> bool:

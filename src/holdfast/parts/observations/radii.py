@@ -1,14 +1,15 @@
 """Certified radii: how far every pair of images is proved to stay apart."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from holdfast.core import Ball, HoldfastError, Observation, Passes, Shard
+from holdfast.core import Ball, HoldfastError, Passes, Shard
 from holdfast.core.registry import part_name
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.certifier import Propagation
 from holdfast.parts.certifiers.shared.radius import certified_radii
+from holdfast.parts.observations.shared.first import OfAnyRadius
 from holdfast.parts.observations.shared.margins import OfMargins
 from holdfast.parts.threats.linf import Linf
 
@@ -17,7 +18,7 @@ PROBES = 6
 
 
 @dataclass(frozen=True)
-class Radii(OfMargins):
+class Radii(OfAnyRadius, OfMargins):
     """The largest ε found such that min m(x') > 0 over the ball is proved, as `radius` [M, R] in pixels; 0 where none.
 
     Attributes:
@@ -41,10 +42,6 @@ class Radii(OfMargins):
     def title(self) -> str:
         """What it observes, in a few words."""
         return f"certified radii, {self.rows}: {part_name(self.certifier)}, {self.ball.norm}"
-
-    def key(self) -> Observation:
-        """The radius of the ball is not read."""
-        return replace(self, first=None, ball=type(self.ball)())
 
     @property
     def adaptive(self) -> bool:

@@ -5,27 +5,16 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from holdfast.core import Observation, Passes, Shard
+from holdfast.core import Passes, Shard
+from holdfast.parts.observations.shared.all import OfAll
 
 SIDE = 16
 """Height and width of a thumbnail; images that are smaller stay as they are."""
 
 
 @dataclass(frozen=True)
-class Thumbnails(Observation):
+class Thumbnails(OfAll):
     """Means over a grid of 16 by 16 cells of every image of the population, as `thumbnails` [N, C · 256] at most."""
-
-    def key(self) -> Observation:
-        """There is only one way to look at them."""
-        return self
-
-    def join(self, twin: Observation) -> Observation:
-        """All readers read the same thumbnails."""
-        return self
-
-    def images(self, population: int, attacked: int) -> int:
-        """All of them."""
-        return population
 
     @property
     def passes(self) -> Passes:

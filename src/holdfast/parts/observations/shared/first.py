@@ -2,8 +2,9 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from holdfast.core import HoldfastError, Observation
+from holdfast.core import Ball, HoldfastError, Observation
 from holdfast.runtime.checked import Count
 
 
@@ -38,3 +39,13 @@ class OfFirst(Observation):
     def images(self, population: int, attacked: int) -> int:
         """The images that the audit attacks, or the first ones of them."""
         return attacked if self.first is None else min(self.first, attacked)
+
+
+class OfAnyRadius:
+    """What observations of the first images share that read the norm of a ball, and not its radius; stands first."""
+
+    ball: Ball
+
+    def key(self) -> Observation:
+        """How many images are observed changes nothing for any of them, and the radius of the ball is not read."""
+        return replace(cast("Any", self), first=None, ball=type(self.ball)())

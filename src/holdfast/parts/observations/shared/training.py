@@ -2,23 +2,12 @@
 
 from dataclasses import dataclass
 
-from holdfast.core import Observation, Scope
+from holdfast.core import Scope
+from holdfast.parts.observations.shared.all import OfAll
 
 
 @dataclass(frozen=True)
-class OfTraining(Observation):
-    """An observation of all training images, of which every parameter decides what is seen."""
+class OfTraining(OfAll):
+    """An observation of all training images."""
 
     scope = Scope.TRAINING
-
-    def key(self) -> Observation:
-        """It shares a run with its equals only."""
-        return self
-
-    def join(self, twin: Observation) -> Observation:
-        """Equal keys are equal."""
-        return self
-
-    def images(self, population: int, attacked: int) -> int:
-        """All training images."""
-        return population
