@@ -24,7 +24,11 @@ WINDOW = 8
 
 
 def ranges_inside(
-    network: Network, region: Region, held: Mapping[int, Box] | None = None, ascent: Ascent | None = None
+    network: Network,
+    region: Region,
+    held: Mapping[int, Box] | None = None,
+    ascent: Ascent | None = None,
+    intervals: bool = True,
 ) -> dict[int, Box]:
     """Return the ranges of the inputs of all curved nodes.
 
@@ -37,6 +41,7 @@ def ranges_inside(
         region: where the images may be.
         held: ranges that hold besides, such as those over a larger region.
         ascent: how to look for α; None: the usual slopes.
+        intervals: False for CROWN alone, which is met with nothing, `held` included.
 
     Raises:
         NotCertified: a network so large that this would not end, see `Effort`.
@@ -51,12 +56,14 @@ def ranges_inside(
     """
     ranges: dict[int, Box] = {}
     relaxations: dict[int, LinearRelaxation] = {}
-    intervals = boxes(network, region, held)
     exact = network.boxed if region.ball.is_box else frozenset()
+    known = boxes(network, region, held if intervals else None)
+    if not intervals:
+        known = {k: box if k in exact else _anything(box) for k, box in known.items()}
     sources = {network.nodes[index].inputs[0]: network.nodes[index].operation for index in network.curved}
     effort = Effort(
         network,
-        {k: _values(network, k, intervals[k], kind) for k, kind in sources.items() if k not in exact},
+        {k: _values(network, k, known[k], kind) for k, kind in sources.items() if k not in exact},
         1 if ascent is None else 1 + STEP * ascent.steps,
         region.x.device.type,
     )
@@ -64,7 +71,7 @@ def ranges_inside(
         node = network.nodes[index]
         source, relu = node.inputs[0], isinstance(node.operation, Relu)
         if source not in ranges:
-            ranges[source] = intervals[source]
+            ranges[source] = known[source]
             if source not in exact:
                 # CROWN first, which settles most signs; then α-CROWN for those still open
                 for climb in (None, ascent) if ascent is not None and relaxations else (None,):
@@ -74,6 +81,10 @@ def ranges_inside(
         if isinstance(node.operation, Curved):
             relaxations[index] = node.operation.relax(ranges[source])
     return ranges
+
+
+def _anything(box: Box) -> Box:
+    return torch.full_like(box[0], -torch.inf), torch.full_like(box[1], torch.inf)
 
 
 def _values(network: Network, node: int, box: Box, operation: object) -> int:

@@ -19,7 +19,12 @@ class Crown(Propagation):
     """min m(x') >= min_{x' in ball} c · x' + c₀, with c from Λ⁺ (line below) + Λ⁻ (line above) at each activation.
 
     The ranges that decide the lines come from CROWN itself, layer by layer, and from interval arithmetic where that
-    is better. All rows of a margin share them. The last step, too, is also taken by interval arithmetic.
+    is better. All rows of a margin share them. The last step, too, is also taken by interval arithmetic. Without
+    `intervals` it is CROWN as published, which proves less at large radii: 33 of 100 pairs of MNIST images at ε .3, not
+    86 (mnist_base_adv3 of RVCL's authors).
+
+    Attributes:
+        intervals: whether all ranges and the bound are met with those of interval arithmetic.
 
     Source: Zhang et al. (2018), "Efficient neural network robustness certification with general activation
     functions", Theorem 3.2; RVCL, Lemma 25.
@@ -33,13 +38,17 @@ class Crown(Propagation):
         0.8
     """
 
+    intervals: bool = True
+
     @torch.no_grad()
     def lower(
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
-        ranges = ranges_inside(network, region, held)
+        ranges = ranges_inside(network, region, held, intervals=self.intervals)
         relaxations = standard_relaxations(network, ranges)
         row = (network, *start(network, margin), region, ranges)
-        relaxed, plain = backward(*row, relaxations), backward(*row, {}, stop=True)
-        return torch.maximum(relaxed, plain) + margin.bias, ranges
+        bound = backward(*row, relaxations)
+        if self.intervals:
+            bound = torch.maximum(bound, backward(*row, {}, stop=True))
+        return bound + margin.bias, ranges
