@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
 ASKED = re.compile(
@@ -157,35 +157,69 @@ def commands() -> str:
 
 
 def verdicts(pages: Iterable[Path]) -> str:
-    """Return, paper by paper, what became of the claims of each reproduction; and those that do not hold."""
+    """Return what became of the claims of each reproduction, on the authors' own networks first; then the others."""
+    from holdfast.report.reproduction import NETWORKS
     from holdfast.workflows.reproduce.recipe import read
 
-    lines: list[str] = []
-    paper, rest, sums = "", [], [0] * len(OUTCOMES)
+    # Every page's claims by what they were tried on
+    tried: dict[str, dict[str, list[str]]] = {network: {} for network in NETWORKS.values()}  # network -> paper -> rows
+    rest, counted = [], {network: [0] * len(OUTCOMES) for network in tried}
     for path in sorted(page for page in pages if "-" in page.stem):
         name, _, profile = path.stem.rpartition("-")
         about, claims = read(name, profile), claims_of(path)
-        if about.paper != paper:
-            paper = about.paper
-            lines += ["", f"## {_plain(paper)}", "", "| | | profile | took | " + " | ".join(OUTCOMES) + " |"]
-            lines += ["|---|---|---|---|" + "---:|" * len(OUTCOMES)]
-        counts = [sum(outcome == known for _, outcome, _ in claims) for known in OUTCOMES]
-        sums = [a + b for a, b in zip(sums, counts, strict=True)]
         took = re.findall(rf"^Profile `{profile}`, ([^.]+)\.", path.read_text(encoding="utf-8"), re.MULTILINE)
-        what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | {took[0]} | "
-        lines.append(what + " | ".join(str(count) for count in counts) + " |")
-        rest += [f"| [{name}]({path.name}) | {text} | {o} | {why} |" for text, o, why in claims if o != "holds"]
-    if not lines:
+        for network in tried:
+            outcomes = [claim.outcome for claim in claims if claim.network == network]
+            counts = [outcomes.count(outcome) for outcome in OUTCOMES]
+            if outcomes:
+                what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | {took[0]} | "
+                tried[network].setdefault(about.paper, []).append(f"{what}{' | '.join(map(str, counts))} |")
+            counted[network] = [a + b for a, b in zip(counted[network], counts, strict=True)]
+        rest += [
+            f"| [{name}]({path.name}) | {c.text} | {c.network} | {c.outcome} | {c.published} | {c.why} |"
+            for c in claims
+            if c.outcome != "holds"
+        ]
+    if not rest and not any(tried.values()):
         return "Nothing has been reproduced here yet."
-    head = [f"Of {sum(sums)} claims {sums[0]} hold, {sums[1]} fail, and {sums[2]} are not shown."]
-    tail = ["", "## Claims that do not hold here", "", "| where | claim | verdict | by |", "|---|---|---|---|", *rest]
-    return "\n".join(head + lines + tail)
+
+    # What they come to, page by page, and those that do not hold
+    lines = [
+        f"- **{_sentence(network)}**, of {sum(counts)} claims {counts[0]} hold, {counts[1]} fail, and {counts[2]} are "
+        "not shown."
+        for network, counts in counted.items()
+        if any(counts)
+    ]
+    for network, papers in tried.items():
+        lines += ["", f"## {_sentence(network)}"] if papers else []
+        for paper, rows in papers.items():
+            lines += ["", f"### {_plain(paper)}", "", "| | | profile | took | " + " | ".join(OUTCOMES) + " |"]
+            lines += ["|---|---|---|---|" + "---:|" * len(OUTCOMES), *rows]
+    lines += ["", "## Claims that do not hold here", ""]
+    lines += ["| where | claim | tried | verdict | in the paper's own table | by |", "|---|---|---|---|---|---|", *rest]
+    return "\n".join(lines)
 
 
-def claims_of(path: Path) -> list[tuple[str, str, str]]:
-    """Return text, verdict and reason of every claim on a page that `holdfast reproduce` wrote."""
-    text = path.read_text(encoding="utf-8")
-    return re.findall(r"^\| (.+?) \| \*\*(holds|fails|not shown)\*\* \| (.*) \|$", text, re.MULTILINE)
+class PageClaim(NamedTuple):
+    """A claim on a page that `holdfast reproduce` wrote: as Markdown, and what it was tried on."""
+
+    network: str
+    text: str
+    outcome: str
+    published: str
+    why: str
+
+
+def claims_of(path: Path) -> list[PageClaim]:
+    """Return every claim on a page that `holdfast reproduce` wrote."""
+    _, *sections = re.split(r"^### Claims, (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    row = re.compile(r"^\| (.+?) \| \*\*(holds|fails|not shown)\*\* \| (.+?) \| (.*) \|$", re.MULTILINE)
+    pairs = zip(sections[::2], sections[1::2], strict=True)
+    return [PageClaim(network, *claim) for network, section in pairs for claim in row.findall(section)]
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _paragraphs(part: type) -> list[list[str]]:

@@ -128,19 +128,28 @@ def test_claims_are_read_from_what_the_command_writes(tmp_path: Path) -> None:
         "units": "",
         "notes": "",
     }
-    claims = [{"text": f"claim {i} | a < b", "outcome": o, "why": "1 | 2"} for i, o in enumerate(outcomes)]
+    common = {"why": "1 | 2", "network": "authors", "published": None}
+    claims = [{"text": f"claim {i} | a < b", "outcome": o, **common} for i, o in enumerate(outcomes)]
+    claims[1] |= {
+        "network": "stand-ins",
+        "published": {"number": 3, "as_claimed": 1, "ties": ["a"], "against": ["b | c"]},
+    }
     found = {"reproduction": about, "seconds": 3.0, "columns": [], "rows": [], "inputs": {}, "failures": []}
     page = tmp_path / "a-table1-small.md"
     page.write_text(markdown(found | {"claims": claims}), encoding="utf-8")
     read = generated().claims_of(page)
-    assert [outcome for _, outcome, _ in read] == outcomes
-    assert read[0][0].startswith("claim 0")
+    assert [claim.outcome for claim in read] == [outcomes[0], *outcomes[2:], outcomes[1]]  # the authors' own first
+    assert read[0].text.startswith("claim 0")
+    assert (read[0].network, read[0].published) == ("on the authors' own networks", "–")
+    assert (read[-1].network, read[-1].published) == ("on stand-ins", "1 of 3; against it: b / c; ties: a")
 
 
 def test_every_claim_of_the_reproductions_is_counted() -> None:
     pages = [page for page in (DOCS / "reproductions").glob("*.md") if "-" in page.stem]
     told = generated().verdicts(pages)
-    counted = sum(int(n) for n in re.findall(r"\d+", told.splitlines()[0])[1:])
+    heads = [line for line in told.splitlines() if line.startswith("- **On ")]
+    counted = sum(int(n) for line in heads for n in re.findall(r"\d+", line)[1:])
+    assert heads[0].startswith("- **On the authors' own networks**")
     written = sum(len(re.findall(r"\*\*(?:holds|fails|not shown)\*\*", page.read_text("utf-8"))) for page in pages)
     assert counted == written
     assert all(f"({page.name})" in told for page in pages)

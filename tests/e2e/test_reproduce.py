@@ -94,6 +94,7 @@ def test_numbers_stand_beside_the_published_ones(made: tuple[Path, dict]) -> Non
     assert lost["score"] is None
     assert "nobody" in lost["why"]
     assert found["claims"][0]["outcome"] == "holds"
+    assert (found["claims"][0]["network"], found["claims"][0]["published"]) == ("stand-ins", None)  # images are others
     assert found["claims"][1]["outcome"] == "not shown"
     assert "nobody" in found["claims"][1]["why"]
     assert found["inputs"]["images"] == {"about": "photos", "says": "digits", "spec": "digits", "problem": None}

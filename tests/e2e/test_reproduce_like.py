@@ -10,9 +10,10 @@ from holdfast.comparison.records import Run
 from holdfast.core import HoldfastError, Score
 from holdfast.storage.filesystem import Folder
 from holdfast.workflows.reproduce.cells import noise
-from holdfast.workflows.reproduce.claims import FAILS, HOLDS, Cell, Claim, judge
+from holdfast.workflows.reproduce.claim import Cell, Claim
 from holdfast.workflows.reproduce.recipe import profiles, read, read_file
 from holdfast.workflows.reproduce.run import reproduce
+from holdfast.workflows.reproduce.verdict import FAILS, HOLDS, judge
 
 BASE = """
 paper = "A paper"

@@ -1,17 +1,26 @@
 """A paper's table beside ours: in the terminal, and as Markdown."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.report.numbers import duration
+from holdfast.report.numbers import duration, plural
 from holdfast.report.table import Table
 
 OUTCOMES = {"holds": "green", "fails": "bold red", "not shown": "yellow"}
 """What may become of a claim, and its colour."""
 
+NETWORKS = {
+    "authors": "on the authors' own networks",
+    "trained": "on networks trained here as theirs were",
+    "stand-ins": "on stand-ins",
+}
+"""What claims were tried on, in words, the paper's own first."""
+
+NAMED = 3
+"""Ties and contradictions in the paper's own table that are named, at most."""
 
 STOOD_IN = "With other things in the place of the paper's, verdicts say what holds of these, not of the paper's own."
 """Said wherever something stands in for something else."""
@@ -28,6 +37,8 @@ def print_reproduction(record: Mapping[str, Any], console: Console) -> None:
     about = record["reproduction"]
     console.print(Text.assemble((f"{about['paper']}, {about['where']}: ", "bold"), about["title"]))
     console.print(Text(f"Profile {about['profile']}. {about['units']}", style="dim"))
+    for line in results(record["claims"]):
+        console.print(Text(line, style="bold"))
     rows = [[Text(row["name"], style="bold"), *map(_cell, row["cells"])] for row in record["rows"]]
     console.print(Table(["", *map(_heading, record["columns"])], rows).terminal())
     console.print(Text("each cell: published | ours [95 % interval]", style="dim"))
@@ -46,10 +57,14 @@ def print_reproduction(record: Mapping[str, Any], console: Console) -> None:
         console.print(Text(about["notes"].strip(), style="dim"))
 
     # What became of each claim
-    for claim in record["claims"]:
-        words = Text.assemble((f"{claim['outcome']}: ", OUTCOMES[claim["outcome"]]), (claim["text"], "bold"))
-        console.print(words)
-        console.print(Text(f"    {claim['why']}", style="dim"))
+    for network, claims in by_network(record["claims"]).items():
+        console.print(Text(_sentence(network), style="underline"))
+        for claim in claims:
+            words = Text.assemble((f"{claim['outcome']}: ", OUTCOMES[claim["outcome"]]), (claim["text"], "bold"))
+            console.print(words)
+            console.print(Text(f"    {claim['why']}", style="dim"))
+            if paper := in_the_paper(claim):
+                console.print(Text(f"    in the paper's own table: {paper}", style="dim"))
     for failure in record["failures"]:
         console.print(Text(failure, style="bold red"))
     console.print(Text(duration(record["seconds"]), style="dim"))
@@ -60,6 +75,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     # The table
     about = record["reproduction"]
     lines = [f"## {_plain(about['paper'])}, {_plain(about['where'])}: {_plain(about['title'])}", ""]
+    lines += [part for line in results(record["claims"]) for part in (f"**{_plain(line)}**", "")]
     lines += [f"Profile `{about['profile']}`, {duration(record['seconds'])}. {_plain(about['units'])}", ""]
     if about["notes"]:
         lines += [_plain(about["notes"].strip()), ""]
@@ -78,10 +94,61 @@ def markdown(record: Mapping[str, Any]) -> str:
     ]
     lines += ["", STOOD_IN] if stand_ins else []
     lines += [part for line in _alike(record) for part in ("", _plain(line))]
-    lines += ["", "| claim | verdict | by |", "|---|---|---|"] if record["claims"] else []
-    lines += [f"| {_plain(c['text'])} | **{c['outcome']}** | {_plain(c['why'])} |" for c in record["claims"]]
+    lines += claims_in_markdown(record["claims"])
     lines += ["", *(f"- failed: {_plain(failure)}" for failure in record["failures"])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def by_network(claims: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the claims by what they were tried on, the authors' own networks first."""
+    groups: dict[str, list[Mapping[str, Any]]] = {network: [] for network in NETWORKS}
+    for claim in claims:
+        groups[claim["network"]].append(claim)
+    return {NETWORKS[network]: group for network, group in groups.items() if group}
+
+
+def results(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how many claims hold, fail and are not shown, a line for each thing that they were tried on."""
+    lines = []
+    for network, group in by_network(claims).items():
+        counts = {outcome: sum(claim["outcome"] == outcome for claim in group) for outcome in OUTCOMES}
+        holds, fails, left = counts.values()
+        words = f"{plural(holds, 'claim')} {_verb(holds, 'hold')}, {fails} {_verb(fails, 'fail')}"
+        lines.append(f"{_sentence(network)} {words}, {left} {'is' if left == 1 else 'are'} not shown.")
+    return lines
+
+
+def claims_in_markdown(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a table of claims for each thing that they were tried on, as lines of Markdown."""
+    lines = []
+    for network, group in by_network(claims).items():
+        lines += ["", f"### Claims, {_plain(network)}", "", "| claim | verdict | in the paper's own table | by |"]
+        lines += ["|---|---|---|---|"]
+        for c in group:
+            cells = (_plain(c["text"]), f"**{c['outcome']}**", _plain(in_the_paper(c) or "–"), _plain(c["why"]))
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def in_the_paper(claim: Mapping[str, Any]) -> str:
+    """Return what the paper's own numbers say of a claim; "" where it has none, or agrees with itself."""
+    paper = claim["published"]
+    if paper is None:
+        return ""
+    words = f"{paper['as_claimed']} of {paper['number']}"
+    for kind, texts in (("against it", paper["against"]), ("ties", paper["ties"])):
+        if texts:
+            more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+            words += f"; {kind}: {'; '.join(texts[:NAMED])}{more}"
+    return words
+
+
+def _sentence(network: str) -> str:
+    return network[0].upper() + network[1:]
+
+
+def _verb(number: int, verb: str) -> str:
+    return f"{verb}s" if number == 1 else verb
 
 
 def _stand_ins(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from holdfast.core import HoldfastError
 from holdfast.runtime.errors import pick, unknown
 from holdfast.storage.documents import read_toml
 from holdfast.workflows.reproduce.cells import APART, OTHERS
-from holdfast.workflows.reproduce.claims import KINDS, Claim
+from holdfast.workflows.reproduce.claim import KINDS, Claim
 from holdfast.workflows.reproduce.rows import spread as spread_rows
 
 FULL = "full"

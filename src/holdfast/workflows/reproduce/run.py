@@ -22,9 +22,10 @@ from holdfast.runtime.listener import Listener, Silent
 from holdfast.storage.run_folder import Store
 from holdfast.training.loop import train
 from holdfast.training.recipe_file import make_recipe
-from holdfast.workflows.reproduce.claims import Cell, judged
+from holdfast.workflows.reproduce.claim import Cell
 from holdfast.workflows.reproduce.recipe import Reproduction, filled, named
 from holdfast.workflows.reproduce.table import alike, correlation, table_of
+from holdfast.workflows.reproduce.verdict import judged
 from holdfast.workflows.study.file import make_study
 from holdfast.workflows.study.run import run_study
 

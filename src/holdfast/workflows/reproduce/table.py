@@ -12,9 +12,9 @@ from holdfast.numerics import statistics
 from holdfast.numerics.statistics.ratios import relative_drop
 from holdfast.runtime.errors import pick, unknown
 from holdfast.workflows.reproduce.cells import APART, NUMBERS, OTHERS, entry_of, headed, measure_of, measured, ratio
-from holdfast.workflows.reproduce.claims import Cell
+from holdfast.workflows.reproduce.claim import NETWORKS, STAND_IN, THEIRS, TRAINED, Cell
 from holdfast.workflows.reproduce.derived import mean
-from holdfast.workflows.reproduce.recipe import Line, Reproduction
+from holdfast.workflows.reproduce.recipe import Line, Reproduction, named
 from holdfast.workflows.study.plan import ORIGINAL
 
 
@@ -33,7 +33,7 @@ def table_of(
         problems: why inputs are missing, by name.
     """
     cells = {
-        (row.name, column.name): _cell(row, column, place, runs, studies, problems)
+        (row.name, column.name): _cell(recipe, row, column, place, runs, studies, problems)
         for row in recipe.rows
         for place, column in enumerate(recipe.columns)
     }
@@ -42,6 +42,7 @@ def table_of(
 
 
 def _cell(
+    recipe: Reproduction,
     row: Line,
     column: Line,
     place: int,
@@ -52,7 +53,8 @@ def _cell(
     """Return one number of the table, or why there is none."""
     at = at_of(row, column)
     published = row.published[place] if row.published else None
-    cell = Cell(row.name, column.name, None, published, row.scale * column.scale)
+    network = _network(recipe, at)
+    cell = Cell(row.name, column.name, None, published, row.scale * column.scale, network=network)
     if at.get("encoder") in problems:
         return replace(cell, why=problems[at["encoder"]])
     if "mean" in at:
@@ -63,6 +65,18 @@ def _cell(
         return replace(cell, why=str(error))
     why = score.note if score.value is None else ""
     return replace(cell, score=score, why=why, of=_identity(at, runs))
+
+
+def _network(recipe: Reproduction, at: Mapping[str, Any]) -> str:
+    """Return whose network a number is of, by the inputs behind it, see `NETWORKS`."""
+    table = dict(recipe.audits.get(at.get("audit", ""), {})) | dict(recipe.studies.get(at.get("study", ""), {}))
+    encoders = [at["encoder"]] if "encoder" in at else table.get("encoders", [])
+    others = named({key: value for key, value in table.items() if key != "encoders"})
+    inputs = [recipe.inputs[name] for name in (*encoders, *others) if name in recipe.inputs]
+    if any(source.says for source in inputs):
+        return STAND_IN
+    trained = "study" in at or any(source.train for source in inputs)
+    return TRAINED if trained else THEIRS
 
 
 def _identity(at: Mapping[str, Any], runs: Mapping[str, Run | str]) -> str:
@@ -153,7 +167,8 @@ def _means(
         audits = [runs.get(at_of(row, columns[name]).get("audit", "")) for name in at["mean"]]
         data = {run.record["data"]["spec"] for run in audits if isinstance(run, Run)}
         score = mean([member.score for member in members if member.score], apart=len(data) == len(members))
-        means[row.name, column.name] = replace(cell, score=score, why="")
+        network = max((member.network for member in members), key=NETWORKS.index)
+        means[row.name, column.name] = replace(cell, score=score, why="", network=network)
     return means
 
 

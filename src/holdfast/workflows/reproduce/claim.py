@@ -1,0 +1,189 @@
+"""A sentence of a paper about its table that can be tried, and the numbers that it is about."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.core import HoldfastError, Score
+from holdfast.runtime.errors import unknown
+
+KINDS = {
+    "rises": "each row (or column) named above the one before",
+    "falls": "each row named below the one before",
+    "above": "the first row (each of them, where the first is a list) above each other one",
+    "below": "the first row (each of them) below each other one",
+    "at_least": "every row named (all where none is) at least so much, in the paper's scale",
+    "at_most": "every row named at most so much",
+    "within": "every row named at least the one number and at most the other",
+    "agrees": "every row named as published, up to so much",
+    "correlates": "the two columns named, over the rows",
+}
+"""Kinds of claims."""
+
+NETWORKS = THEIRS, TRAINED, STAND_IN = "authors", "trained", "stand-ins"
+"""What numbers are of: networks of the authors, networks trained as theirs were, or others (or other images)."""
+
+COMPARED = ("rises", "falls", "above", "below")
+"""Those that compare rows in each column named, or, where none is, columns in each row named (all where none is)."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of the table.
+
+    Attributes:
+        row: name of the row.
+        column: name of the column.
+        score: ours, in our own unit; None where there is none.
+        published: the paper's; None where it has none.
+        scale: by what the paper's number is larger than ours.
+        why: why ours is missing.
+        of: what ours is of, the network itself and what was asked of it: cells of equal ones hold one and the same
+            number, whatever their rows are called. "" where that is not known.
+        network: whose network it is of.
+    """
+
+    row: str
+    column: str
+    score: Score | None
+    published: float | None = None
+    scale: float = 1.0
+    why: str = ""
+    of: str = ""
+    network: str = STAND_IN
+
+    @property
+    def value(self) -> float | None:
+        """Our number, in our own unit; None where there is none."""
+        return None if self.score is None else self.score.value
+
+
+Cells = Mapping[tuple[str, str], Cell]
+"""The cells of a table by (row, column)."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper that can be tried.
+
+    Attributes:
+        text: the sentence, and where it stands.
+        kind: see `KINDS`.
+        operands: the names of rows (of columns where `columns` is empty), or the number. Where the first one is a list,
+            each of its names begins a chain of its own; where all are lists, the chains are their first names, their
+            second ones, and so on.
+        columns: in which columns rows are compared or limited; none: columns are compared.
+        rows: in which rows columns are compared; which ones are limited or correlated. All where none is named.
+    """
+
+    text: str
+    kind: str
+    operands: Any
+    columns: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+
+    def check(self, rows: Sequence[str], columns: Sequence[str]) -> None:
+        """Refuse names that the table does not have.
+
+        Raises:
+            HoldfastError: such a name, or a claim without what its kind needs.
+        """
+        # What is compared or limited, and where
+        compared = self.kind in (*COMPARED, "correlates")
+        if compared and (not isinstance(self.operands, list) or len(self.operands) < 2):
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected two names or more, got {self.operands!r}")
+        if not compared:
+            self.limits()
+        if not compared and not self.columns:
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected a column, got none")
+        if self.columns and (self.kind == "correlates" or (compared and self.rows)):
+            raise HoldfastError(f"claim {self.text!r}: expected columns or rows in which it is tried, got both")
+        # Names that the table has
+        members = list(itertools.chain(*self.chains())) if compared else []
+        of_table = {"row": rows, "column": columns}
+        for kind, names in (
+            ("row" if self.columns else "column", members),
+            ("row", self.rows),
+            ("column", self.columns),
+        ):
+            for name in names:
+                if name not in of_table[kind]:
+                    raise unknown(f"{kind} of the claim {self.text!r}", name, of_table[kind])
+
+    def chains(self) -> list[list[str]]:
+        """Return the names that are compared with each other.
+
+        Raises:
+            HoldfastError: lists of different lengths.
+        """
+        first, *others = self.operands
+        if not isinstance(first, list):
+            return [self.operands]
+        if not any(isinstance(names, list) for names in others):
+            return [[name, *others] for name in first]
+        if not all(isinstance(names, list) and len(names) == len(first) for names in others):
+            raise HoldfastError(
+                f"claim {self.text!r}: {self.kind}: expected lists of one length, got {self.operands!r}"
+            )
+        return [list(chain) for chain in zip(*self.operands, strict=True)]
+
+    def compared(self, cells: Cells) -> list[list[Cell]]:
+        """Return the chains of cells that are compared: of rows in each column, or of columns in each row."""
+        if self.columns:
+            return [[cells[name, column] for name in names] for column in self.columns for names in self.chains()]
+        return [[cells[row, name] for name in names] for row in self._rows(cells) for names in self.chains()]
+
+    def pairs(self, chain: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+        """Return pairs of cells of which the second should be the larger one (the smaller one of falls and below)."""
+        if self.kind in ("rises", "falls"):
+            return list(itertools.pairwise(chain))
+        return [(cell, chain[0]) for cell in chain[1:]]
+
+    def limited(self, cells: Cells) -> list[Cell]:
+        """Return the cells that are limited; those that should agree have a published number."""
+        named = [cells[row, column] for column in self.columns for row in self._rows(cells)]
+        return [cell for cell in named if self.kind != "agrees" or cell.published is not None]
+
+    def correlated(self, cells: Cells) -> list[tuple[Cell, Cell]]:
+        """Return the pairs of cells, one for each row, that should go together."""
+        first, second = self.operands[:2]
+        return [(cells[row, first], cells[row, second]) for row in self._rows(cells)]
+
+    def about(self, cells: Cells) -> list[Cell]:
+        """Return all cells that decide the claim."""
+        if self.kind == "correlates":
+            return list(itertools.chain(*self.correlated(cells)))
+        return list(itertools.chain(*self.compared(cells))) if self.kind in COMPARED else self.limited(cells)
+
+    def _rows(self, cells: Cells) -> tuple[str, ...]:
+        """Return the rows named: all of the table where none is."""
+        return self.rows or tuple(dict.fromkeys(row for row, _ in cells))
+
+    def limits(self) -> tuple[float, float]:
+        """Return between which numbers values should lie.
+
+        Raises:
+            HoldfastError: something else than the number, or two numbers in order, that the kind takes.
+        """
+        ends = self.operands if self.kind == "within" else [self.operands]
+        numbers = isinstance(ends, list) and all(isinstance(end, (int, float)) and end is not True for end in ends)
+        if not numbers or len(ends) != 1 + (self.kind == "within") or ends != sorted(ends):
+            expected = "[lower, upper]" if self.kind == "within" else "a number"
+            raise HoldfastError(f"claim {self.text!r}: {self.kind}: expected {expected}, got {self.operands!r}")
+        return (-math.inf if self.kind == "at_most" else ends[0]), (math.inf if self.kind == "at_least" else ends[-1])
+
+
+def ends(cell: Cell) -> tuple[float, float, float]:
+    """Return value, low and high in the paper's scale; without an interval, all are the value.
+
+    Raises:
+        HoldfastError: a cell without a number.
+    """
+    score = cell.score
+    if score is None or score.value is None:
+        raise HoldfastError(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}")
+    low = score.value if score.low is None else score.low
+    high = score.value if score.high is None else score.high
+    return score.value * cell.scale, low * cell.scale, high * cell.scale

@@ -1,0 +1,89 @@
+"""What a paper's own table says of its claims: how much of each is so, what ties, and what contradicts it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from holdfast.numerics.statistics.correlations import pearson
+from holdfast.workflows.reproduce.claim import COMPARED, Cell, Cells, Claim
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the published numbers say of a claim, without intervals, which papers seldom give.
+
+    Attributes:
+        number: how many comparisons, limits or correlations the paper's own table decides or ties.
+        as_claimed: how many of them are as claimed.
+        ties: those that are neither: equal numbers, such as two at 0; a correlation whose interval holds zero.
+        against: those that contradict it.
+    """
+
+    number: int
+    as_claimed: int
+    ties: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+
+
+def published(claim: Claim, cells: Cells) -> Published | None:
+    """Return what the paper's own table says of a claim; None where it has no number for it, or agrees by definition.
+
+    Args:
+        claim: the claim.
+        cells: by (row, column).
+    """
+    if claim.kind == "agrees":
+        return None
+    if claim.kind == "correlates":
+        return _correlated(claim.correlated(cells))
+    if claim.kind in COMPARED:
+        return _compared(claim, (pair for chain in claim.compared(cells) for pair in claim.pairs(chain)))
+    return _limited(claim, claim.limited(cells))
+
+
+def tied(a: Cell, b: Cell) -> bool:
+    """Return whether the paper has one and the same number for two cells."""
+    return a.published is not None and a.published == b.published
+
+
+def _compared(claim: Claim, pairs: Iterable[tuple[Cell, Cell]]) -> Published | None:
+    sign = 1 if claim.kind in ("rises", "above") else -1
+    number, ties, against = 0, [], []
+    for lower, upper in pairs:
+        if lower.published is None or upper.published is None:
+            continue
+        number += 1
+        gap = sign * (upper.published - lower.published)
+        if gap <= 0:
+            (ties if gap == 0 else against).append(f"{_text(upper)} against {_text(lower)}")
+    return _published(number, ties, against)
+
+
+def _limited(claim: Claim, limited: Iterable[Cell]) -> Published | None:
+    lowest, highest = claim.limits()
+    numbers = [cell for cell in limited if cell.published is not None]
+    against = [
+        _text(cell) for cell in numbers if cell.published is not None and not lowest <= cell.published <= highest
+    ]
+    return _published(len(numbers), [], against)
+
+
+def _correlated(pairs: Iterable[tuple[Cell, Cell]]) -> Published | None:
+    numbers = [(a.published, b.published) for a, b in pairs if a.published is not None and b.published is not None]
+    if not numbers:
+        return None
+    first, second = torch.tensor(numbers, dtype=torch.float64).T
+    score = pearson(first, second)
+    if score.value is None or score.low is None or score.high is None:
+        return _published(1, [score.note or f"{len(numbers)} rows give no interval"], [])
+    words = f"Pearson correlation {score.value:.3f} [{score.low:.2f}, {score.high:.2f}] over {len(numbers)} rows"
+    return _published(1, [words] if score.low <= 0 <= score.high else [], [words] if score.high < 0 else [])
+
+
+def _published(number: int, ties: list[str], against: list[str]) -> Published | None:
+    return Published(number, number - len(ties) - len(against), tuple(ties), tuple(against)) if number else None
+
+
+def _text(cell: Cell) -> str:
+    return f"{cell.row}, {cell.column}: {cell.published:.4g}"

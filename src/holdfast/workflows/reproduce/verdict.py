@@ -1,0 +1,204 @@
+"""The claims of a paper's text about its table, judged by ours: holds, fails or not shown."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from holdfast.core import Score
+from holdfast.numerics.statistics.correlations import pearson
+from holdfast.numerics.statistics.levels import p_value, reach
+from holdfast.workflows.reproduce.claim import COMPARED, NETWORKS, STAND_IN, Cell, Cells, Claim, ends
+from holdfast.workflows.reproduce.published import Published, published, tied
+
+HOLDS, FAILS, NOT_SHOWN = "holds", "fails", "not shown"
+
+LEVEL = 0.05
+
+SHOWN = 8
+"""Comparisons that are listed one by one; of more, those that are not as claimed."""
+
+Correlation = Callable[[Cell, Cell], float]
+"""How strongly two cells' estimates go together, because they are about the same images; 0 where nothing tells."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a claim in our table.
+
+    Attributes:
+        text: the claim.
+        outcome: "holds", "fails" or "not shown".
+        why: the numbers behind it.
+        network: what they are of, see `NETWORKS`: the worst where they are of several.
+        published: what the paper's own table says of the claim; None where it has no number for it.
+    """
+
+    text: str
+    outcome: str
+    why: str
+    network: str = STAND_IN
+    published: Published | None = None
+
+
+def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
+    """Return the verdict of our table on a claim.
+
+    A chain of comparisons holds where each one's 95 % interval excludes zero on the right side (which needs no
+    correction, for all of them must), and fails where one is on the wrong side with p at most 0.05 / their number. A
+    limit holds where each interval lies on its side, and fails where one lies on the other. Numbers agree with the
+    published ones where all are as near as claimed, and do not where one is not and its interval leaves the published
+    one out too. All else is not shown, and what a sample was too small to give an interval neither. Where numbers are
+    missing, the others can still fail the claim. Of a comparison that the paper's own table ties, as where both are 0,
+    ours need not show anything.
+
+    Args:
+        claim: the claim.
+        cells: by (row, column).
+        correlation: of two cells' estimates.
+    """
+    if claim.kind == "correlates":
+        return _correlates(claim, cells)
+    if claim.kind not in COMPARED:
+        limited = claim.limited(cells)
+        return _without(_missing(limited), _limited(claim, _present(limited)))
+    chains = claim.compared(cells)
+    pairs = [pair for chain in chains for pair in claim.pairs(chain) if not _missing(pair)]
+    # One network in two rows shows nothing of their order
+    twins = [pair for pair in pairs if pair[0].of and pair[0].of == pair[1].of]
+    titles = [" and ".join(f"{cell.row}, {cell.column}" for cell in pair) for pair in twins]
+    lost = [
+        _missing([cell for chain in chains for cell in chain]),
+        *(f"{t}: one network stands for both" for t in titles),
+    ]
+    verdict = _compared(claim, [pair for pair in pairs if pair not in twins], correlation)
+    return _without("; ".join(filter(None, lost)), verdict)
+
+
+def judged(claims: Sequence[Claim], cells: Cells, correlation: Correlation) -> list[Verdict]:
+    """Return the verdict on each claim; see `judge`.
+
+    What one network shows that stands for two is shown once: a claim about the same numbers as one before is not shown.
+    """
+    verdicts: list[Verdict] = []
+    before: dict[object, str] = {}
+    for claim in claims:
+        verdict, key = judge(claim, cells, correlation), _evidence(claim, cells)
+        if key is not None and key in before and verdict.outcome != NOT_SHOWN:
+            why = f"one network stands for those of this claim and of “{before[key]}”; {verdict.why}"
+            verdict = Verdict(claim.text, NOT_SHOWN, why)
+        elif key is not None:
+            before[key] = claim.text
+        network = max((cell.network for cell in claim.about(cells)), key=NETWORKS.index, default=STAND_IN)
+        verdicts.append(replace(verdict, network=network, published=published(claim, cells)))
+    return verdicts
+
+
+def _evidence(claim: Claim, cells: Cells) -> object:
+    """Return the numbers that decide a claim, whatever their rows are called; None where not all are identified."""
+    if claim.kind in ("correlates", "agrees"):
+        return None
+    if claim.kind in COMPARED:
+        limits, chains = None, claim.compared(cells) if claim.columns else []
+    else:
+        limits, chains = claim.limits(), [[cell] for cell in _present(claim.limited(cells))]
+    numbers = frozenset(tuple(cell.of for cell in chain) for chain in chains)
+    return (claim.kind, limits, numbers) if numbers and all(map(all, numbers)) else None
+
+
+def _present(named: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in named if not _missing([cell])]
+
+
+def _without(lost: str, verdict: Verdict) -> Verdict:
+    """Return a verdict on a part of what is claimed: one part may fail a claim, but all are needed to show it."""
+    if not lost:
+        return verdict
+    why = f"{verdict.why}; {lost}" if verdict.why else lost
+    return Verdict(verdict.text, NOT_SHOWN if verdict.outcome == HOLDS else verdict.outcome, why)
+
+
+def _missing(cells: Sequence[Cell]) -> str:
+    """Return the cells without a number, and why; "" where all have one."""
+    lost: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.value is None:
+            lost.setdefault(cell.why or "undefined", []).append(f"{cell.row}, {cell.column}")
+    return "; ".join(f"{'; '.join(dict.fromkeys(cells))}: {why}" for why, cells in lost.items())
+
+
+def _compared(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], correlation: Correlation) -> Verdict:
+    sign = 1 if claim.kind in ("rises", "above") else -1
+    lines, open_lines, shown, fails = [], [], False, False
+    for lower, upper in pairs:
+        gap, p = sign * (ends(upper)[0] - ends(lower)[0]), _p(lower, upper, correlation(lower, upper))
+        lines.append(f"{_text(upper)} against {_text(lower)}" + ("" if p is None else f", p {p:.2g}"))
+        if gap > 0 and p is not None and p <= LEVEL:
+            shown = True
+        elif tied(lower, upper):
+            lines[-1] += " (a tie in the paper)"
+        else:
+            open_lines.append(lines[-1])
+        fails |= gap < 0 and p is not None and p <= LEVEL / len(pairs)
+    if len(lines) > SHOWN:
+        words = f"{len(lines) - len(open_lines)} of {len(lines)} comparisons are as claimed"
+        if ties := sum(line.endswith("(a tie in the paper)") for line in lines):
+            words += f" or tied in the paper ({ties})"
+        more = [f"and {len(open_lines) - SHOWN} more"] if len(open_lines) > SHOWN else []
+        lines = [words, *open_lines[:SHOWN], *more]
+    return Verdict(claim.text, FAILS if fails else HOLDS if shown and not open_lines else NOT_SHOWN, "; ".join(lines))
+
+
+def _p(a: Cell, b: Cell, correlation: float) -> float | None:
+    """Return the p-value of the difference of two cells; None without intervals, or where their scales differ."""
+    assert a.score is not None
+    assert b.score is not None
+    first, second = reach(a.score), reach(b.score)
+    if first is None or second is None or a.scale != b.scale:
+        return None
+    gap = (ends(a)[0] - ends(b)[0]) / a.scale
+    return p_value(gap, first, second, correlation, min(a.score.n, b.score.n))
+
+
+def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:
+    good, bad = True, False
+    for cell in cells:
+        value, low, high = ends(cell)
+        if _open(cell.score):
+            good = False
+            continue
+        if claim.kind == "agrees":
+            assert cell.published is not None
+            near = abs(value - cell.published) <= claim.operands
+            good, bad = good and near, bad or not (near or low <= cell.published <= high)
+        else:
+            lowest, highest = claim.limits()
+            good &= lowest <= low and high <= highest
+            bad |= high < lowest or low > highest
+    words = "; ".join(_text(cell, published=claim.kind == "agrees") for cell in cells)
+    return Verdict(claim.text, FAILS if bad else HOLDS if good else NOT_SHOWN, words)
+
+
+def _open(score: Score | None) -> bool:
+    """Whether a number should have an interval and has none, because its sample is too small for one."""
+    return score is not None and score.low is None and score.high is None and not score.interval.startswith("none")
+
+
+def _correlates(claim: Claim, cells: Cells) -> Verdict:
+    pairs = claim.correlated(cells)
+    if lost := _missing([cell for pair in pairs for cell in pair]):
+        return Verdict(claim.text, NOT_SHOWN, lost)
+    x, y = torch.tensor([[ends(cell)[0] for cell in pair] for pair in pairs], dtype=torch.float64).T
+    score = pearson(x, y)
+    if score.value is None or score.low is None or score.high is None:
+        return Verdict(claim.text, NOT_SHOWN, score.note or f"{len(pairs)} rows give no interval")
+    outcome = HOLDS if score.low > 0 else FAILS if score.high < 0 else NOT_SHOWN
+    words = f"Pearson correlation {score.value:.3f} [{score.low:.2f}, {score.high:.2f}] over {len(pairs)} rows"
+    return Verdict(claim.text, outcome, words)
+
+
+def _text(cell: Cell, published: bool = False) -> str:
+    value, low, high = ends(cell)
+    interval = "" if low == high == value else f" [{low:.4g}, {high:.4g}]"
+    paper = f" (published {cell.published:.4g})" if published and cell.published is not None else ""
+    return f"{cell.row}, {cell.column}: {value:.4g}{interval}{paper}"
