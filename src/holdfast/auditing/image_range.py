@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from holdfast.core import Encoder, Images, Positions
+from holdfast.core import Encoder, Images, Positions, Rng, Threat
 from holdfast.sources.data import ImageSet
 
 
@@ -53,6 +53,10 @@ class ImageRange:
         runs = places.tensor_split((places.diff() != 1).nonzero()[:, 0] + 1)
         x = torch.cat([self._read(int(run[0]), int(run[-1]) + 1) for run in runs])
         return moved(x, self.device, self.memory_format)
+
+    def disturbed(self, x: Images, positions: Positions, threat: Threat, rng: Rng) -> Images:
+        """Return the images at some places, which are x for the encoder, under a threat; see `ImageSet.disturbed`."""
+        return self.images.disturbed(x, [self.places.start + place for place in positions.tolist()], threat, rng)
 
     def _read(self, start: int, stop: int) -> Images:
         return self.images.batch(self.places.start + start, self.places.start + stop)

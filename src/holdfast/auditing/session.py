@@ -358,12 +358,13 @@ class Session:
                 x, rows = self._all.batch(0, 1), torch.arange(start, stop)
                 return Shard(self.encoder, x, rows, Rng(self.seed), None, self._all.at, read=self.read)
             case Scope.TRAINING:  # what there is to know about images is known of the population's only
-                return Shard(self.encoder, *self._between(self._training, start, stop), None)
+                images = self._training
+                return Shard(self.encoder, *self._between(images, start, stop), None, under=images.disturbed)
             case Scope.FIRST | Scope.LAST:
                 clean, labels = self._tensors.get(CLEAN, {}).get("reps"), self.labels
-                head = None if labels is None else self.head
-                x, positions, rng = self._between(self._all, start, stop)
-                return Shard(self.encoder, x, positions, rng, clean, self._all.at, labels, head, self.read)
+                head, images = None if labels is None else self.head, self._all
+                known = (clean, images.at, labels, head, self.read, images.disturbed)
+                return Shard(self.encoder, *self._between(images, start, stop), *known)
 
     def _between(self, images: ImageRange, start: int, stop: int) -> tuple[Images, Positions, Rng]:
         """Return images `start` to `stop` (exclusive), where they stand, and random numbers bound to their ids."""
@@ -377,17 +378,11 @@ class Session:
                 "expected training images to learn from, got none: all images are attacked; give training images "
                 "(--train) or attack fewer"
             )
-        images, labels = self._training, self._training.labels
-        return Shard(
-            self.encoder,
-            images.batch(0, 1),
-            torch.arange(1),
-            Rng(self.seed, ids=tuple(images.ids[:count])),
-            self._tensors.get(CLEAN, {}).get("reps"),
-            images.at,
-            None if labels is None else labels[:count],
-            read=self.read,
-        )
+        images, clean = self._training, self._tensors.get(CLEAN, {}).get("reps")
+        labels = None if images.labels is None else images.labels[:count]
+        rng = Rng(self.seed, ids=tuple(images.ids[:count]))
+        known = (clean, images.at, labels, None, self.read, images.disturbed)
+        return Shard(self.encoder, images.batch(0, 1), torch.arange(1), rng, *known)
 
 
 def _not_observed(observation: Observation) -> HoldfastError:

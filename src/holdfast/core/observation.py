@@ -64,6 +64,8 @@ class Shard:
         head: gives the linear head that a probe learns from training images, disturbed by a threat where one is given;
             None without labels.
         read: gives what an earlier observation saw, one row for each of the population's first images.
+        under: gives images that `others` gives, by their positions, under a threat; None: they have no other resolution
+            than the encoder's.
     """
 
     encoder: Encoder
@@ -75,6 +77,24 @@ class Shard:
     labels: Int[Tensor, "population"] | None = None
     head: Callable[..., Head] | None = None
     read: "Callable[[Observation], dict[str, Tensor]] | None" = None
+    under: Callable[[Images, Positions, Threat, Rng], Images] | None = None
+
+    def disturbed(
+        self, threat: Threat, rng: Rng, x: Images | None = None, positions: Positions | None = None
+    ) -> Images:
+        """Return its images under a threat, at the resolution that a corruption is meant for.
+
+        Args:
+            threat: what befalls them.
+            rng: random numbers bound to their ids.
+            x: images that `others` gave, instead of its own.
+            positions: where these stand; where its own do, if None.
+
+        Raises:
+            HoldfastError: a threat that these images do not fit.
+        """
+        x, positions = self.x if x is None else x, self.positions if positions is None else positions
+        return threat.sample(x, rng) if self.under is None else self.under(x, positions, threat, rng)
 
 
 Event = Callable[[Float[Tensor, "rows draws dim"], Int[Tensor, "rows"]], Float[Tensor, "rows draws"]]

@@ -1,8 +1,9 @@
 """How images may change: balls with a worst case, noise with a distribution, corruptions of whole data sets."""
 
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -40,17 +41,34 @@ class Threat(metaclass=Checked):
         """Draw one disturbed version of every image, inside [0, 1]."""
 
 
+@dataclass(frozen=True)
 class Corruption(Threat):
     """A change that befalls a whole data set alike, such as a shuffle of its pixels; a frozen dataclass.
 
     What differs from image to image, such as noise, is drawn from `rng` by the image's id; what is shared, such as the
     permutation of a shuffle, is part of the corruption and so the same for training and test images, in every audit.
+
+    Attributes:
+        resolution: "image": images are corrupted at their own size and then resized for the encoder, so cells and
+            severities mean the pixels of the data set, whatever the encoder; "encoder": they are resized first.
     """
+
+    resolution: Literal["image", "encoder"] = field(default="image", kw_only=True)
 
     @property
     @abstractmethod
     def title(self) -> str:
         """What it is, in a few words that tell it from its kind with other parameters, such as "G4x4"."""
+
+    @property
+    def resized(self) -> str:
+        """The end of the title: where images are resized before."""
+        return ", resized first" if self.resolution == "encoder" else ""
+
+    @property
+    def tile(self) -> int:
+        """What the sides of the part of an image that it changes are multiples of, in pixels."""
+        return 1
 
 
 class Noise(Threat):

@@ -83,7 +83,7 @@ class TrainingImages:
         x = self.images.pick(places)
         if self._corruption is None:
             return x
-        return self._corruption.sample(x, self._rng.at([self.ids[place] for place in places]))
+        return self.images.disturbed(x, places, self._corruption, self._rng.at([self.ids[place] for place in places]))
 
     def _all_images(self) -> Tensor:
         """Return all images; as 8-bit numbers where that loses nothing."""

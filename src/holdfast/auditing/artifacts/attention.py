@@ -110,13 +110,13 @@ def _strips(
 
     # Maps under each corruption, of the same layers, and how much they agree with the clean ones
     for number, (title, threat) in enumerate(threats.items(), 1):
-        corrupted = threat.sample(x, rng)
+        corrupted = subject.images.disturbed(x, range(len(x)), threat, rng)
         maps = [
             attention(subject.encoder, corrupted, reading.directions, attended.layer).enlarged(*x.shape[2:]).cpu()
             for reading, attended in zip(readings, undisturbed, strict=True)
         ]
         agreement = {
-            reading.name: alike(corrupted_map, followed(threat, clean_map, rng)).tolist()
+            reading.name: alike(corrupted_map, followed(subject, threat, clean_map, rng)).tolist()
             for reading, corrupted_map, clean_map in zip(readings, maps, clean_maps, strict=True)
         }
         strips.append(_strip(store, f"{folder}-{number}.png", title, corrupted, maps) | {"agreement": agreement})
@@ -129,12 +129,16 @@ def _strips(
     }
 
 
-def followed(threat: Threat, maps: Maps, rng: Rng) -> Maps:
+def followed(subject: Session, threat: Threat, maps: Maps, rng: Rng) -> Maps:
     """Return maps moved as a corruption moves pixels; as they are where it moves none (or by chance).
 
-    The map of an encoder that is equivariant to a shuffle moves with it.
+    The map of an encoder that is equivariant to a shuffle moves with it. NaN where the encoder sees a part of an image
+    only, into which the corruption moves others.
     """
-    return threat.sample(maps[:, None], rng)[:, 0] if threat.moves_pixels else maps
+    if not threat.moves_pixels:
+        return maps
+    maps = maps / maps.amax((1, 2), keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny)  # resized like pixels
+    return subject.images.disturbed(maps[:, None], range(len(maps)), threat, rng, as_maps=True)[:, 0]
 
 
 def alike(maps: Maps, others: Maps) -> Float[Tensor, "batch"]:

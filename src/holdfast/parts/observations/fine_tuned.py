@@ -167,5 +167,5 @@ class FineTuned(OfTraining):
                     x = images[rows]
                     if self.threat is not None:
                         rng = shard.rng.at([shard.rng.ids[place] for place in block[rows].tolist()])
-                        x = self.threat.sample(x, rng.child("training"))
+                        x = shard.disturbed(self.threat, rng.child("training"), x, block[rows])
                     yield epoch, x, targets[block[rows]]

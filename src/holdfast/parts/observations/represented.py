@@ -41,4 +41,4 @@ class Represented(OfFirst):
         Raises:
             HoldfastError: a threat that these images do not fit, or a representation that is not finite.
         """
-        return {"reps": represented(shard, self.threat.sample(shard.x, shard.rng.child("represented")))}
+        return {"reps": represented(shard, shard.disturbed(self.threat, shard.rng.child("represented")))}

@@ -135,7 +135,8 @@ class RobustHead(OfTraining):
             x = others(places)
             if self.threat is None:
                 return x
-            return self.threat.sample(x, rng.at([shard.rng.ids[place] for place in places.tolist()]))
+            own = rng.at([shard.rng.ids[place] for place in places.tolist()])
+            return shard.disturbed(self.threat, own, x, places)
 
         count = len(shard.rng.ids)
         if count * shard.x[0].numel() > BLOCK:

@@ -40,5 +40,5 @@ class Training(OfTraining):
         Raises:
             HoldfastError: a threat that these images do not fit, or a representation that is not finite.
         """
-        x = shard.x if self.threat is None else self.threat.sample(shard.x, shard.rng.child("training"))
+        x = shard.x if self.threat is None else shard.disturbed(self.threat, shard.rng.child("training"))
         return {"reps": represented(shard, x)}

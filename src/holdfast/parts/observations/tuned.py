@@ -41,7 +41,7 @@ class Tuned(OfFirst):
             HoldfastError: a threat that these images do not fit.
         """
         encoder, head = self.fine_tuned.learned(shard)
-        x = shard.x if self.threat is None else self.threat.sample(shard.x, shard.rng.child("represented"))
+        x = shard.x if self.threat is None else shard.disturbed(self.threat, shard.rng.child("represented"))
         with torch.no_grad():
             logits = head.scores(encoder(x))
         if not bool(logits.isfinite().all()):

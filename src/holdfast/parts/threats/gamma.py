@@ -35,7 +35,7 @@ class Gamma(Corruption):
     @property
     def title(self) -> str:
         """For example "γ 0.2"."""
-        return f"γ {self.gamma:g}"
+        return f"γ {self.gamma:g}{self.resized}"
 
     @property
     def table(self) -> Float[Tensor, "256"]:

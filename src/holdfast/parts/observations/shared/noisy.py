@@ -86,8 +86,8 @@ def drawn(shard: Shard, noise: Threat, rows: Int[Tensor, "rows"], start: int, st
     ids, rng = [shard.rng.ids[row] for row in rows.tolist()], shard.rng.child("noise")
     if not isinstance(noise, Noise):  # a threat that only samples: one stream for every draw
         names = [f"{image} draw {draw}" for image in ids for draw in range(start, stop)]
-        x = shard.x[rows].repeat_interleave(stop - start, 0)
-        return noise.sample(x, rng.at(names)).unflatten(0, (len(rows), stop - start))
+        x, positions = (values[rows].repeat_interleave(stop - start, 0) for values in (shard.x, shard.positions))
+        return shard.disturbed(noise, rng.at(names), x, positions).unflatten(0, (len(rows), stop - start))
     numbers, units = noise.numbers(shard.x), range(start // UNIT, -(-stop // UNIT))
     z = torch.cat([rng.child(unit).at(ids).normal_on(shard.x.device, UNIT, numbers) for unit in units], 1)
     return pushed(shard, noise, rows, z[:, : stop - start])

@@ -115,7 +115,7 @@ class ImagenetC(Corruption):
     def title(self) -> str:
         """For example "gaussian noise 3"."""
         constants = "" if self.constants == "auto" else f" ({self.constants})"
-        return f"{self.corruption.replace('_', ' ')} {self.severity}{constants}"
+        return f"{self.corruption.replace('_', ' ')} {self.severity}{constants}{self.resized}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Corrupt every image; the result has 8 bits.

@@ -62,6 +62,9 @@ class Shuffle(Corruption):
     The permutation is drawn from `seed` and not from the seed of an audit: it is what the corruption *is*, so training
     images, test images and other audits meet the same.
 
+    Of images that are resized afterwards, whose sides may be any, it shuffles the largest part in the middle that the
+    cells fill, and the border of less than `tile` pixels stays.
+
     Attributes:
         grid: cells along each side; it must divide the height and the width.
         cell: side of a cell in pixels, instead of a grid: as many cells as the image has room for; 0: a grid.
@@ -79,7 +82,12 @@ class Shuffle(Corruption):
     def title(self) -> str:
         """For example "G4x4"."""
         size = f", cells of {self.cell} px" if self.cell else f"{self.grid}x{self.grid}"
-        return f"{self.letter}{size}" + (f" ({self.seed})" if self.seed else "")
+        return f"{self.letter}{size}" + (f" ({self.seed})" if self.seed else "") + self.resized
+
+    @property
+    def tile(self) -> int:
+        """The sides of what is shuffled are multiples of the number of cells, or of their side."""
+        return self.cell or self.grid
 
     @abstractmethod
     def order(self, height: int, width: int) -> Int[Tensor, "things"]:

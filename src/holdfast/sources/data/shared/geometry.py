@@ -1,6 +1,7 @@
 """From a picture of any size and mode to the pixels of an encoder: the geometric part of preprocessing."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import PIL.ExifTags
@@ -87,11 +88,7 @@ def fit(picture: PIL.Image.Image, conversion: Conversion, geometry: Geometry | N
     mode = {1: "L", 3: "RGB", None: picture.mode}[channels]
     if picture.mode not in ("F", mode):  # F has no RGB form: its one channel is repeated below
         picture = picture.convert(mode)
-    if conversion.size is not None:
-        picture = _resize(picture, conversion.size)
-    elif geometry is not None:
-        picture = _place(picture, geometry.size, geometry.resize, _RESAMPLING[geometry.interpolation])
-    pixels = _pixels(picture)
+    pixels = _pixels(_place(picture, placement(conversion, geometry)))
     return pixels.expand(3, -1, -1).contiguous() if (channels, pixels.shape[0]) == (3, 1) else pixels
 
 
@@ -112,9 +109,8 @@ def convert(pixels: Pixels, conversion: Conversion, geometry: Geometry | None) -
             f"expected {geometry.channels} channels ({geometry.source}), got {pixels.shape[0]}; "
             f"add ?channels={geometry.channels} to the data spec to convert them"
         )
-    if conversion.size is not None:
-        planes = [PIL.Image.fromarray(plane) for plane in pixels.numpy()]
-        return torch.cat([_pixels(_resize(plane, conversion.size)) for plane in planes])
+    if (wanted := placement(conversion, None)) is not None:
+        return placed(pixels, wanted)
     # arrays are not resized unasked
     height, width = pixels.shape[1:]
     if geometry is not None and (height, width) != geometry.size:
@@ -126,17 +122,58 @@ def convert(pixels: Pixels, conversion: Conversion, geometry: Geometry | None) -
     return pixels.contiguous()
 
 
-def _resize(picture: PIL.Image.Image, size: int | tuple[int, int]) -> PIL.Image.Image:
-    if isinstance(size, int):
-        return _place(picture, (size, size), size, PIL.Image.Resampling.BILINEAR)
-    return _place(picture, size, None, PIL.Image.Resampling.BILINEAR)
+class Placement(NamedTuple):
+    """How pixels get another size: scaled so that the shorter side is `resize` and cropped, or squashed where None.
+
+    Attributes:
+        size: (height, width) in the end.
+        resize: what the shorter side is scaled to before the centre crop; None: no crop.
+        resampling: the filter, antialiased.
+    """
+
+    size: tuple[int, int]
+    resize: int | None
+    resampling: PIL.Image.Resampling
+
+    def keeps(self, height: int, width: int) -> bool:
+        """Whether an image of this size stays as it is."""
+        return self.size == (height, width) and self.resize in (None, min(height, width))
+
+    def crops(self, height: int, width: int) -> bool:
+        """Whether a part of an image of this size is cut off."""
+        return self.resize is not None and (height != width or self.size != (self.resize, self.resize))
 
 
-def _place(
-    picture: PIL.Image.Image, size: tuple[int, int], resize: int | None, resampling: PIL.Image.Resampling
-) -> PIL.Image.Image:
+def placement(conversion: Conversion, geometry: Geometry | None) -> Placement | None:
+    """Return how images get the size that the user asked for, or else the encoder's; None: they keep theirs."""
+    if isinstance(size := conversion.size, int):
+        return Placement((size, size), size, PIL.Image.Resampling.BILINEAR)
+    if size is not None:
+        return Placement(size, None, PIL.Image.Resampling.BILINEAR)
+    if geometry is None:
+        return None
+    return Placement(geometry.size, geometry.resize, _RESAMPLING[geometry.interpolation])
+
+
+def placed(pixels: Pixels, wanted: Placement) -> Float[Tensor, "c h w"]:
+    """Return pixels in another size, each channel by itself and without rounding to levels."""
+    return torch.cat([_pixels(_place(PIL.Image.fromarray(plane), wanted)) for plane in pixels.numpy()])
+
+
+def repainted(pixels: Pixels, wanted: Placement) -> Float[Tensor, "c h w"]:
+    """Return pixels in another size, rounded to 8 bits as those of a picture are where they are whole levels."""
+    levels = pixels.mul(255).round_().to(torch.uint8)
+    if not torch.equal(levels.to(torch.float32).div(255), pixels):
+        return placed(pixels, wanted)
+    values = levels.permute(1, 2, 0).numpy() if len(levels) == 3 else levels[0].numpy()
+    return _pixels(_place(PIL.Image.fromarray(np.ascontiguousarray(values)), wanted))
+
+
+def _place(picture: PIL.Image.Image, wanted: Placement | None) -> PIL.Image.Image:
     """Scale the shorter side to `resize` and crop the centre, or squash where it is None."""
-    high, wide = size
+    if wanted is None:
+        return picture
+    (high, wide), resize, resampling = wanted
     if resize is None:
         return picture if picture.size == (wide, high) else picture.resize((wide, high), resampling)
     short = min(picture.size)

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,10 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import PIL.Image
 import torch
 
-from holdfast.core import Geometry, HoldfastError, Images, ImageSource
+from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Rng, Threat
 from holdfast.sources.data.shared.cache import LIMIT, Kept
 from holdfast.sources.data.shared.choice import SLICE, Choice, Selection
 from holdfast.sources.data.shared.geometry import Conversion, Pixels, convert, fit
+from holdfast.sources.data.shared.own_size import OwnImage, corrupted, mapped, own_image
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
 
 THREADS = 16
@@ -224,6 +226,42 @@ class ImageSet:
         slices = [places[at : at + SLICE] for at in range(0, len(places), SLICE)]
         read = self._pool.map(lambda several: [self._pixels(place) for place in several], slices)
         return self._together(places, [pixels for several in read for pixels in several])
+
+    def disturbed(self, x: Images, places: Sequence[int], threat: Threat, rng: Rng, *, as_maps: bool = False) -> Images:
+        """Return images under a threat; those of a corruption at their own resolution are read, corrupted and resized.
+
+        Args:
+            x: the images as the encoder sees them, [B, C, H, W].
+            places: where they stand; some may be there several times in a row.
+            threat: what befalls them.
+            rng: random numbers bound to their ids.
+            as_maps: x are maps of such images, [B, 1, H, W], which move as the images would; NaN of those that are
+                cropped.
+
+        Raises:
+            HoldfastError: a threat that these images do not fit, or an image that cannot be read.
+        """
+        if not (isinstance(threat, Corruption) and threat.resolution == "image"):
+            return threat.sample(x, rng)
+        images = self._own_images(places)
+        out = list(corrupted(map(mapped, images, x) if as_maps else images, threat, rng, x.device))
+        if as_maps:
+            return torch.stack(out)
+        layout = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
+        return self._together(places, out).to(x.device).contiguous(memory_format=layout)
+
+    def _own_images(self, places: Sequence[int]) -> Iterator[OwnImage]:
+        """Yield images at their own size; those that follow themselves are read once."""
+        runs = [(place, len(list(several))) for place, several in itertools.groupby(places)]
+        for at in range(0, len(runs), SLICE):
+            several = runs[at : at + SLICE]
+            read = self._pool.map(self._own, [place for place, _ in several])
+            for own, (_, times) in zip(read, several, strict=True):
+                yield from itertools.repeat(own, times)
+
+    def _own(self, place: int) -> OwnImage:
+        with one_large_at_a_time():
+            return own_image(self._choice.read(self._choice.rows[place]), self.conversion, self.geometry)
 
     def note(self) -> None:
         """Take the digest of every image that is read from now on, so that none is read again for the fingerprint."""
