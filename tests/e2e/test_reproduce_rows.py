@@ -56,3 +56,17 @@ def test_inputs_that_nothing_reads_are_left_out() -> None:
     }
     assert list(assemble(values, "t", "full").inputs) == ["images", "train", "base", "other", "tuned"]
     assert list(assemble({**values, "audits": {"a": {"data": "{lost}"}}}, "t", "full").inputs) == ["lost"]
+
+
+def test_a_control_has_no_published_numbers() -> None:
+    """A column that the paper does not have takes none of a row's numbers, wherever it stands."""
+    values: dict[str, Any] = {
+        **dict.fromkeys(("paper", "where", "title", "units"), "x"),
+        "columns": [{"name": "before"}, {"name": "control", "ours": True}, {"name": "after"}],
+        "rows": [{"name": "r", "published": [1.0, "-"]}, {"name": "s", "published": ["-", 2.0]}, {"name": "t"}],
+    }
+    rows = assemble(values, "t", "full").rows
+    assert [row.published for row in rows] == [(1.0, None, None), (None, None, 2.0), ()]
+    values["rows"][0]["published"] = [1.0, 2.0, 3.0]
+    with pytest.raises(HoldfastError, match="expected 2 published numbers"):
+        assemble(values, "t", "full")

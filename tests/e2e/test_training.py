@@ -1,6 +1,7 @@
 """Trainings as users run them: killed and resumed, in several processes, refused, and what they leave behind."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from test_audit_run import holdfast
 from test_command_line import refused, run
 from torch import nn
 
-from holdfast.core import Encoder, HoldfastError, Rng
+from holdfast.core import Encoder, HoldfastError, Rng, Student
 from holdfast.sources.encoders import open_encoder
 from holdfast.training import loop
 from holdfast.training.loop import Trained, train
@@ -257,6 +258,21 @@ def test_what_a_training_leaves_behind(capsys: pytest.CaptureFixture[str], tmp_p
     assert json.loads(out)["steps"] == 8
 
 
+def test_the_last_epochs_of_a_longer_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs after six are the last quarter of a cosine, for the rate and for all that follows the progress."""
+    heard: list[float] = []
+    monkeypatch.setattr(Student, "after_step", lambda self, progress: heard.append(progress))
+    optimiser = {"name": "sgd", "rate": 0.1, "momentum": 0}
+    for after in (0, 6):
+        heard.clear()
+        trained = train(recipe(SIMCLR, optimiser=optimiser, after=after), tmp_path / str(after))
+        shares = [(4 * after + step) / (4 * after + 8) for step in range(9)]
+        assert [row["rate"] for row in trained.rows] == pytest.approx(
+            [0.1 * math.cos(math.pi / 2 * share) ** 2 for share in shares[:-1]]
+        )
+        assert heard == pytest.approx(shares[1:])
+
+
 def test_corruption_before_views_and_after_them(tmp_path: Path) -> None:
     """A shuffle before the views is another thing than one after them; without views they are the same."""
     still = {"crop": [1, 1], "flip": 0}
@@ -291,6 +307,8 @@ def test_corruption_before_views_and_after_them(tmp_path: Path) -> None:
         ("adversary.threat=nothing", "unknown threat"),
         ("batchnorm=split", "there is no adversary"),
         ("precision=half", "unknown precision"),
+        ("after=-1", "recipe.after: expected 0 or more, got -1"),
+        (["after=3", "steps=8"], "after=3: expected epochs beside it, got 8 steps"),
         ("ema=2", "expected a decay between 0 and 1"),
         ("epoch=3", "did you mean 'epochs'"),
         ("encoder=onnx:none.onnx", "none.onnx"),
@@ -298,10 +316,12 @@ def test_corruption_before_views_and_after_them(tmp_path: Path) -> None:
     ],
 )
 def test_bad_recipes_are_one_clear_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, change: str, said: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, change: str | list[str], said: str
 ) -> None:
     path = write(tmp_path / "recipe.toml", SIMCLR)
-    assert said in refused(capsys, "train", str(path), "--set", change, "--out", str(tmp_path / "run"))
+    changes = [change] if isinstance(change, str) else change
+    sets = [word for each in changes for word in ("--set", each)]
+    assert said in refused(capsys, "train", str(path), *sets, "--out", str(tmp_path / "run"))
 
 
 def test_files_that_are_no_recipes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

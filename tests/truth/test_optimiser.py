@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.core import HoldfastError
+from holdfast.core import HoldfastError, registry
 from holdfast.training.optimiser import Optimiser
+from holdfast.training.recipe import Recipe
 
 
 def test_cosine_with_warm_up() -> None:
@@ -25,6 +26,27 @@ def test_steps_and_constant() -> None:
         [1, 1, 0.1, 0.1, 0.01, 0.01]
     )
     assert Optimiser(rate=0.3, schedule="constant").rate_at(0.9) == 0.3
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "epochs", "rates"),
+    [
+        # MoCo v2, cosine of .03 over 210 epochs: .03 cos²(π/2 · epoch / 210)
+        (Optimiser(rate=0.03), (200, 10), {0.0: 1.67538e-4, 0.5: 4.19430e-5, 0.9: 1.67847e-6}),
+        # MoCo v3, 7.5e-4 with 40 epochs of warm-up: 7.5e-4 cos²(π/2 · (epoch - 40) / 270)
+        (Optimiser(rate=7.5e-4, warmup=40 / 310), (300, 10), {0.0: 2.53562e-6, 0.5: 6.34441e-7, 0.9: 2.53845e-8}),
+    ],
+)
+def test_the_last_epochs_of_a_cosine(optimiser: Optimiser, epochs: tuple[int, int], rates: dict[float, float]) -> None:
+    recipe = Recipe("none", "none", registry.part("methods", "moco_v2"), after=epochs[0], epochs=epochs[1])
+    for share, rate in rates.items():
+        assert optimiser.rate_at(recipe.progress(share)) == pytest.approx(rate, rel=1e-5)
+    assert optimiser.rate_at(recipe.progress(1)) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_training_that_ends_no_other_keeps_its_shares() -> None:
+    recipe = Recipe("none", "none", registry.part("methods", "moco_v2"), epochs=7)
+    assert all(recipe.progress(step / 997) == step / 997 for step in range(998))
 
 
 def network() -> nn.Sequential:

@@ -236,6 +236,10 @@ class _Training:
         self.listener.advance(done - self._heard)
         self._heard = done
 
+    @property
+    def _progress(self) -> float:
+        return self.recipe.progress(self.pace.progress(self.step))
+
     def _one_step(self) -> None:
         recipe, self._between_steps = self.recipe, False
         # where this step stands: of a batch replayed for free adversarial training, in its epoch
@@ -245,7 +249,7 @@ class _Training:
             self._attacked.clear()
         if replay == number == 0:
             self.student.begin_epoch(epoch, recipe.seed, lambda places: self._views(places.cpu(), epoch - 1))
-        rate = recipe.optimiser.rate_at(self.pace.progress(self.step))
+        rate = recipe.optimiser.rate_at(self._progress)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         # gradients of the batch, part by part
@@ -267,7 +271,7 @@ class _Training:
         self.optimiser.zero_grad()
         self.step += 1
         self.pace.tick(self.step)
-        self.student.after_step(self.pace.progress(self.step))
+        self.student.after_step(self._progress)
         if self.ema_model is not None:
             self.ema_model.update_parameters(self.student.encoder.module)
         self.log.add(step=self.step, epoch=epoch + (number + 1) / self.per_epoch, rate=rate, gradient=norm, **facts)
@@ -280,9 +284,7 @@ class _Training:
         own = part.chunk(processes())[rank()]
         views = self._views(own, epoch)
         labels = None if self.images.labels is None else self.images.labels[part].to(self.accelerator.device)
-        batch = Batch(
-            part.to(self.accelerator.device), labels, self.pace.progress(self.step), epoch, self.images.classes
-        )
+        batch = Batch(part.to(self.accelerator.device), labels, self._progress, epoch, self.images.classes)
         if recipe.adversary is None:
             return self._outcome(self.model, views, [], batch)
         rng, key = self._rng(own, epoch).child("adversary", self.step), int(part[0])

@@ -28,7 +28,9 @@ class Recipe(metaclass=Checked):
         images: how many of them, chosen by the seed; None: all.
         seed: the one seed of the training.
         epochs: passes over the images.
-        steps: steps of the optimiser instead, where given.
+        after: epochs of an earlier training that this one ends: rate, twin and all that follows a schedule begin where
+            these have come to, so that the schedules are those of after + epochs.
+        steps: steps of the optimiser instead of epochs, where given.
         batch_size: images per step, of all processes together; what is left of an epoch is left out.
         accumulate: parts of a batch that are learned from one after the other; each has its own loss.
         views: how images are augmented.
@@ -51,6 +53,7 @@ class Recipe(metaclass=Checked):
     images: int | None = None
     seed: int = 0
     epochs: int = 100
+    after: int = 0
     steps: int | None = None
     batch_size: int = 256
     accumulate: int = 1
@@ -72,6 +75,8 @@ class Recipe(metaclass=Checked):
                 raise HoldfastError(f"recipe: {name}: expected at least 1, got {value}")
         if self.snapshots < 0:
             raise HoldfastError(f"recipe: snapshots: expected 0 or more epochs, got {self.snapshots}")
+        if self.after and self.steps:
+            raise HoldfastError(f"recipe: after={self.after}: expected epochs beside it, got {self.steps} steps")
         # the batch must part evenly, into parts that have a loss
         if self.batch_size % self.accumulate:
             raise HoldfastError(
@@ -92,6 +97,11 @@ class Recipe(metaclass=Checked):
                 raise unknown(f"{name} of a recipe", value, choices)
         if self.batchnorm == "split" and self.adversary is None:
             raise HoldfastError("recipe: batchnorm=split parts attacked from clean images; there is no adversary here")
+
+    def progress(self, share: float) -> float:
+        """Return how much of the training is done, the epochs before it included, at a share of its own."""
+        before = self.after / (self.after + self.epochs)
+        return before + (1 - before) * share
 
     @property
     def title(self) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,6 +67,7 @@ class Line:
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
         unit: of a column's numbers as printed.
+        ours: of a column, whether the paper has none such: a control, say. Rows publish nothing for it.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Line:
     published: tuple[float | None, ...] = ()
     cells: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unit: str = ""
+    ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,7 @@ AT = (
 
 LINE: dict[str, Any] = dict.fromkeys(AT, Any) | {
     "name": str, "published": tuple[float | Literal["-"], ...], "cells": dict, "scale": float, "unit": str,
+    "ours": bool,
 }  # fmt: skip
 """Keys of a row or a column."""
 
@@ -278,11 +281,15 @@ def _line(table: Any, where: str, columns: tuple[Line, ...] = ()) -> Line:
     values = arguments(LINE, table, where)
     at = {key: values.pop(key) for key in AT if key in values}
     line: Line = read_table(Line, values | {"at": at, "published": _numbers(values.get("published", ()))}, where)
-    if columns and line.published and len(line.published) != len(columns):
+    theirs = [column for column in columns if not column.ours]
+    if theirs and line.published and len(line.published) != len(theirs):
         raise HoldfastError(
-            f"{where}: {line.name!r}: expected {len(columns)} published numbers, one for each column ('-' for none), "
+            f"{where}: {line.name!r}: expected {len(theirs)} published numbers, one for each column ('-' for none), "
             f"got {len(line.published)}"
         )
+    if theirs and line.published:
+        numbers = iter(line.published)
+        line = replace(line, published=tuple(None if column.ours else next(numbers) for column in columns))
     for name in line.cells:
         pick(f"column of {line.name!r}", name, {column.name: column for column in columns})
     return line
