@@ -11,6 +11,7 @@ from holdfast.core import Encoder, Head, HoldfastError, Passes, Rng, Shard
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.parts.observations.smoothed import Smoothed, block_size, results
+from holdfast.parts.probes.linear import Linear
 from holdfast.parts.smoothing.center import Center
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.pair_probability import PairProbability
@@ -96,6 +97,66 @@ def test_a_head_on_a_linear_encoder_has_the_radius_of_its_border(weight, x) -> N
             assert found["abstained"].item() == 1
 
 
+def share_above(x: Tensor, sigma: float, border: float) -> float:
+    """P[clip(x_0 + σ z_0) + clip(x_1 + σ z_1) > border], by quadrature: a clipped pixel has atoms at 0 and 1."""
+    own, other = x.double()
+
+    def above(least: Tensor) -> Tensor:
+        inside = torch.special.ndtr((own - least) / sigma)
+        return torch.where(least < 0, 1.0, torch.where(least < 1, inside, 0.0))
+
+    pixel = torch.linspace(0, 1, 100_001, dtype=torch.float64)
+    density = (-(((pixel - other) / sigma) ** 2) / 2).exp() / (sigma * math.sqrt(2 * math.pi))
+    black, white = torch.special.ndtr(-other / sigma), torch.special.ndtr((other - 1) / sigma)
+    atoms = black * above(torch.tensor(border)) + white * above(torch.tensor(border - 1))
+    return float(atoms + torch.trapezoid(density * above(border - pixel), pixel))
+
+
+def certified(x: Tensor, head: Head, sigma: float, clip: bool) -> dict[str, Tensor]:
+    """Return what a head of pixels is certified to say of one image under noise."""
+    certificate = Classifier(200, 20_000, probe=Linear())
+    observation = Smoothed(sigma, (certificate,), clip=clip)
+    learned_under = []
+
+    def learn(probe: Linear, threat: Gaussian) -> Head:
+        learned_under.append(threat)
+        return head
+
+    shard = Shard(Encoder(nn.Flatten(), mean=0, std=1), x, torch.arange(1), Rng(0, ids=("a",)), x.flatten(1))
+    found = results(observation.run(dataclasses.replace(shard, head=learn)), certificate)
+    assert learned_under == [Gaussian(sigma, clamped=clip)]
+    return found
+
+
+def test_clipping_is_a_part_of_the_model() -> None:
+    """x_0 + x_1 > .6 at (.9, .05) under σ .5: a probability of .690 without clipping, of .817 with it."""
+    x, sigma, border = torch.tensor([0.9, 0.05]), 0.5, 0.6
+    head = Head(torch.tensor([[-1.0, -1.0], [1.0, 1.0]]), torch.tensor([border, -border]), torch.tensor([0, 1]))
+    plain = float(torch.special.ndtr((x.double().sum() - border) / (sigma * math.sqrt(2))))
+    truth = {False: plain, True: share_above(x, sigma, border)}
+    assert truth[True] - truth[False] > 0.12
+    for clip, share in truth.items():
+        found = certified(x.view(1, 1, 1, 2), head, sigma, clip)
+        assert found["vote"].item() == 1
+        assert share - 0.015 < found["lower"].item() < share
+        assert found["radius"].item() < sigma * float(torch.special.ndtri(torch.tensor(share)))
+    # wherever the image moves by less than that, the clipped model still says so more often than not
+    angles = torch.linspace(0, 2 * math.pi, 33)
+    for angle in angles:
+        moved = x + found["radius"].item() * torch.stack([angle.cos(), angle.sin()])
+        assert share_above(moved, sigma, border) > 0.5
+
+
+def test_what_lies_outside_the_pixels_is_never_drawn() -> None:
+    """x > 1.1 at .95 under σ .3: every draw is on the border's lower side, where .691 of them are without clipping."""
+    x, head = (
+        torch.tensor([[[[0.95]]]]),
+        Head(torch.tensor([[-1.0], [1.0]]), torch.tensor([1.1, -1.1]), torch.arange(2)),
+    )
+    assert certified(x, head, 0.3, clip=True)["lower"].item() == pytest.approx(0.001 ** (1 / 20_000), abs=1e-9)
+    assert certified(x, head, 0.3, clip=False)["lower"].item() == pytest.approx(0.691, abs=0.02)
+
+
 def test_center_smoothing_bounds_a_linear_encoder(weight, x) -> None:
     """The smoothed linear encoder moves by at most ε_in σ_max(W); unit vectors of draws move along."""
     encoder, certificate = linear(weight), Center(0.1, 2000, 3000)
@@ -161,7 +222,7 @@ def test_a_zero_representation_is_nobody_and_certifies_nothing(x) -> None:
 def test_the_papers_convention_is_the_plain_mean(weight, x) -> None:
     encoder, certificate = linear(weight), PairProbability(256, 4, convention="paper")
     found = results(observe(encoder, x, Smoothed(0.1, (certificate,))), certificate)
-    noisy = next(Gaussian(0.1).draws(x[2], Rng(0, ids=("c",)), block_size(x)))[:256]
+    noisy = next(Gaussian(0.1, clamped=False).draws(x[2], Rng(0, ids=("c",)), block_size(x)))[:256]
     with torch.no_grad():
         clean, reps = unit(encoder(x)), unit(encoder(noisy))
     own, other = reps @ clean[2], reps @ clean[found["negatives"][2]].T
@@ -247,7 +308,7 @@ def test_every_draw_is_given_once_and_in_order(weight, x) -> None:
     seen = observe(encoder, x, Smoothed(0.1, recorders), slice(0, 2))
     assert encoder.passes == Passes(forward=2 * 600)
     for i in range(2):
-        stream = Gaussian(0.1).draws(x[i], Rng(0, ids=(IDS[i],)), block_size(x))
+        stream = Gaussian(0.1, clamped=False).draws(x[i], Rng(0, ids=(IDS[i],)), block_size(x))
         expected = torch.cat([encoder(next(stream)) for _ in range(3)]).detach()
         for recorder in recorders:
             torch.testing.assert_close(results(seen, recorder)["reps"][i], expected[: recorder.budget])
@@ -267,7 +328,7 @@ def test_drawing_stops_when_everything_is_settled(weight, x) -> None:
 
 def test_noise_is_gaussian_and_not_clamped() -> None:
     x = torch.rand(3, 5, 5, generator=torch.Generator().manual_seed(0))
-    stream = Gaussian(0.5).draws(x, Rng(0, ids=("a",)), 4000)
+    stream = Gaussian(0.5, clamped=False).draws(x, Rng(0, ids=("a",)), 4000)
     first, second = next(stream).clone(), next(stream).clone()
     for block in (first, second):
         z = (block - x) / 0.5
@@ -287,7 +348,7 @@ def test_noise_is_gaussian_and_not_clamped() -> None:
 def test_the_memory_format_changes_no_number() -> None:
     x = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
     last = x[None].contiguous(memory_format=torch.channels_last)[0]
-    usual, other = (next(Gaussian(0.1).draws(image, Rng(0, ids=("a",)), 10)) for image in (x, last))
+    usual, other = (next(Gaussian(0.1, clamped=False).draws(image, Rng(0, ids=("a",)), 10)) for image in (x, last))
     assert torch.equal(usual, other)
     assert usual.is_contiguous()
     assert other.is_contiguous(memory_format=torch.channels_last)
@@ -297,7 +358,7 @@ def test_noise_depends_on_seed_image_and_sigma() -> None:
     x = torch.zeros(1, 4, 4)
 
     def draw(sigma: float, seed: int, image: str) -> Tensor:
-        return next(Gaussian(sigma).draws(x, Rng(seed, ids=(image,)), 5)) / sigma
+        return next(Gaussian(sigma, clamped=False).draws(x, Rng(seed, ids=(image,)), 5)) / sigma
 
     usual = draw(0.1, 0, "a")
     assert torch.equal(usual, draw(0.1, 0, "a"))

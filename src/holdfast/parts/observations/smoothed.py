@@ -31,21 +31,25 @@ from holdfast.runtime.errors import no_labels
 class Smoothed(Observation):
     """What certificates conclude from draws f(x + σ z), as `CERTIFICATE.result` [M, ...]; see `results`.
 
-    Noise is Gaussian in pixels, before the encoder's normalisation, and not clamped to [0, 1]. Every certificate reads
-    the draws from the first one on, so company changes nothing for it; drawing ends when all are done.
+    Noise is Gaussian in pixels, before the encoder's normalisation. With `clip` noisy pixels are brought back to
+    [0, 1], which makes the clipping a part of the encoder: certificates are about f(clip(·)), as sound as about f, and
+    never show f what lies outside [0, 1]. Every certificate reads the draws from the first one on, so company changes
+    nothing for it; drawing ends when all are done.
 
     Attributes:
         sigma: σ of the noise, in pixels.
         certificates: who reads the draws.
         first: draw only for the first images; None: for all that the audit attacks.
+        clip: whether the encoder is that of clipped pixels.
     """
 
     sigma: float = 0.25
     certificates: tuple[Certificate, ...] = (PairProbability(),)
     first: Count | None = None
+    clip: bool = False
 
     def __post_init__(self) -> None:
-        Gaussian(self.sigma)
+        _ = self.noise  # refuses a σ that is none
         for certificate in self.certificates:
             certificate.check(self.sigma)
 
@@ -77,7 +81,13 @@ class Smoothed(Observation):
     def title(self) -> str:
         """What it observes, in a few words."""
         readers = " and ".join(dict.fromkeys(map(part_name, self.certificates))).replace("_", " ")
-        return f"Gaussian noise, σ {self.sigma:g}, at most {self.passes.forward:,} draws: {readers}"
+        clipped = ", clipped" if self.clip else ""
+        return f"Gaussian noise, σ {self.sigma:g}{clipped}, at most {self.passes.forward:,} draws: {readers}"
+
+    @property
+    def noise(self) -> Gaussian:
+        """What is drawn, and what a probe learns under."""
+        return Gaussian(self.sigma, clamped=self.clip)
 
     @property
     def adaptive(self) -> bool:
@@ -119,7 +129,7 @@ class Smoothed(Observation):
             return None
         if shard.head is None:
             raise no_labels("certificates of a probe", "the source of images")
-        return shard.head(probe, Gaussian(self.sigma, clamped=False))
+        return shard.head(probe, self.noise)
 
     def _sample(
         self, encoder: Encoder, x: Tensor, anchors: Mapping[Certificate, Anchor], rng: Rng, block: int
@@ -130,7 +140,7 @@ class Smoothed(Observation):
         results: dict[Certificate, dict[str, Tensor]] = {}
         drawn = 0
         with torch.no_grad():
-            for noisy in Gaussian(self.sigma).draws(x, rng, block):
+            for noisy in self.noise.draws(x, rng, block):
                 useful = max(certificate.budget for certificate in wants) - drawn
                 reps = _represent(encoder, noisy[:useful], self.sigma, rng)
                 drawn += len(reps)
@@ -166,7 +176,7 @@ def _represent(encoder: Encoder, noisy: Images, sigma: float, rng: Rng) -> Reps:
     if not bool(torch.isfinite(reps).all()):
         raise HoldfastError(
             f"encoder {encoder.name!r}: the representation of a noisy image is NaN or infinite (sigma {sigma:g}, image "
-            f"{rng.ids[0]}); smoothing needs an encoder that takes pixels outside [0, 1]"
+            f"{rng.ids[0]}); an encoder that cannot take pixels outside [0, 1] is smoothed with clip=true"
         )
     return reps.float()
 

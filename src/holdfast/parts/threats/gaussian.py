@@ -16,7 +16,8 @@ class Gaussian(Threat):
 
     Attributes:
         sigma: σ in pixels of a [0, 1] image, positive.
-        clamped: whether pixels are brought back to [0, 1]; certificates by smoothing need noise that is not.
+        clamped: whether pixels are brought back to [0, 1]. Certificates by smoothing are about the noise before that:
+            what clamps it is then a part of the encoder.
 
     Source: Cohen et al. (2019) for its use in certificates.
 
@@ -40,11 +41,11 @@ class Gaussian(Threat):
         return noisy.clamp_(0, 1) if self.clamped else noisy
 
     def draws(self, x: Float[Tensor, "channel height width"], rng: Rng, block: int) -> Iterator[Images]:
-        """Yield noisy versions of one image without end, `block` at a time, *not* clamped to [0, 1].
+        """Yield noisy versions of one image without end, `block` at a time, clamped to [0, 1] or not.
 
-        Certificates by smoothing need the noise to be exactly Gaussian, so pixels may leave [0, 1]. A block's memory is
-        used again for the next one: whoever keeps draws must copy them. Numbers depend on the seed, the image's id, σ,
-        the block size, and on whether they are drawn on a CPU or on an accelerator.
+        A block's memory is used again for the next one: whoever keeps draws must copy them. The noise depends on the
+        seed, the image's id, σ, the block size, and on whether it is drawn on a CPU or on an accelerator; clamped draws
+        are those that are not, clamped.
 
         Args:
             x: the image, on the encoder's device and in its memory format.
@@ -59,4 +60,5 @@ class Gaussian(Threat):
         noisy = torch.empty_like(noise, memory_format=torch.channels_last) if last else noise
         while True:
             noise.normal_(generator=generator)
-            yield torch.add(x, noise, alpha=self.sigma, out=noisy)
+            torch.add(x, noise, alpha=self.sigma, out=noisy)
+            yield noisy.clamp_(0, 1) if self.clamped else noisy

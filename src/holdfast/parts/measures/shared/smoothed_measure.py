@@ -22,11 +22,13 @@ class SmoothedMeasure(Measure):
         sigma: σ of the noise, in pixels; measures with the same σ share their draws.
         certificate: what is read from the draws; each measure fixes its kind.
         first: certify only the first images; None: all that the audit attacks.
+        clip: whether noisy pixels are brought back to [0, 1], as a part of the encoder; see `Smoothed`.
     """
 
     sigma: float = 0.25
     certificate: Certificate = PairProbability()
     first: Count | None = None
+    clip: bool = False
 
     def __post_init__(self) -> None:
         kind = type(type(self).__dataclass_fields__["certificate"].default)
@@ -40,7 +42,7 @@ class SmoothedMeasure(Measure):
     @property
     def draws(self) -> Smoothed:
         """The draws that it reads."""
-        return Smoothed(self.sigma, (self.certificate,), self.first)
+        return Smoothed(self.sigma, (self.certificate,), self.first, self.clip)
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations and draws."""
@@ -56,5 +58,6 @@ class SmoothedMeasure(Measure):
 
     def about(self, score: Score, *words: str, unit: str = "") -> Score:
         """Return a score that says of which encoder it speaks, and whatever else a reader must know."""
-        smoothed = f"about the encoder smoothed with σ {self.sigma:g}, not the encoder itself"
+        clipped = " of clipped pixels" if self.clip else ""
+        smoothed = f"about the encoder{clipped} smoothed with σ {self.sigma:g}, not the encoder itself"
         return replace(score, note="; ".join(filter(None, [smoothed, *words, score.note])), unit=unit)

@@ -11,7 +11,6 @@ from holdfast.parts.observations.training import Training
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.shared.certificate import Certificate
-from holdfast.parts.threats.gaussian import Gaussian
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class SmoothedProbeAccuracy(SmoothedShare):
 
     def observations(self) -> tuple[Observation, ...]:
         """Clean representations, training images under the noise, and draws."""
-        return Clean(), Training(Gaussian(self.sigma, clamped=False)), self.draws
+        return Clean(), Training(self.draws.noise), self.draws
 
     def observe(self, subject: Subject) -> Table:
         """Return what is certified of every image."""
