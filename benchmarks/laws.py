@@ -306,6 +306,13 @@ def held(measure: Measure, world: World) -> list[Table]:
     )
 
 
+def fooled(measure: Measure, world: World) -> list[Table]:
+    """Images that hold or not under a perturbation that was learned on others."""
+    rows = torch.ones(world.images, dtype=torch.float64)
+    common = {"failed": 0 * rows, "fitted": 0.5 * rows, "learned_on": 300 * rows}
+    return [table | common for table in held(measure, world)]
+
+
 def draws(measure: Any, world: World) -> list[Table]:
     """Shares of draws that hold, of images that differ in how often they do."""
     wrong = world.hits(0.1, 0.02)
@@ -472,6 +479,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "tightness": (reached, COUNTED),
     "uniformity": (mixed, {}),
     "universal_quantile": (observed, SHORT),
+    "universal_robustness": (fooled, {}),
     "worst_noise_robustness": (draws, {}),
 }
 """How a measure's tables come about, and its parameters where they differ from the usual ones, for speed."""

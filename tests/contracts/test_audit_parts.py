@@ -19,6 +19,7 @@ from holdfast.parts.attacks.square import Square
 from holdfast.parts.estimators.counting import Counting
 from holdfast.parts.estimators.sequential import Sequential
 from holdfast.parts.estimators.splitting import Splitting
+from holdfast.parts.learners.universal import Universal
 from holdfast.parts.learners.worst_mixture import WorstMixture
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
 from holdfast.parts.objectives.class_margin import ClassMargin
@@ -72,6 +73,7 @@ SMALL = {
         "learner": WorstMixture(latent=4, hidden=8, embedding=4, clusters=2, epochs=2, samples=4),
         "estimator": Counting(20),
     },
+    "universal_robustness": {"learner": Universal(epochs=2, batch=8)},
     "few_shot_accuracy": {"shots": (1, 2), "draws": 3},
     "synbench": {"mixtures": SMALL_MIXTURES},
     "robust_probe": {"robust": RobustLinear(L2(0.2), Pgd(3), epochs=2, tolerance=0), "attacks": (Pgd(3),)},

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.core import Ball, Encoder, Rng
-from holdfast.parts.learners.shared.learner import Learned
+from holdfast.parts.learners.shared.learner import LearnedMixture
 from holdfast.parts.learners.worst_mixture import WorstMixture
 
 
@@ -32,12 +32,12 @@ class Problem:
     def part(self, count: int) -> "Problem":
         return Problem(self.x[:count], self.labels[:count], self.value)
 
-    def learn(self, learner: WorstMixture, ball: Ball, seed: int = 0) -> Learned:
+    def learn(self, learner: WorstMixture, ball: Ball, seed: int = 0) -> LearnedMixture:
         encoder = Encoder(Pixels(), mean=0.0, std=1.0)
         clean = self.x.flatten(1)
         return learner.learn(encoder, self.x, clean, self.event, self.labels, ball, Rng(seed))
 
-    def robustness(self, learned: Learned, draws: int = 200) -> float:
+    def robustness(self, learned: LearnedMixture, draws: int = 200) -> float:
         """The share of hard draws that do not fail."""
         noise = learned.noise.at(self.x.flatten(1), self.labels)
         z = torch.randn(

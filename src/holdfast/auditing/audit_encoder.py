@@ -362,7 +362,8 @@ def _blank(name: str, slug: str) -> dict[str, Any]:
     """Return an encoder's entry in the record without any answer."""
     named = {"name": name, "slug": slug, "error": None}
     tables: dict[str, Any] = {key: {} for key in ("measures", "checks", "extremes", "attention")}
-    return named | tables | {key: [] for key in ("observations", "gallery", "changes", "impersonations", "noises")}
+    shows = ("gallery", "changes", "impersonations", "noises", "perturbations")
+    return named | tables | {key: [] for key in ("observations", *shows)}
 
 
 def _skipped(reason: str) -> dict[str, Any]:

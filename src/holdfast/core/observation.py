@@ -202,7 +202,7 @@ class Observation(metaclass=Checked):
     scope: ClassVar[Scope] = Scope.FIRST
 
     @property
-    def shows(self) -> Literal["", "gallery", "changes", "impersonations", "noises"]:
+    def shows(self) -> Literal["", "gallery", "changes", "impersonations", "noises", "perturbations"]:
         """Among what of the record its `pictures` are; empty where it leaves none.
 
         Of one "gallery" an audit has the pictures: that of the observation that costs the most passes.

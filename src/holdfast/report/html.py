@@ -96,6 +96,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         "changes": each("pictures of changes", lambda e, folder: pictures.changes(e, folder, len(encoders))),
         "galleries": each("pictures of attacks", lambda e, folder: pictures.gallery(e, folder, len(encoders))),
         "impersonations": each("pictures of impersonations", pictures.impersonations),
+        "perturbations": each("pictures of perturbations", pictures.perturbations),
     }
 
     # The page
@@ -120,7 +121,7 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
 
 def _sections(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (its name in links, title) of the sections that have something to show, in their order on the page."""
-    pictured = parts["changes"] or parts["galleries"] or parts["extremes"] or parts["impersonations"]
+    pictured = any(parts[kind] for kind in ("changes", "galleries", "extremes", "impersonations", "perturbations"))
     shown = [
         ("validity", "Validity", True), ("scorecard", "Scorecard", parts["cards"]), ("pictures", "Pictures", pictured),
         ("charts", "Charts", parts["charts"]), ("corruptions", "Corruptions", parts["corruption_grids"]),

@@ -1,4 +1,4 @@
-"""The pictures of a run, as data for the report: smallest changes, worst images, extremes, impersonations."""
+"""The pictures of a run, as data for the report: smallest changes, worst images, extremes, and more."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,6 +51,16 @@ class Impersonations:
     rows: dict[str, list[Shot]]
 
 
+@dataclass(frozen=True)
+class Perturbation:
+    """One perturbation for all images: its picture, and images under it, a pair in each column."""
+
+    title: str
+    text: str
+    shots: list[Shot]
+    rows: dict[str, list[Shot]]
+
+
 def extremes(encoder: Mapping[str, Any], folder: RunFiles) -> dict[str, list[Shot]]:
     """Return pictures of the least and of the most robust images of one encoder, with their radii."""
     entries = encoder.get("extremes") or {}
@@ -86,6 +96,24 @@ def _impersonations(entry: Mapping[str, Any], folder: RunFiles) -> Impersonation
         taken, shown = taken + sum(e["said"] == target for e in side), shown + len(side)
     text = f"{taken} of these {plural(shown, 'image')} are taken for the other class."
     return Impersonations(entry["title"], text, rows)
+
+
+def perturbations(encoder: Mapping[str, Any], folder: RunFiles) -> list[Perturbation]:
+    """Return the perturbations that were learned for all images of one encoder."""
+    return [_perturbation(entry, folder) for entry in encoder.get("perturbations") or []]
+
+
+def _perturbation(entry: Mapping[str, Any], folder: RunFiles) -> Perturbation:
+    times = number(entry["amplified"], low=0, high=entry["amplified"])
+    alt = f"the perturbation, {times} times, around grey"
+    rows = {
+        words: [shot(folder, e[kind], e["id"], f"{e['id']}, {words}") for e in entry["pictures"]]
+        for kind, words in (("clean", "as they are"), ("disturbed", "under it"))
+    }
+    text = f"Learned on {plural(entry['learned_on'], 'image')}, none of those below."
+    return Perturbation(
+        entry["title"], text, [shot(folder, entry["picture"], f"× {times}", alt, SPARSE, sparse=True)], rows
+    )
 
 
 def _short(radius: Any) -> str:

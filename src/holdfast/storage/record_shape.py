@@ -172,10 +172,16 @@ NOISE = Object(
         f"{name} is missing" for name in _DRAWN if not value.get("problem") and name not in value
     ),
 )  # fmt: skip
+PERTURBATION = Object(
+    {"title": TEXT, "measures": Items(TEXT), "learned_on": COUNT, "amplified": NUMBER, "picture": TEXT,
+     "pictures": Items(Object({"id": TEXT, "clean": TEXT, "disturbed": TEXT}))}
+)  # fmt: skip
+"""A perturbation that is the same for all images, amplified around grey, and what it makes of a few of them."""
 _MAYBE: dict[str, Shape] = {
     "slug": TEXT, "gallery": Items(GALLERY), "changes": Items(BROKEN), "impersonations": Items(IMPERSONATION),
     "extremes": Object({}, {"measure": TEXT, "least": Items(EXTREME), "most": Items(EXTREME)}),
-    "noises": Items(NOISE), "attention": ATTENTION, "geometry": Maybe(ANY), "batch_size": COUNT, "identity": TEXT,
+    "noises": Items(NOISE), "perturbations": Items(PERTURBATION), "attention": ATTENTION, "geometry": Maybe(ANY),
+    "batch_size": COUNT, "identity": TEXT,
 }  # fmt: skip
 AUDITED = Object(
     {"name": TEXT, "fingerprint": TEXT, "origin": Named(ANY), "parameters": COUNT, "mean": ANY, "std": ANY,

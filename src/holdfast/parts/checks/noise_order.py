@@ -25,6 +25,7 @@ from holdfast.numerics import statistics
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.probabilistic.adversarial_robustness import AdversarialRobustness
 from holdfast.parts.measures.probabilistic.probabilistic_robustness import ProbabilisticRobustness
+from holdfast.parts.measures.probabilistic.universal_robustness import UniversalRobustness
 from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
 from holdfast.parts.measures.shared.chance import ChanceMeasure, DrawnMeasure
 from holdfast.parts.threats.linf import Linf
@@ -40,6 +41,8 @@ CHANCE = 0.05
 @dataclass(frozen=True)
 class NoiseOrder(Check):
     """AR <= NPPR <= PR on the same images, and no noise is worse than a learned one that knows more of the image.
+
+    One perturbation for all images stands between: AR is not above it, noise that knows nothing of the image not below.
 
     The true values obey both; what is measured may not: an attack that stops short, or a noise that was not learned to
     the end. A pair counts where the interval of its paired difference excludes 0, at a level that leaves 5 % for a
@@ -128,7 +131,7 @@ class NoiseOrder(Check):
 def ball_of(measure: ChanceMeasure) -> Ball | None:
     """Return the ball that a measure's disturbances lie in; None where there is none."""
     match measure:
-        case AdversarialRobustness() | WorstNoiseRobustness():
+        case AdversarialRobustness() | UniversalRobustness() | WorstNoiseRobustness():
             return measure.ball
         case ProbabilisticRobustness(noise=Noise() as noise):
             return noise.ball
@@ -146,10 +149,15 @@ def _structure(measure: ChanceMeasure) -> str:
 
 
 def _rank(measure: ChanceMeasure) -> tuple[int, int]:
-    """Order by what theory says: attacks, learned noises (those that know more first), given noises."""
+    """Order by what theory says: attacks, learned noises (those that know more first), given noises.
+
+    One perturbation for all images stands before the noise that knows nothing of them.
+    """
     match measure:
         case AdversarialRobustness():
             return 0, 0
+        case UniversalRobustness():
+            return 1, 2
         case WorstNoiseRobustness():
             return 1, len(KNOWS_MORE[_structure(measure)])
     return 2, 0
@@ -165,6 +173,8 @@ def _name(measure: ChanceMeasure) -> str:
     match measure:
         case AdversarialRobustness():
             return f"attack ({_part(measure.attack)})"
+        case UniversalRobustness():
+            return f"one perturbation ({measure.learner.algorithm})"
         case WorstNoiseRobustness():
             return f"worst noise ({measure.learner.structure})"
         case ProbabilisticRobustness():
@@ -191,8 +201,10 @@ def _scored(measure: ChanceMeasure, table: Table, confidence: float) -> Score:
 def must_not_exceed(lower: ChanceMeasure, upper: ChanceMeasure) -> bool:
     """Return whether the true value of the first measure cannot be above that of the second."""
     match lower, upper:
-        case (AdversarialRobustness(), WorstNoiseRobustness() | ProbabilisticRobustness()):
+        case (AdversarialRobustness(), UniversalRobustness() | WorstNoiseRobustness() | ProbabilisticRobustness()):
             return True
+        case (UniversalRobustness(), WorstNoiseRobustness() | ProbabilisticRobustness()):
+            return _structure(upper) == "independent"
         case (WorstNoiseRobustness(), ProbabilisticRobustness()):
             return _structure(lower) in (_structure(upper), *KNOWS_MORE[_structure(upper)])
         case (WorstNoiseRobustness(), WorstNoiseRobustness()):

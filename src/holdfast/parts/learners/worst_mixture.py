@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared.groups import centres, classes
-from holdfast.parts.learners.shared.learner import Learned, Learner
+from holdfast.parts.learners.shared.learner import LearnedMixture, Learner, unharmed
 from holdfast.parts.learners.shared.schedule import heat, rate_factor, relaxation
 from holdfast.parts.learners.shared.step import descend, draw
 from holdfast.parts.threats.shared.generator import SOURCES, Design, Generator
@@ -127,10 +127,10 @@ class WorstMixture(Learner):
         labels: Int[Tensor, "batch"] | None,
         ball: Ball,
         rng: Rng,
-    ) -> Learned:
+    ) -> LearnedMixture:
         """Learn the noise on some images, which must not be those it is then evaluated on."""
         clean = clean.detach().to(x)
-        rows = self._unharmed(clean, event)
+        rows = unharmed(clean, event, self.images)
         numbers = rng.child("worst_mixture").generator()
         generator = self._build(x, clean[rows], None if labels is None else labels.to(x.device), rng)
         noise, history = LearnedNoise(generator, ball), []
@@ -140,29 +140,10 @@ class WorstMixture(Learner):
                 history.append(self._epoch(epoch, encoder, x, clean, event, labels, rows, noise, adam, numbers))
         generator.settle(clean[rows])
         chance, entropy = torch.tensor(history).unbind(1)
-        return Learned(noise, len(rows), chance, entropy)
+        return LearnedMixture(len(rows), chance, noise, entropy)
 
     def _loss(self, values: Float[Tensor, "rows draws"]) -> Float[Tensor, "rows draws"]:
         return (F.softplus if self.loss == "softplus" else torch.sigmoid)(self.kappa - values)
-
-    def _unharmed(self, clean: Reps, event: Event) -> Int[Tensor, "rows"]:
-        """Images that take part: those that do not fail without noise, `images` of them at most."""
-        bad = int((~clean.isfinite().all(1)).sum())
-        if bad:
-            raise HoldfastError(
-                f"expected finite representations to learn a noise from, {bad} of {len(clean)} hold NaN or infinity; "
-                "check the encoder's weights and normalisation"
-            )
-        with torch.no_grad():
-            fails = event(clean[:, None], torch.arange(len(clean), device=clean.device))[:, 0] > 0
-        rows = (~fails).nonzero()[:, 0][: self.images]
-        if len(rows) < 2:
-            hint = ", or look at the encoder: it fails without any noise" if fails.any() else ""
-            raise HoldfastError(
-                f"expected at least 2 training images that do not fail without noise, got {len(rows)} of {len(clean)}; "
-                f"use more images{hint}"
-            )
-        return rows
 
     def _build(
         self, x: Images, clean: Float[Tensor, "rows dim"], labels: Int[Tensor, "images"] | None, rng: Rng

@@ -7,19 +7,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from holdfast.core import Album, Ball, Failure, HoldfastError, Noise, Observation, Passes, Scope, Shard
+from holdfast.core import Album, HoldfastError, Noise, Shard
 from holdfast.core.registry import part_name, spec
-from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.learners.worst_mixture import WorstMixture
+from holdfast.parts.observations.shared.learning import Learning
 from holdfast.parts.observations.shared.noise_pictures import short, show_noise
-from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.mixture import save
 from holdfast.parts.threats.shared.learned import pack, unpack
 from holdfast.storage.run_folder import StoreError
 
 
 @dataclass(frozen=True)
-class WorstNoise(Observation):
+class WorstNoise(Learning):
     """A mixture that makes as many draws fail as it can, as the tensors of `pack`, and how it came about.
 
     `chance` and `entropy` [epochs]: the share of draws that do not fail and the entropy ratio of the mixture's weights,
@@ -34,43 +33,12 @@ class WorstNoise(Observation):
     """
 
     learner: WorstMixture = WorstMixture()
-    ball: Ball = Linf()
-    failure: Failure = Nearest()
-
-    scope = Scope.LAST
-
-    @property
-    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the failure or the groups of images are those of labels."""
-        return self.failure.needs_labels or self.learner.needs_labels
 
     @property
     def title(self) -> str:
         """What it observes, in a few words."""
         place = self.ball.title
         return f"worst noise learned, {self.learner.structure}, {place}: {self.failure.title}"
-
-    def key(self) -> Observation:
-        """Everything about it decides what is learned."""
-        return self
-
-    def join(self, twin: Observation) -> Observation:
-        """Equal keys are equal."""
-        return self
-
-    def images(self, population: int, attacked: int) -> int:
-        """The images that are not attacked, or half of the population where these are fewer; the last ones of them."""
-        left = max(population - attacked, population // 2)
-        return left if self.learner.images is None else min(self.learner.images, left)
-
-    def judged(self, population: int, attacked: int) -> int:
-        """Return how many images, the first ones of those attacked, have not been learned from."""
-        return min(attacked, population - self.images(population, attacked))
-
-    @property
-    def passes(self) -> Passes:
-        """Those of the learner for each image."""
-        return self.learner.passes
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
         """Learn.

@@ -3,35 +3,59 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from holdfast.core import Ball, Encoder, Event, Images, Passes, Reps, Rng
+from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.runtime.checked import Checked
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A noise that was learned, and how that went.
+    """What was learned, and how that went.
 
     Attributes:
-        noise: what was learned; bind it to images with `at`.
         images: how many images it was learned on.
-        chance: share of the training draws of each epoch that did not fail, [epochs]. The draws are relaxed ones, so
-            it is not yet an estimate of the robustness: draw from the noise for that, on other images.
+        chance: share of the disturbed training images of each epoch that did not fail, [epochs].
+    """
+
+    images: int
+    chance: Float[Tensor, "epochs"]
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedMixture(Learned):
+    """A mixture that was learned. Its `chance` is that of relaxed draws: not yet an estimate of the robustness.
+
+    Attributes:
+        noise: what was learned; bind it to images with `at`, and draw from it for other images.
         entropy: entropy ratio of the mixture weights, mean over the images of each epoch, [epochs]; NaN for one
             component.
     """
 
     noise: LearnedNoise
-    images: int
-    chance: Float[Tensor, "epochs"]
     entropy: Float[Tensor, "epochs"]
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPerturbation(Learned):
+    """One perturbation for all images. Its `chance` is that of the perturbation as it was after each epoch.
+
+    Attributes:
+        delta: what is added to every image before it is cut off at 0 and 1, in pixels, [C, H, W].
+        held: the share of the training images that it leaves standing, the least that was met.
+    """
+
+    delta: Float[Tensor, "channel height width"]
+    held: float
 
 
 class Learner(metaclass=Checked):
     """How the noise of a ball under which an encoder fails most often is found; a frozen dataclass."""
+
+    images: int | None
 
     @abstractmethod
     def learn(
@@ -68,3 +92,32 @@ class Learner(metaclass=Checked):
     @abstractmethod
     def passes(self) -> Passes:
         """Encoder passes that one training image costs."""
+
+
+def unharmed(clean: Reps, event: Event, most: int | None) -> Int[Tensor, "rows"]:
+    """Return the images that take part: the first ones, `most` of them at most, that do not fail without noise.
+
+    Args:
+        clean: clean representations, [B, D].
+        event: the failure, bound to these images.
+        most: None for all.
+
+    Raises:
+        HoldfastError: representations that are not finite, or fewer than two images.
+    """
+    bad = int((~clean.isfinite().all(1)).sum())
+    if bad:
+        raise HoldfastError(
+            f"expected finite representations to learn a noise from, {bad} of {len(clean)} hold NaN or infinity; "
+            "check the encoder's weights and normalisation"
+        )
+    with torch.no_grad():
+        fails = event(clean[:, None], torch.arange(len(clean), device=clean.device))[:, 0] > 0
+    rows = (~fails).nonzero()[:, 0][:most]
+    if len(rows) < 2:
+        hint = ", or look at the encoder: it fails without any noise" if fails.any() else ""
+        raise HoldfastError(
+            f"expected at least 2 training images that do not fail without noise, got {len(rows)} of {len(clean)}; "
+            f"use more images{hint}"
+        )
+    return rows

@@ -1,0 +1,212 @@
+"""The worst perturbation that is the same for every image: one δ, learned over many."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, Reps, Rng
+from holdfast.parts.learners.shared.learner import LearnedPerturbation, Learner, unharmed
+from holdfast.runtime.errors import unknown
+
+ALGORITHMS = ("ascent", "aggregation")
+"""How δ is found."""
+
+OVERSHOOT = 1.02
+"""Factor of a Newton step towards the edge of failing, so that it ends beyond it; that of DeepFool."""
+
+FIRST, LAST, MOMENTUM = 0.5, 0.01, 0.9
+"""Step sizes of the ascent in units of the radius, at the beginning and at the end, and what stays of a direction."""
+
+Perturbation = Float[Tensor, "channel height width"]
+
+BLOCK = 256
+"""Images of one encoder pass where none is stepped from."""
+
+
+@dataclass(frozen=True)
+class Universal(Learner):
+    """argmin over ||δ|| <= ε of the share of images for which x + δ, cut off at 0 and 1, does not fail.
+
+    "ascent": δ ← Π_ε[δ + α ascend(g)] over small batches, where g gathers, with a momentum, the gradients of the mean
+    of sigmoid(value(x + δ) / s), a smooth count of failures; s is the median |value| of clean images, and α falls along
+    a cosine. "aggregation": image after image; one that does not fail yet adds the smallest change that makes it,
+    δ ← Π_ε[δ + Δ], with Δ by Newton steps on its value (DeepFool). Both keep the δ of the epoch after which the fewest
+    images stand; neither is sure to find the worst.
+
+    Attributes:
+        algorithm: "ascent" or "aggregation".
+        epochs: passes over the training images.
+        batch: images of one step of the ascent.
+        newton: Newton steps of an image at most, of the aggregation.
+        restarts: independent searches, of which the worst is kept; each begins at a random δ of the ball (the
+            aggregation at a hundredth of one).
+        images: training images at most, the first that do not fail without noise; None for all.
+
+    Source: Moosavi-Dezfooli et al. (2017), "Universal adversarial perturbations" (aggregation, there from δ = 0 and for
+    labels); Shafahi et al. (2020), "Universal adversarial training" (ascent); NPPR, appendix 7, Eq. 28 (its place
+    there).
+
+    Example:
+        >>> Universal(epochs=5).passes
+        Passes(forward=10, backward=5, bounds=0)
+    """
+
+    algorithm: str = "ascent"
+    epochs: int = 20
+    batch: int = 64
+    newton: int = 10
+    restarts: int = 1
+    images: int | None = 1000
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise unknown("algorithm of universal", self.algorithm, ALGORITHMS)
+        for name in ("epochs", "batch", "newton", "restarts"):
+            if getattr(self, name) < 1:
+                raise HoldfastError(f"universal {name}: expected at least 1, got {getattr(self, name)}")
+        if self.images is not None and self.images < 2:
+            raise HoldfastError(f"universal images: expected at least 2, or None for all, got {self.images}")
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether images that fail already cost less than `passes`."""
+        return self.algorithm == "aggregation"
+
+    @property
+    def passes(self) -> Passes:
+        """A forward pass of every epoch to judge δ; one forward and one backward for every step from an image."""
+        steps = self.newton if self.adaptive else 1
+        return Passes(forward=steps + 1, backward=steps) * (self.epochs * self.restarts)
+
+    def learn(
+        self,
+        encoder: Encoder,
+        x: Images,
+        clean: Reps,
+        event: Event,
+        labels: Int[Tensor, "batch"] | None,
+        ball: Ball,
+        rng: Rng,
+    ) -> LearnedPerturbation:
+        """Learn the perturbation on some images, which must not be those it is then evaluated on."""
+        clean = clean.detach().to(x)
+        rows = unharmed(clean, event, self.images)
+        size = float(event(clean[rows, None], rows).abs().median()) or 1.0
+        task = _Task(encoder, event, x, rows, ball, size)
+        search = self._ascent if self.algorithm == "ascent" else self._aggregation
+        best, kept, chances = (math.inf, math.inf), torch.zeros_like(x[0]), []
+        for restart in range(self.restarts):
+            numbers = rng.child("universal", restart).generator()
+            start = ball.squash(torch.randn(x[:1].shape, generator=numbers).to(x))[0]
+            history = []
+            for delta in search(task, start, numbers):
+                # fewest images that stand; among equals those that are nearest to failing
+                held, depth = task.judge(delta)
+                history.append(held)
+                if (held, depth) < best:
+                    best, kept, chances = (held, depth), delta, history
+        return LearnedPerturbation(len(rows), torch.tensor(chances, dtype=torch.float64), kept, best[0])
+
+    def _ascent(self, task: "_Task", delta: Perturbation, numbers: torch.Generator) -> Iterator[Perturbation]:
+        """Yield δ after each epoch of steepest ascent."""
+        count = max(1, len(task.rows) // self.batch)
+        going = torch.zeros_like(delta)
+        for epoch in range(self.epochs):
+            for number, rows in enumerate(task.shuffled(numbers).tensor_split(count)):
+                gradient = task.gradient(delta, rows)
+                # batches of any slope count alike in the momentum
+                going = MOMENTUM * going + gradient / gradient.norm().clamp_min(torch.finfo(gradient.dtype).tiny)
+                fall = (1 + math.cos(math.pi * (epoch + number / count) / self.epochs)) / 2
+                size = task.ball.radius * (LAST + (FIRST - LAST) * fall)
+                delta = task.within(delta + size * task.ball.ascend(going[None])[0])
+            yield delta
+
+    def _aggregation(self, task: "_Task", delta: Perturbation, numbers: torch.Generator) -> Iterator[Perturbation]:
+        """Yield δ after each epoch in which every image that still stands has added what breaks it."""
+        delta = delta / 100  # at 0 itself values such as a drift have no slope
+        for _ in range(self.epochs):
+            for row in task.shuffled(numbers).split(1):
+                delta = task.within(delta + task.newton(delta, row, self.newton))
+            yield delta
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The images that take part, and what is sought.
+
+    Attributes:
+        encoder: the frozen encoder.
+        event: the failure, bound to all images.
+        x: all images, [B, C, H, W].
+        rows: those that take part, [N].
+        ball: where δ lies.
+        size: median of |value| over the clean images, the unit of values.
+    """
+
+    encoder: Encoder
+    event: Event
+    x: Images
+    rows: Int[Tensor, "rows"]
+    ball: Ball
+    size: float
+
+    def shuffled(self, numbers: torch.Generator) -> Int[Tensor, "rows"]:
+        """Return the images in a random order."""
+        return self.rows[torch.randperm(len(self.rows), generator=numbers).to(self.rows.device)]
+
+    def within(self, delta: Perturbation) -> Perturbation:
+        """Return δ projected to the ball."""
+        return self.ball.project(delta[None])[0]
+
+    def values(self, delta: Perturbation, rows: Int[Tensor, "some"]) -> Float[Tensor, "some"]:
+        """Return the values of some images under δ, in float64.
+
+        Raises:
+            HoldfastError: a value that is not finite.
+        """
+        moved = F.hardtanh(self.x[rows] + delta, 0, 1)  # a clamp whose gradient is one pass
+        if self.x.is_contiguous(memory_format=torch.channels_last):
+            moved = moved.contiguous(memory_format=torch.channels_last)
+        values = self.event(self.encoder(moved)[:, None], rows)[:, 0]
+        if not bool(values.isfinite().all()):
+            raise HoldfastError(
+                "expected finite representations of disturbed images to learn from, got NaN or infinity; check the "
+                "encoder's weights and normalisation"
+            )
+        return values
+
+    def gradient(self, delta: Perturbation, rows: Int[Tensor, "some"]) -> Perturbation:
+        """Return the gradient of the smooth count of failures by δ."""
+        with torch.enable_grad():
+            leaf = delta.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad((self.values(leaf, rows) / self.size).sigmoid().mean(), leaf)
+        return gradient
+
+    def newton(self, delta: Perturbation, row: Int[Tensor, "one"], steps: int) -> Perturbation:
+        """Return Δ that makes an image fail beside δ; 0 for one that does, the last step's where none was enough."""
+        added = torch.zeros_like(delta)
+        for _ in range(steps):
+            with torch.enable_grad():
+                leaf = (delta + added).detach().requires_grad_()
+                value = self.values(leaf, row).sum()
+                (slope,) = torch.autograd.grad(value, leaf)
+            if float(value.detach()) > 0:
+                break
+            # where the value, were it linear, would be zero: |value| / its steepest unit rise along that step
+            uphill = self.ball.ascend(slope[None])[0]
+            rise = float((slope * uphill).sum())
+            if not rise > 0:  # no slope, nowhere to go
+                break
+            added = added + (OVERSHOOT * -float(value.detach()) / rise) * uphill
+        return added
+
+    def judge(self, delta: Perturbation) -> tuple[float, float]:
+        """Return the share of the images that stand, and minus their mean value."""
+        with torch.no_grad():
+            values = torch.cat([self.values(delta, rows) for rows in self.rows.split(BLOCK)])
+        return float((values <= 0).double().mean()), -float(values.mean())

@@ -1,0 +1,65 @@
+"""Images under a perturbation that is the same for all of them, and was learned on others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Ball, Passes, Shard
+from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.noisy import represented, undisturbed
+from holdfast.parts.observations.universal_perturbation import UniversalPerturbation
+
+
+@dataclass(frozen=True)
+class Perturbed(OfFirst):
+    """The value of a failure at x + δ, cut off at 0 and 1, as `value` [M]: above 0 where it fails.
+
+    Also `wrong` [M]: whether the image fails as it is; `reps` [M, D], the representation of x + δ. Only images that
+    δ was not learned on are judged.
+
+    Attributes:
+        perturbation: what is learned first.
+
+    Source: NPPR, appendix 7, Eq. 28.
+    """
+
+    perturbation: UniversalPerturbation = UniversalPerturbation()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"images under one perturbation, {self.perturbation.ball.title}: {self.perturbation.failure.title}"
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the failure reads labels."""
+        return self.perturbation.needs_labels
+
+    def images(self, population: int, attacked: int) -> int:
+        """The images that the audit attacks, or the first ones of them; none from which δ was learned."""
+        return super().images(population, self.perturbation.judged(population, attacked))
+
+    @property
+    def passes(self) -> Passes:
+        """One forward pass."""
+        return Passes(forward=1)
+
+    def reached(self, ball: Ball, results: Mapping[str, Tensor]) -> Float[Tensor, "images points dim"] | None:
+        """Return the representations under δ."""
+        return results["reps"][:, None] if ball.contains(self.perturbation.ball) else None
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Disturb one shard."""
+        event, delta = self.perturbation.failure.bind(shard), self.perturbation.learned(shard)["delta"].to(shard.x)
+        moved = self.perturbation.ball.around(shard.x, shard.x + delta)
+        if shard.x.is_contiguous(memory_format=torch.channels_last):
+            moved = moved.contiguous(memory_format=torch.channels_last)
+        reps = represented(shard, moved)
+        return {
+            "value": event(reps[:, None].double(), torch.arange(len(reps))).squeeze(1).cpu(),
+            "wrong": (undisturbed(shard, event) > 0).double(),
+            "reps": reps.cpu(),
+        }

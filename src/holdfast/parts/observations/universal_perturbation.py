@@ -1,0 +1,118 @@
+"""One perturbation for all images, learned on other images than those it is judged by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Album, Chart, HoldfastError, Shard
+from holdfast.core.chart import Curves, Line, numbers
+from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.pictures import shrunk
+from holdfast.parts.learners.universal import Universal
+from holdfast.parts.observations.shared.learning import Learning
+
+SHOWN, SIDE = 6, 64
+"""Images, the first that are attacked, that are shown under it; the largest side of a picture, in pixels."""
+
+
+@dataclass(frozen=True)
+class UniversalPerturbation(Learning):
+    """One δ of a ball that makes as many images fail as it can, and how it came about.
+
+    `delta` [C, H, W], in pixels; `held` [1], the share of the images it was learned on that stand under it; `chance`
+    [epochs], that share epoch by epoch; `learned_on` [1], how many images.
+
+    Attributes:
+        learner: how it is learned.
+        ball: where it lies.
+        failure: what it seeks.
+
+    Source: NPPR, appendix 7, Eq. 28: the unconditional case of adversarial robustness.
+    """
+
+    learner: Universal = Universal()
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"universal perturbation learned, {self.learner.algorithm}, {self.ball.title}: {self.failure.title}"
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether images that fail already cost less."""
+        return self.learner.adaptive
+
+    def run(self, shard: Shard) -> dict[str, Tensor]:
+        """Learn.
+
+        Raises:
+            HoldfastError: what the learner raises: too few images, or representations that are not finite.
+        """
+        assert shard.clean is not None  # clean representations are always observed first
+        clean = shard.clean[shard.positions].to(shard.x.device)
+        rng, event = shard.rng.child("universal perturbation"), self.failure.bind(shard)
+        learned = self.learner.learn(shard.encoder, shard.x, clean, event, None, self.ball, rng)
+        return {
+            "delta": learned.delta.cpu(),
+            "held": torch.tensor([learned.held], dtype=torch.float64),
+            "chance": learned.chance,
+            "learned_on": torch.tensor([learned.images]),
+        }
+
+    def charts(self, results: Mapping[str, Tensor], clean: Float[Tensor, "population dim"]) -> tuple[Chart, ...]:
+        """Return the share of its images that stood, epoch by epoch."""
+        share = results["chance"]
+        line = Line(tuple(map(float, range(1, len(share) + 1))), numbers(share))
+        curves = Curves(
+            heading="Universal perturbations learned",
+            how_to_read=(
+                "The share of the images learned from that the perturbation leaves standing, epoch by epoch; that of "
+                "the best epoch is kept. A curve that still falls at its end says that a longer search finds worse."
+            ),
+            title=f"{self.learner.algorithm}, {self.ball.title}: {self.failure.title}",
+            lines=(line,),
+            across="epoch",
+            label="images that hold",
+            unit="share",
+            summary=f"After the last epoch {100 * float(share[-1]):.3g} % of the images stand.",
+        )
+        return (curves,) if len(share) > 1 else ()
+
+    @property
+    def shows(self) -> Literal["perturbations"]:
+        """The perturbation, and images under it."""
+        return "perturbations"
+
+    def pictures(self, results: Mapping[str, Tensor], album: Album) -> list[dict[str, Any]]:
+        """Leave the perturbation as a picture, amplified around grey, and the first attacked images under it."""
+        name, delta = f"pictures/{album.slug}/universal-{album.number}", results["delta"].float()
+        largest = float(delta.abs().max())
+        factor = float(f"{0.5 / largest:.2g}") if largest > 0 else 1.0  # the largest change becomes white or black
+        album.files.write_picture(f"{name}.png", (0.5 + factor * shrunk(delta[None], SIDE)[0]).clamp(0, 1))
+        shown = []
+        for position in range(min(SHOWN, album.attacked)):
+            x = album.picture(position)[None]
+            files = {kind: f"{name}-{position}-{kind}.png" for kind in ("clean", "disturbed")}
+            album.files.write_picture(files["clean"], shrunk(x, SIDE)[0])
+            album.files.write_picture(files["disturbed"], shrunk(self.ball.around(x, x + delta), SIDE)[0])
+            shown.append({"id": album.ids[position]} | files)
+        return [
+            {
+                "title": self.title,
+                "measures": list(album.readers),
+                "learned_on": int(results["learned_on"]),
+                "amplified": factor,
+                "picture": f"{name}.png",
+                "pictures": shown,
+            }
+        ]
+
+    def learned(self, shard: Shard) -> dict[str, Tensor]:
+        """Return what was learned before, as `run` does."""
+        if shard.read is None:
+            raise HoldfastError(f"{part_name(self)} must be observed before images are judged under it")
+        return shard.read(self)
