@@ -19,7 +19,7 @@ STEP = 0.4 / 99
 """Spacing of threshold accuracies: that of 100 from .6 to 1."""
 ROUNDING = 1e-12
 
-Areas = Float[Tensor, "directions separations 2"]
+Areas = Float[Tensor, "directions separations halves"]
 Ideal = Float[Tensor, "directions separations"]
 
 
@@ -98,12 +98,13 @@ def reference(s: Float[Tensor, "*rows"]) -> tuple[Float[Tensor, "*rows"], Float[
 class TradeOff:
     """What the classifiers of one ε did, and what was possible.
 
-    Two classifiers for each direction and s, each fitted to one half of the images and tested on the other one.
+    Two classifiers for each direction and s, each fitted to one half of the images and tested on the other one; or the
+    first of them alone, H = 1, of which chance is known from the exact limits of its accuracies only.
 
     Attributes:
         separations: s, increasing, [S].
-        accuracy: share of tested images that are right, [K, S, 2].
-        bound: mean scaled bound over these, 0 where there is none, [K, S, 2].
+        accuracy: share of tested images that are right, [K, S, H].
+        bound: mean scaled bound over these, 0 where there is none, [K, S, H].
         best_accuracy: of the best classifier of the images themselves, [K, S].
         best_bound: its expected scaled bound, [K, S].
         samples: images in each half.
@@ -219,6 +220,8 @@ def _error(kept: Areas, s: Float[Tensor, "separations"]) -> tuple[float, float]:
 
     Source: Gasser, Sroka & Jennen-Steinmetz (1986) for differences from neighbours.
     """
+    if kept.shape[-1] == 1:
+        return 0.0, 1.0
     halves = kept.diff(dim=-1).square().squeeze(-1) / 4
     total = float(halves.sum())
     if total == 0:
@@ -234,7 +237,8 @@ def _error(kept: Areas, s: Float[Tensor, "separations"]) -> tuple[float, float]:
 def influence(trade: TradeOff, start: float, over: str = OVER[0]) -> Float[Tensor, "rows"]:
     """Return each row's influence on the score, a row for each direction and s; 0 where there is no score.
 
-    Over samples (c₁ - c₂) / 2, the error of its row; over samples and s (c_s - R r_s) / Σ r.
+    Over samples (c₁ - c₂) / 2, the error of its row; over samples and s, or where one half is tested alone,
+    (c_s - R r_s) / Σ r.
 
     Example:
         >>> s = torch.tensor([1.0, 2.0])
@@ -245,7 +249,7 @@ def influence(trade: TradeOff, start: float, over: str = OVER[0]) -> Float[Tenso
     """
     if trade.total(start) == 0:
         return torch.zeros(trade.best_accuracy.numel(), dtype=torch.float64)
-    if over != "samples":
+    if over != "samples" or trade.accuracy.shape[-1] == 1:
         return trade.residuals(start)
     return -trade.kept(start).diff(dim=-1).flatten() / 2
 

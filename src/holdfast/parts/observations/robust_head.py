@@ -150,7 +150,7 @@ def _best(mixtures: Mixtures, observed: dict[str, Tensor], threshold: float) -> 
     shape, names = (mixtures.directions, len(mixtures.separations)), ("accuracy", "bound")
     tried = []
     for number, epsilon in enumerate(mixtures.epsilons):
-        fitted = (observed[name][..., number].view(*shape, 2) for name in names)
+        fitted = (observed[name][..., number].view(*shape, mixtures.halves) for name in names)
         ideal = (observed[f"reference_{name}"][..., number].view(shape) for name in names)
         separations = observed["s"].view(shape)[0]
         tried.append((epsilon, synbench.TradeOff(separations, *fitted, *ideal, samples=mixtures.samples)))

@@ -99,19 +99,19 @@ class Synbench(Measure):
     def observe(self, subject: Subject) -> Table:
         """Return what became of every classifier; both halves of a direction and an s follow each other."""
         observed = subject.read(self.mixtures)
-        rows = len(observed["s"])
+        rows, halves = len(observed["s"]), self.mixtures.halves
         table: Table = {
-            "s": observed["s"].repeat_interleave(2),
-            "direction": observed["direction"].repeat_interleave(2),
-            "half": torch.arange(2).repeat(rows),
+            "s": observed["s"].repeat_interleave(halves),
+            "direction": observed["direction"].repeat_interleave(halves),
+            "half": torch.arange(halves).repeat(rows),
         }
         for number, epsilon in enumerate(self.mixtures.epsilons):
             for kind in KINDS:
                 values = observed[kind.replace(" ", "_")][..., number]
-                both = values.flatten() if values.dim() == 2 else values.repeat_interleave(2)
+                both = values.flatten() if values.dim() == 2 else values.repeat_interleave(halves)
                 table[f"{kind}@{epsilon:g}"] = both.double()
         first = self._trade_off(table, self.mixtures.epsilons[0])
-        return table | {"kept": (first.kept(self.start) * len(table["s"]) / 2).flatten()}
+        return table | {"kept": (first.kept(self.start) * len(table["s"]) / halves).flatten()}
 
     def rows(self, table: Table) -> list[str]:
         """Return which direction, s and half each row is about."""
@@ -207,7 +207,7 @@ class Synbench(Measure):
 
     def _trade_off(self, table: Table, epsilon: float) -> synbench.TradeOff:
         """Return what the table holds of one ε."""
-        shape = (self.mixtures.directions, len(self.mixtures.separations), 2)
+        shape = (self.mixtures.directions, len(self.mixtures.separations), self.mixtures.halves)
         accuracy, bound, best_accuracy, best_bound = (table[f"{kind}@{epsilon:g}"].view(shape) for kind in KINDS[1:])
         return synbench.TradeOff(
             table["s"].view(shape)[0, :, 0],
