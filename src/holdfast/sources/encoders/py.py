@@ -12,9 +12,10 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, sides, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
+from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.layer import Reshaped, Tap
 from holdfast.sources.encoders.shared.options import read
-from holdfast.sources.encoders.shared.weights import load, seeded
+from holdfast.sources.encoders.shared.weights import seeded
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
+from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
+from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.weights import fetching, fill, misfits, no_pickle, read_safetensors, seeded
+from holdfast.sources.encoders.shared.weights import fetching, fill, misfits, no_pickle, seeded
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Timm(EncoderSource):
 
         The representation is what the model gives with `num_classes=0`; mean, std and geometry are timm's data config
         of the model (`timm.data.resolve_data_config`). `size=` also moves models of a fixed input size to that size.
+        A file that `?weights=moco_v3.pth.tar` names may be a checkpoint of any format of `shared/formats.py`, and
+        `&layer=projection` the head that it brings.
 
         Raises:
             HoldfastError: an unknown model, a folder without config.json, weights that cannot be fetched.
@@ -46,17 +50,31 @@ class Timm(EncoderSource):
             raise HoldfastError(
                 f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}"
             )
+
         # the network without its classifier
-        with seeded(common.seed), fetching(options.spec), no_pickle():
-            network = timm.create_model(name, pretrained=common.weights == "default", num_classes=0)
+        def build(**given: Any) -> Any:
+            with seeded(common.seed), fetching(options.spec), no_pickle():
+                return timm.create_model(name, pretrained=common.weights == "default", num_classes=0, **given)
+
+        network = build()
+        preprocessing = _preprocessing(resolve({}, model=network))
+        origin: dict[str, object] = {"source": f"timm:{name}", "weights": _weights(network, common)}
+        origin["timm"] = timm.__version__
+        heads = _classifiers(network)
         if common.weights not in ("default", "random"):
-            _load(network, common)
+            checkpoint = read_checkpoint(common.weights, network, heads)
+            if given := checkpoint.built_with(name.partition(".")[0]):
+                network = build(**given)
+            if misfits(network, checkpoint.state):
+                _resize(network, common)  # they were trained at that size, not moved to it
+            _fill(network, heads, checkpoint, common.layer)
+            preprocessing = said(preprocessing, checkpoint)
+            origin |= checkpoint.origin
         _resize(network, common)
-        origin = {"source": f"timm:{name}", "weights": _weights(network, common), "timm": timm.__version__}
         return assemble(
             network,
-            common,
-            _preprocessing(resolve({}, model=network)),
+            named(common, heads[0] if heads else None),
+            preprocessing,
             origin,
             output="pooled features (num_classes=0)",
         )
@@ -67,14 +85,17 @@ def _resize(network: Any, common: Common) -> None:
         network.set_input_size(img_size=common.size)
 
 
-def _load(network: Any, common: Common) -> None:
-    state, _ = read_safetensors(common.weights)
+def _classifiers(network: Any) -> tuple[str, ...]:
     heads = network.pretrained_cfg.get("classifier") or ()  # num_classes=0 has removed it from the network
-    heads = (heads,) if isinstance(heads, str) else heads
-    kept = {key: value for key, value in state.items() if not any(key.startswith(f"{head}.") for head in heads)}
-    if misfits(network, kept):
-        _resize(network, common)  # they were trained at that size, not moved to it
-    fill(network, kept, f"weights file {common.weights!r}")
+    return (heads,) if isinstance(heads, str) else tuple(heads)
+
+
+def _fill(network: Any, heads: tuple[str, ...], checkpoint: Checkpoint, layer: str | None) -> None:
+    """Fill the network; heads stay away where the representation lies in front of them."""
+    if heads and layer is not None and (layer in LAYERS or f"{layer}.".startswith(tuple(f"{head}." for head in heads))):
+        equip(network, heads[0], checkpoint, layer)
+    else:
+        fill(network, checkpoint.state, f"weights file {checkpoint.path!r}")
 
 
 def _weights(network: Any, common: Common) -> str:

@@ -11,8 +11,10 @@ from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
+from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
+from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import read
-from holdfast.sources.encoders.shared.weights import fetching, load, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import fetching, no_pickle, seeded
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,9 @@ class Torchvision(EncoderSource):
         """Open `torchvision:resnet50@IMAGENET1K_V2`; without "@" torchvision's default weights.
 
         The representation is the input of the last `nn.Linear`; mean, std and geometry are those of the weights' own
-        transforms (torchvision.models.Weights.transforms), also with `?weights=random`.
+        transforms (torchvision.models.Weights.transforms), also with `?weights=random`. A file that
+        `?weights=moco_v2.pth.tar` names may be a checkpoint of any format of `shared/formats.py`, and
+        `&layer=projection` the head that it brings.
 
         Raises:
             HoldfastError: an unknown model or weights entry, weights that cannot be fetched, no linear layer.
@@ -49,22 +53,25 @@ class Torchvision(EncoderSource):
             fresh["image_size"] = (common.size or enum.transforms().crop_size)[0]
         with seeded(common.seed), fetching(options.spec), no_pickle():
             network = models.get_model(model_name, **({"weights": enum} if common.weights == "default" else fresh))
+        linear = [place for place, module in network.named_modules() if isinstance(module, nn.Linear)]
+        preprocessing = _preprocessing(enum.transforms(), source)
         weights = str(enum)
         if common.weights != "default":
             weights = f"random, seed {common.seed}" if common.weights == "random" else common.weights
+        origin: dict[str, object] = {"source": f"torchvision:{model_name}", "weights": weights}
         if common.weights not in ("default", "random"):
-            load(network, common.weights)
+            checkpoint = read_checkpoint(common.weights, network, linear[-1:])
+            equip(network, linear[-1] if linear else None, checkpoint, common.layer)
+            origin |= checkpoint.origin
+            preprocessing = said(preprocessing, checkpoint)
         # its representation: the input of the classifier
-        origin = {"source": f"torchvision:{model_name}", "weights": weights}
-        layer = None if common.layer else _before_classifier(network, options.spec)
-        return assemble(network, common, _preprocessing(enum.transforms(), source), origin, layer=layer)
-
-
-def _before_classifier(network: nn.Module, spec: str) -> str:
-    linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
-    if not linear:
-        raise HoldfastError(f"{spec}: no nn.Linear whose input could be the representation; give ?layer= and ?pool=")
-    return f"{linear[-1]}.input"
+        common = named(common, linear[-1] if linear else None)
+        if not linear and not common.layer:
+            raise HoldfastError(
+                f"{options.spec}: no nn.Linear whose input could be the representation; give ?layer= and ?pool="
+            )
+        layer = f"{linear[-1]}.input" if linear else None
+        return assemble(network, common, preprocessing, origin, layer=layer)
 
 
 def _preprocessing(transforms: Any, source: str) -> Preprocessing:

@@ -8,9 +8,10 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
+from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.networks import NETWORKS, Architecture
 from holdfast.sources.encoders.shared.options import read
-from holdfast.sources.encoders.shared.weights import fill, load, read_safetensors, seeded
+from holdfast.sources.encoders.shared.weights import fill, read_safetensors, seeded
 
 DIGITS = "digits_cnn"
 SHIPPED = {

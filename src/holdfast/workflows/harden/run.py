@@ -14,7 +14,7 @@ from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.copies import copied, trainable, with_weights
-from holdfast.sources.encoders.shared.weights import load
+from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.record_file import RECORD as RECORD_FILE
 from holdfast.storage.record_file import sealed
 from holdfast.storage.run_folder import Store

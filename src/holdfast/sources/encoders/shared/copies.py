@@ -76,7 +76,8 @@ def save(encoder: Encoder, path: Path, about: Mapping[str, str]) -> None:
     state = {name: value for name, value in root.state_dict().items() if isinstance(value, Tensor)}
     state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     mean, std = (",".join(map(repr, values)) for values in (encoder.mean, encoder.std))
-    save_file(state, path, public({"mean": mean, "std": std, **about}))
+    noted = {"format": str(encoder.origin["format"])} if "format" in encoder.origin else {}
+    save_file(state, path, public({"mean": mean, "std": std, **noted, **about}))
 
 
 def with_weights(spec: str, path: str | Path) -> str:

@@ -79,13 +79,6 @@ def fill(network: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     network.load_state_dict(dict(state), strict=False)
 
 
-def load(network: nn.Module, path: str) -> dict[str, str]:
-    """Fill a network from a safetensors file and return the file's metadata."""
-    state, metadata = read_safetensors(path)
-    fill(network, state, f"weights file {path!r}")
-    return metadata
-
-
 @contextmanager
 def fetching(name: str) -> Iterator[None]:
     """Build a foreign model inside, quietly; a failed look-up or download becomes one line that says what to do.
