@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
 ASKED = re.compile(
-    r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts|grades|references)(?:: (\S+))? -->$", re.MULTILINE
+    r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts|grades|references|layers|formats)(?:: (\S+))? -->$",
+    re.MULTILINE,
 )
 FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
 OUTCOMES = ("holds", "fails", "not shown")
@@ -22,7 +23,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     """Replace each comment by what it asks for (MkDocs calls this for every page)."""
     makers: dict[str, Callable[..., str]] = {
         "facts": facts, "measures": measures, "profiles": profiles, "radii": radii, "commands": commands,
-        "parts": parts, "grades": grades, "references": references,
+        "parts": parts, "grades": grades, "references": references, "layers": layers, "formats": formats,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
@@ -113,6 +114,24 @@ def grades(norm: str) -> str:
             f"| {grade.word} | {least} or more{'' if most == 'inf' else f', less than {most}'} | {grade.because} |"
         )
         least = most
+    return "\n".join(lines)
+
+
+def layers() -> str:
+    """Return a table of the layers that every checkpoint has."""
+    from holdfast.sources.encoders.shared.checkpoint import LAYERS
+
+    return _table("layer", LAYERS)
+
+
+def formats() -> str:
+    """Return a table of the names that checkpoints are known by."""
+    from holdfast.sources.encoders.shared.formats import FORMATS
+
+    lines = ["| written by | encoder | projection | prediction | known by |", "|---|---|---|---|---|"]
+    for one in FORMATS:
+        cells = [f"`{name}…`" if name else "" for name in (one.encoder, one.projection, one.prediction)]
+        lines.append(f"| {one.name} | {' | '.join(cells)} | {', '.join(f'`{mark}`' for mark in one.marks)} |")
     return "\n".join(lines)
 
 
