@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from holdfast.core import Encoder, HoldfastError, registry
+from holdfast.numerics.geometry.views import Views
 from holdfast.parts.methods.simclr import Simclr
 from holdfast.runtime.torchvision_guard import guard_torchvision
 from holdfast.sources.encoders import open_encoder
@@ -19,7 +20,6 @@ from holdfast.sources.encoders.shared.networks import NETWORKS
 from holdfast.training import loop
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
-from holdfast.training.views import Views
 from holdfast.workflows.monitor.snapshot import frozen_copy
 
 pytestmark = pytest.mark.filterwarnings(  # raised while third-party packages are imported

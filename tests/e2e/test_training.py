@@ -19,12 +19,12 @@ from test_command_line import refused, run
 from torch import nn
 
 from holdfast.core import Encoder, HoldfastError, Rng, Student
+from holdfast.numerics.geometry.views import Views
 from holdfast.sources.encoders import open_encoder
 from holdfast.training import loop
 from holdfast.training.loop import Trained, train
 from holdfast.training.recipe import Recipe, entry
 from holdfast.training.recipe_file import make_recipe, read_recipe
-from holdfast.training.views import Views
 
 DIGITS = {"encoder": "zoo:digits_cnn", "data": "digits?part=train", "images": 256, "epochs": 2, "batch_size": 64}
 WINDOW = {"crop": [0.6, 1], "flip": 0}

@@ -16,12 +16,18 @@ from holdfast.auditing.run import run_audit
 from holdfast.cli import app
 from holdfast.core import Encoder, HoldfastError, Passes, Rng, Shard, registry
 from holdfast.numerics.geometry.margins import between
+from holdfast.numerics.geometry.views import Views
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.certified.instance_accuracy import InstanceAccuracy
 from holdfast.parts.measures.certified.tightness import Tightness
 from holdfast.parts.objectives.untargeted import Untargeted
-from holdfast.parts.observations.adversarial_negatives import AdversarialNegatives, _view
+from holdfast.parts.observations.adversarial_negatives import (
+    AUTHORS_COLOUR,
+    AUTHORS_GREY,
+    AdversarialNegatives,
+    _shifted,
+)
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.minimal_radii import MinimalRadii
@@ -73,7 +79,7 @@ def colours(channels: int) -> torch.Tensor:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_views_are_shifts_with_repeated_edges_and_mirrors_of_colour_images(channels: int) -> None:
     x, shift = colours(channels), 2
-    seen = _view(x, shift, Rng(0, ids=tuple(map(str, range(64)))))
+    seen = _shifted(x, shift, Rng(0, ids=tuple(map(str, range(64)))))
     padded = nn.functional.pad(x[:1], (shift,) * 4, mode="replicate")
     possible = {}
     for down in range(2 * shift + 1):
@@ -90,7 +96,25 @@ def test_views_are_shifts_with_repeated_edges_and_mirrors_of_colour_images(chann
 
 def test_without_a_shift_a_grey_image_is_its_own_view() -> None:
     x = colours(1)
-    assert torch.equal(_view(x, 0, Rng(0, ids=tuple(map(str, range(64))))), x)
+    assert torch.equal(_shifted(x, 0, Rng(0, ids=tuple(map(str, range(64))))), x)
+
+
+@pytest.mark.parametrize(("channels", "views", "least"), [(1, AUTHORS_GREY, 0.4), (3, AUTHORS_COLOUR, 0.08)])
+def test_the_authors_views_are_random_crops_in_another_light(channels: int, views: Views, least: float) -> None:
+    x = 0.2 + 0.6 * colours(channels)
+    rng = Rng(0, ids=tuple(map(str, range(64))))
+    drawn = AdversarialNegatives(view="authors").viewed(x, rng)
+    assert torch.equal(drawn, views(x, rng))
+    assert views.crop == (least, 1.0)
+    still = replace(views, flip=0.0, colour=0.0, light=0.0, grey=0.0)(x, rng)
+    if channels == 1:  # a linear ramp stays one: what is left of it is the share of the side that the crop shows
+        area = still.diff(dim=2).mean((1, 2, 3)) * still.diff(dim=3).mean((1, 2, 3))
+        shares = area / (x.diff(dim=2).mean((1, 2, 3)) * x.diff(dim=3).mean((1, 2, 3)))
+        assert shares.min() > 0.3
+        assert shares.median() < 0.9
+    lit = (drawn - still).abs().amax((1, 2, 3)) > 1e-3
+    assert int(lit.sum()) > 64 * 0.6
+    assert int(lit.sum()) < 64 or channels == 3  # every fifth grey image keeps its light
 
 
 # --- negatives ---
@@ -113,11 +137,12 @@ def test_negatives_lie_in_the_ball_move_and_leave_the_view(ball, encoder, digits
     torch.testing.assert_close(reps[:, 0], encoder(made))
 
 
-def test_the_objective_is_the_squared_distance_to_the_view(encoder, digits) -> None:
+@pytest.mark.parametrize("negatives", [QUICK, replace(QUICK, view="authors")], ids=["shift", "authors"])
+def test_the_objective_is_the_squared_distance_to_the_view(negatives, encoder, digits) -> None:
     where = shard(encoder, digits)
     rng = where.rng.child("adversarial negatives")
-    view = encoder(_view(digits, QUICK.shift, rng.child("view")))
-    found = QUICK.search(where)
+    view = encoder(negatives.viewed(digits, rng.child("view")))
+    found = negatives.search(where)
     value = Untargeted("squared_l2")(encoder(found.images[20]), view)
     torch.testing.assert_close(found.values[-1], value)
     assert not torch.allclose(view, encoder(digits), atol=0.01)
@@ -241,6 +266,8 @@ def test_negatives_are_set_on_the_command_line(tmp_path: Path) -> None:
 def test_what_cannot_be_compared_is_refused(encoder, digits) -> None:
     with pytest.raises(HoldfastError, match=r"^adversarial_negatives\.shift: expected 0 or more, got -1$"):
         AdversarialNegatives(shift=-1)
+    with pytest.raises(HoldfastError, match=r"^adversarial_negatives\.view: expected 'shift' or 'authors'"):
+        AdversarialNegatives(view="author")  # type: ignore[arg-type]
     with pytest.raises(HoldfastError, match="without `first`"):
         InstanceAccuracy(negatives=AdversarialNegatives(first=3))
     with pytest.raises(HoldfastError, match="without a probe"):

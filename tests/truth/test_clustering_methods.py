@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.core import Batch, EncodedView, Encoder, Facts, HoldfastError, Rng, Student, registry
+from holdfast.numerics.geometry.views import Views
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.methods.deepcluster_v2 import DeepclusterV2
 from holdfast.parts.methods.dino import Dino
@@ -22,7 +23,6 @@ from holdfast.training.checkpoint import tensors_of
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_file import make_recipe
-from holdfast.training.views import Views
 
 SMALL = {
     "dino": {"prototypes": 9, "hidden": 8, "dim": 6, "teacher_temperature": 0.07, "warmup": 0.5, "frozen": 0},

@@ -2,14 +2,20 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor, nn
 
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Encoder, Head, HoldfastError, Passes, Rng, Shard
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
+from holdfast.numerics.statistics import betting
+from holdfast.parts.measures.smoothed.smoothed_radius import SmoothedRadius
 from holdfast.parts.observations.smoothed import Smoothed, block_size, results
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.smoothing.center import Center
@@ -228,11 +234,23 @@ def test_the_papers_convention_is_the_plain_mean(weight, x) -> None:
     own, other = reps @ clean[2], reps @ clean[found["negatives"][2]].T
     plain = (1 / (1 + ((other - own[:, None]) / 0.1).exp())).double().mean(0)
     torch.testing.assert_close(found["mean"][2], plain, rtol=1e-5, atol=1e-7)
-    expected = 0.1 * torch.special.ndtri(plain).clamp_min(0)
+    expected = 0.1 * torch.special.ndtri(plain)
     torch.testing.assert_close(found["radius"][2], expected, rtol=1e-4, atol=1e-6)
     assert (found["draws"] == 256).all()
     sound = PairProbability(256, 4)
-    assert (results(observe(encoder, x, Smoothed(0.1, (sound,))), sound)["radius"] <= found["radius"]).all()
+    bound = results(observe(encoder, x, Smoothed(0.1, (sound,))), sound)["radius"]
+    assert (bound <= found["radius"].clamp_min(0)).all()
+
+
+def test_in_the_papers_convention_a_mean_below_a_half_is_a_negative_radius() -> None:
+    certificate = PairProbability(256, 2, convention="paper")
+    counts = torch.stack([256 * betting.tally(torch.full((1, 1), p).double())[0] for p in (0.3, 0.9, 0.0, 1.0)])
+    samples = {"counts": counts[None], "negatives": torch.tensor([[1, 2, 3, 4]]), "draws": torch.tensor([256])}
+    found = certificate.conclude(samples, 0.1)["radius"][0].tolist()
+    assert found[:2] == pytest.approx([-0.0524401, 0.1281552], abs=1e-6)
+    assert found[2] == pytest.approx(-found[3])
+    assert 0.8 < found[3] < 0.9  # what float64 rounds to 1 is taken as 1 - 2⁻⁵³
+    assert PairProbability(256, 2).conclude(samples, 0.1)["radius"][0, 0] == 0
 
 
 # --- draws ----------------------------------------------------------------------------------------
@@ -431,3 +449,23 @@ def test_nan_under_noise_is_an_error(x) -> None:
 
     with pytest.raises(HoldfastError, match=r"noisy image is NaN .* pixels outside"):
         observe(Encoder(Root(), mean=0, std=1), x, Smoothed(0.5, (PairProbability(300, 4),)))
+
+
+def test_in_the_papers_convention_the_measure_keeps_negative_radii_and_tells_the_probability(tmp_path: Path) -> None:
+    estimate = PairProbability(64, 4, convention="paper")
+    measures = SmoothedRadius(0.6, estimate), SmoothedRadius(0.6, PairProbability(64, 4))
+    record = run_audit(Plan(("zoo:digits-simclr",), "digits", measures, images=60, attacked=30), tmp_path)
+    assert record["failures"] == []
+    paper, sound = record["encoders"][0]["measures"].values()
+    table = pq.read_table(tmp_path / paper["table"]).to_pandas().dropna(subset=["radius"])
+    assert len(table) == 30
+    assert table["least"].min() < 0
+    assert ((table["probability"] > 0) & (table["probability"] < 1)).all()
+    value = {name: score["value"] for name, score in paper["scores"].items()}
+    assert value["images with estimated radius"] == pytest.approx((table["radius"] > 0).mean())
+    assert value["probability, mean"] == pytest.approx(table["probability"].mean())
+    assert value["estimated radius, mean"] == pytest.approx(table["radius"].mean())
+    assert "counted with its negative number" in paper["scores"]["estimated radius, mean"]["note"]
+    certified = pq.read_table(tmp_path / sound["table"]).to_pandas().dropna(subset=["radius"])
+    assert certified["radius"].min() >= 0
+    assert not [name for name in sound["scores"] if "probability" in name or "images" in name]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Rng
-from holdfast.training.views import LUMA, Views, _blurred, _turned
+from holdfast.numerics.geometry.views import LUMA, Views, _blurred, _turned
 
 STILL = Views(crop=(1.0, 1.0), flip=0.0, colour=0.0, grey=0.0)
 IDS = tuple(f"image-{n}" for n in range(40))
@@ -112,6 +112,21 @@ def test_colours() -> None:
     assert torch.equal(only(colour=0.4, grey=1.0)(one_channel, RNG), one_channel)
 
 
+def test_light_changes_brightness_and_contrast_of_grey_images() -> None:
+    x = 0.3 + 0.2 * pictures(1)
+    lit = only(light=0.4, colour_share=1.0)(x, RNG)
+    contrast = lit.std((1, 2, 3)) / x.std((1, 2, 3))
+    bright = lit.mean((1, 2, 3)) / x.mean((1, 2, 3))
+    for factor, most in ((bright, 0.4), (contrast / bright, 0.4)):
+        assert 1 - most <= factor.min() < 1 - 0.8 * most
+        assert 1 + 0.8 * most < factor.max() <= 1 + most
+    line = lit.mean((1, 2, 3), keepdim=True) + contrast.view(-1, 1, 1, 1) * (x - x.mean((1, 2, 3), keepdim=True))
+    torch.testing.assert_close(lit, line)  # and nothing else
+    some = only(light=0.4, colour_share=0.5)(x, RNG)
+    assert 8 < int((some == x).flatten(1).all(1).sum()) < 32
+    assert torch.equal(only(light=0.4)(pictures(), RNG), pictures())  # colours have their own
+
+
 def test_hue_turns_chroma_and_keeps_luma() -> None:
     x = pictures()
     luma = torch.tensor(LUMA).view(1, 3, 1, 1)
@@ -171,6 +186,7 @@ def test_small_views_show_less() -> None:
         ("local_crop", (0.5, 2.0), "views: a crop keeps a share of the area, at most 1"),
         ("flip", 1.5, r"views: expected probabilities in \[0, 1\], got flip=1.5"),
         ("colour", 1.0, r"views: expected colour in \[0, 1\), got 1"),
+        ("light", 1.0, r"views: expected light in \[0, 1\), got 1"),
         ("noise", float("nan"), "views.noise: expected a finite number, got nan"),
         *[(name, value, f"views.{name}: expected 0 or more, got {value}") for name, value in (
             ("grey", -0.1), ("rotate", -1.0), ("noise", -0.1), ("hole", -1), ("shift", -1.0), ("local", -1),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core import Ball, HoldfastError, Method, Threat, registry
+from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import unknown
 from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
-from holdfast.training.views import Views
 
 PRECISIONS = ("no", "bf16", "fp16")
 BATCHNORMS = ("shared", "frozen", "split")

@@ -13,6 +13,9 @@ from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.statistics import betting
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling, radius
 
+NEAREST = 2.0**-53
+"""How near to 0 and 1 a plain mean may come: a logistic function is neither, but float64 rounds it to them."""
+
 
 @dataclass(frozen=True)
 class PairProbability(Certificate):
@@ -34,7 +37,8 @@ class PairProbability(Certificate):
         alpha: α, the chance that a pair's bound is too high.
         simultaneous: spend α/K on each pair.
         precision: how near to these a radius settles a pair, in units of σ.
-        convention: "sound", or "paper": p̲ is the plain mean of all draws, so that R is an *estimate*, no certificate.
+        convention: "sound", or "paper": p̲ is the plain mean of all draws, so that R is an *estimate*, no certificate,
+            and is negative where the mean is below ½.
 
     Source: RVCL, theorem 7 and Algorithm 2; the bound is `betting.lower`.
 
@@ -124,11 +128,15 @@ class PairProbability(Certificate):
     def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
         """Return bounds and radii of all pairs.
 
-        `lower`, p̲, and `mean`, the plain mean of p; `radius` in pixels, 0 where the pair is not certified; `negatives`,
-        positions of x⁻; all [B, K]. `draws`, how many were used, [B].
+        `lower`, p̲, and `mean`, the plain mean of p; `radius` in pixels, 0 where the pair is not certified (in the
+        paper's convention negative); `negatives`, positions of x⁻; all [B, K]. `draws`, how many were used, [B].
         """
         counts = results["counts"]
         mean = betting.empirical_mean(counts)
-        bound = mean.clone() if self.convention == "paper" else betting.lower(counts, self.level, self.draws)
-        bounds = {"lower": bound, "mean": mean, "radius": radius(bound, sigma)}
+        if self.convention == "paper":
+            bound, pixels = mean.clone(), sigma * torch.special.ndtri(mean.clamp(NEAREST, 1 - NEAREST))
+        else:
+            bound = betting.lower(counts, self.level, self.draws)
+            pixels = radius(bound, sigma)
+        bounds = {"lower": bound, "mean": mean, "radius": pixels}
         return bounds | {"negatives": results["negatives"], "draws": results["draws"]}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from holdfast.auditing.balls import audit_ball, shape_of
 from holdfast.core import Ball, HoldfastError, Method, Objective, registry
+from holdfast.numerics.geometry.views import Views
 from holdfast.runtime.checked import Checked
 from holdfast.runtime.errors import first_line, unknown
 from holdfast.sources.data import ImageSet
@@ -14,7 +15,6 @@ from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe
-from holdfast.training.views import Views
 
 ATTACKS: dict[str, Objective | None] = {
     "untargeted": registry.part("objectives", "untargeted"),

@@ -18,11 +18,12 @@ from holdfast.parts.smoothing.shared.certificate import Certificate
 class SmoothedRadius(SmoothedMeasure):
     """ACR_CL by sampling: the mean over images of the mean over K negatives of R = σ Φ⁻¹(p̲); see `PairProbability`.
 
-    A pair that is not certified counts as 0, also where the paper's plug-in is negative.
+    A pair that is not certified counts as 0; in the paper's convention, an estimate, with its negative number.
 
     Table, one row per image of the population, NaN where it was not certified: `radius`, mean over its negatives, and
-    `least`, the smallest, in pixels (ℓ2); `certified`, the share of its negatives; `draws`; `radius contributes` and
-    `certified contributes`, what each image contributes to the means, also as a negative of others.
+    `least`, the smallest, in pixels (ℓ2); `certified`, the share of its negatives; `probability`, the mean over
+    negatives of the plain mean of p; `draws`; and as `... contributes` what
+    each image contributes to the means of `radius`, `certified` and `probability`, also as a negative of others.
     """
 
     sigma: float = 0.1
@@ -53,34 +54,49 @@ class SmoothedRadius(SmoothedMeasure):
             "radius": radius.mean(1),
             "least": radius.amin(1),
             "certified": certified.mean(1),
+            "probability": conclusions["mean"].mean(1),
             "draws": conclusions["draws"].double(),
         }
-        return in_both_roles(subject, table, {"radius": radius, "certified": certified})
+        pairs = {"radius": radius, "certified": certified, "probability": conclusions["mean"]}
+        return in_both_roles(subject, table, pairs)
 
     def score(self, table: Table) -> dict[str, Score]:
-        """Return the share of pairs with a radius, the mean of each image's smallest, and the mean radius."""
+        """Return the share of pairs with a radius, the mean of each image's smallest, and the mean radius.
+
+        In the paper's convention also the share of images whose mean is above 0, and the mean probability.
+        """
         # what a radius promises by its convention, and the largest that the draws can show
         certificate = self.certificate
         assert isinstance(certificate, PairProbability)
-        if certificate.convention == "paper":
+        estimated = certificate.convention == "paper"
+        if estimated:
             word, promise, most = "estimated ", "an estimate by the plain mean of draws, no certificate", None
         else:
             word = "certified "
             scope = "all pairs of an image together" if certificate.simultaneous else "each pair's radius on its own"
             promise = f"{scope} at confidence {1 - certificate.alpha:g}"
             most = self.sigma * betting.highest_radius(certificate.draws, certificate.level)
-        # pairs without a radius count as 0; what all draws cost
+        # what pairs without a radius count as; what all draws cost
         pairs = certificate.negatives * int((~table["radius"].isnan()).sum())
         failed = round(float((1 - table["certified"]).nansum()) * certificate.negatives)
-        counted = f"{failed:,} of {pairs:,} pairs not {word}to have one, counted as 0"
+        count = "with its negative number" if estimated else "as 0"
+        counted = f"{failed:,} of {pairs:,} pairs not {word}to have one, counted {count}"
         spent = f"{float(table['draws'].nanmean()):,.0f} draws per image"
         # intervals over images: each pair counts in both of its roles, the nearest negative in one
         condition = "given this population, from which the negatives come"
         share = drawn_pairs.mean(table["certified"], table["certified contributes"], most=1.0)
-        least = statistics.mean(table["least"][~table["least"].isnan()], condition=condition, most=most)
+        tested = ~table["least"].isnan()
+        least = statistics.mean(table["least"][tested], condition=condition, most=most)
         radius = drawn_pairs.mean(table["radius"], table["radius contributes"], most=most)
-        return {
-            f"pairs with {word}radius": self.about(share, promise, unit="share"),
+        scores = {f"pairs with {word}radius": self.about(share, promise, unit="share")}
+        if estimated:
+            images = statistics.share((table["radius"][tested] > 0).double(), condition=condition)
+            probability = drawn_pairs.mean(table["probability"], table["probability contributes"], most=1.0)
+            scores |= {
+                "images with estimated radius": self.about(images, promise, unit="share"),
+                "probability, mean": self.about(probability, promise, unit="share"),
+            }
+        return scores | {
             f"{word}radius, nearest negative": self.about(least, promise),
             f"{word}radius, mean": self.about(radius, promise, counted, spent),
         }

@@ -34,6 +34,8 @@ class Views(metaclass=Checked):
         shift: largest move, as a share of the side.
         colour: largest relative change of brightness, contrast and saturation; a quarter of it turns the hue.
         colour_share: probability of such a change.
+        light: largest relative change of brightness and contrast of images of one channel, which have no colours; with
+            the same probability.
         grey: probability that colours are lost.
         gain: lowest and highest factor of all pixels.
         blur: lowest and highest σ of a Gaussian blur, in pixels.
@@ -48,6 +50,12 @@ class Views(metaclass=Checked):
 
     Source: "Is self-supervised contrastive learning more robust than supervised learning?", Table C.3; Chen et al.
     (2020), appendix A; Caron et al. (2020) for multi-crop.
+
+    Example:
+        >>> x = torch.arange(4.0).view(1, 1, 2, 2) / 4
+        >>> Views(crop=(1, 1), flip=1)(x, Rng(0, ids=("image",)))[0, 0]
+        tensor([[0.2500, 0.0000],
+                [0.7500, 0.5000]])
     """
 
     crop: tuple[float, float] = (0.2, 1.0)
@@ -58,6 +66,7 @@ class Views(metaclass=Checked):
     shift: float = 0.0
     colour: float = 0.4
     colour_share: float = 0.8
+    light: float = 0.0
     grey: float = 0.2
     gain: tuple[float, float] = (1.0, 1.0)
     blur: tuple[float, float] = (0.1, 2.0)
@@ -81,8 +90,9 @@ class Views(metaclass=Checked):
         shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _SHARES}
         if wrong := [f"{name}={value}" for name, value in shares.items() if value > 1]:
             raise HoldfastError(f"views: expected probabilities in [0, 1], got {', '.join(wrong)}")
-        if self.colour >= 1:
-            raise HoldfastError(f"views: expected colour in [0, 1), got {self.colour:g}")
+        for name, value in (("colour", self.colour), ("light", self.light)):
+            if value >= 1:
+                raise HoldfastError(f"views: expected {name} in [0, 1), got {value:g}")
 
     def check(self, encoder: Encoder, x: Images, *, many: bool) -> None:
         """Refuse small views that nobody takes.
@@ -124,6 +134,10 @@ class Views(metaclass=Checked):
         x = self._window(x, u[:, :9], self.local_crop if local else self.crop, size)
         if x.shape[1] == 3:
             x = self._colours(x, u[:, 9:15])
+        elif self.light and self.colour_share:
+            x = _choose(
+                u[:, 9] < self.colour_share, _lit(x, torch.ones_like(x[:1]), self.light, u[:, 10:12]).clamp(0, 1), x
+            )
         x = x * _between(self.gain, u[:, 15]).view(-1, 1, 1, 1) if self.gain != (1.0, 1.0) else x
         if self.blur_share:
             x = _choose(u[:, 16] < self.blur_share, _blurred(x, _between(self.blur, u[:, 17]), self.blur[1]), x)
@@ -168,10 +182,8 @@ class Views(metaclass=Checked):
         """Return images with other brightness, contrast, saturation and hue, some without colours."""
         weights = torch.tensor(LUMA, device=x.device, dtype=x.dtype).view(1, 3, 1, 1)
         if self.colour and self.colour_share:
-            bright, contrast, colourful = (1 + self.colour * (2 * u[:, 1:4, None, None, None] - 1)).unbind(1)
-            new = x * bright
-            mean = (new * weights).sum(1, keepdim=True).mean((2, 3), keepdim=True)
-            new = mean + contrast * (new - mean)
+            colourful = 1 + self.colour * (2 * u[:, 3].view(-1, 1, 1, 1) - 1)
+            new = _lit(x, weights, self.colour, u[:, 1:3])
             luma = (new * weights).sum(1, keepdim=True)
             new = luma + colourful * _turned(new - luma, math.pi / 2 * self.colour * (2 * u[:, 4] - 1))
             x = _choose(u[:, 0] < self.colour_share, new.clamp(0, 1), x)
@@ -199,6 +211,14 @@ def _between(pair: tuple[float, float], u: Float[Tensor, "batch"]) -> Float[Tens
 
 def _choose(chosen: Bool[Tensor, "batch"], new: Images, old: Images) -> Images:
     return torch.where(chosen.view(-1, 1, 1, 1), new, old)
+
+
+def _lit(x: Images, weights: Tensor, most: float, u: Float[Tensor, "batch 2"]) -> Images:
+    """Return images of another brightness, and of another contrast around the mean of their luma."""
+    bright, contrast = (1 + most * (2 * u[:, :, None, None, None] - 1)).unbind(1)
+    new = x * bright
+    mean = (new * weights).sum(1, keepdim=True).mean((2, 3), keepdim=True)
+    return mean + contrast * (new - mean)
 
 
 def _turned(chroma: Images, angle: Float[Tensor, "batch"]) -> Images:
