@@ -10,7 +10,15 @@ from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError, Rng
 from holdfast.numerics.statistics.entropy import entropy_ratio
-from holdfast.parts.learners.shared.schedule import Heat, between, heat, rate_factor, relaxation
+from holdfast.parts.learners.shared.schedule import (
+    Heat,
+    authors_heat,
+    authors_relaxation,
+    between,
+    heat,
+    rate_factor,
+    relaxation,
+)
 from holdfast.parts.learners.shared.step import Draw, draw, relaxed
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
@@ -28,7 +36,7 @@ LINF = Linf(0.1)
 
 def made(ball: Ball = LINF, **sizes: object) -> LearnedNoise:
     """A noise with random weights: heads that are zero at the beginning are given some."""
-    latent = PIXELS if sizes.get("upsampler") == "none" else 9
+    latent = {"none": PIXELS, "bicubic": SHAPE[0] * 16}.get(str(sizes.get("upsampler")), 9)
     usual = {"shape": SHAPE, "dim": DIM, "groups": GROUPS, "latent": latent, "hidden": 8, "embedding": 4}
     design = Design(**{**usual, **sizes})
     generator = torch.Generator().manual_seed(5)
@@ -64,7 +72,7 @@ VARIANTS = [
     for structure in SOURCES
     for covariance, upsampler, components in (
         ("full", "learned", 3), ("diagonal", "learned", 3), ("full", "fixed", 1), ("full", "none", 3),
-        ("diagonal", "none", 2),
+        ("diagonal", "none", 2), ("full", "bicubic", 2),
     )
 ]  # fmt: skip
 
@@ -363,3 +371,68 @@ def test_temperatures_and_rates() -> None:
     assert between(3, 1, 0.5) == pytest.approx(3**0.5)
     assert [rate_factor(e, 50, 20, True) for e in (0, 10, 20, 35, 50)] == pytest.approx([0, 0.5, 1, 0.5, 0])
     assert [rate_factor(e, 50, 0, False) for e in (0, 25, 50)] == [1, 1, 1]
+
+
+def test_the_authors_temperatures_by_hand() -> None:
+    """T_e = T_1 + e/E (T_2 - T_1) for the logits, the means, the hidden layer and the covariance; e begins at 1."""
+    by_hand = {  # epoch of 10: what logits and means are multiplied by, the hidden layer, the square of the roots'
+        1: (2.8, 1.45), 2: (2.6, 1.4), 5: (2.0, 1.25), 9: (1.2, 1.05), 10: (1.0, 1.0), 40: (1.0, 1.0),
+    }  # fmt: skip
+    for epoch, (high, low) in by_hand.items():
+        found = authors_heat(epoch, 10)
+        assert 1 / found.weights == pytest.approx(high)
+        assert 1 / found.means == pytest.approx(high)
+        assert found.roots == 1
+        assert 1 / found.trunk == pytest.approx(low)
+        assert found.spread**2 == pytest.approx(low)
+    assert [authors_relaxation(epoch, 50) for epoch in (1, 25, 50)] == pytest.approx([1.0, 1 - 0.9 * 24 / 49, 0.1])
+    assert authors_relaxation(1, 1) == 1
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_the_authors_temperatures_multiply_the_mixture(covariance: str) -> None:
+    """π·3, μ·2, L·√1.5 of a free mixture, whose roots are what softplus and the numbers below say, undivided."""
+    design = Design(SHAPE, DIM, 0, structure="independent", latent=5, covariance=covariance, convention="authors")
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        network = Generator(design)
+    low, high = (float(end) for end in network.means.detach().aminmax())
+    assert -1 <= low < -0.5 < 0.5 < high <= 1
+    assert 0 < float(network.logits.detach().abs().max()) < 0.05
+    with torch.no_grad():
+        network.logits.copy_(torch.tensor([0.1, 0.2, 0.3]))
+        if network.below is not None:
+            network.below.fill_(0.25)
+        heat_of_one = Heat(weights=1 / 3, means=1 / 2, spread=1.5**0.5)
+        cold = network.gaussians(network.outputs(None, None))
+        hot = network.gaussians(network.outputs(None, None, heat_of_one), heat_of_one.spread)
+    torch.testing.assert_close(hot.logits, torch.tensor([[0.3, 0.6, 0.9]]))
+    torch.testing.assert_close(hot.means, 2 * cold.means)
+    torch.testing.assert_close(hot.roots, 1.5**0.5 * cold.roots)
+    assert cold.roots[0, 0].diagonal().tolist() == pytest.approx([math.log(2) + 1e-3] * 5)
+    if covariance == "full":
+        assert float(cold.roots[0, 0].tril(-1).sum()) == pytest.approx(10 * 0.25)  # ten numbers below the diagonal
+
+
+def test_the_authors_heat_the_hidden_layer(reps: Tensor) -> None:
+    """An output of a head without bias grows as its hidden layer does, 1.5 times, and as its own temperature."""
+    design = Design(SHAPE, DIM, latent=5, hidden=8, covariance="diagonal", convention="authors")
+    network = Generator(design).eval()
+    with torch.no_grad():
+        for head in (network.means, network.scales, network.logits):
+            head.bias.zero_()
+        cold = network.outputs(reps, None)
+        hot = network.outputs(reps, None, Heat(means=1 / 3, trunk=1 / 1.5))
+    torch.testing.assert_close(hot.means, 4.5 * cold.means)
+    torch.testing.assert_close(hot.scales, 1.5 * cold.scales)
+    torch.testing.assert_close(hot.logits, 1.5 * cold.logits)
+
+
+def test_the_plain_bicubic_decoder_is_torch_s_interpolation() -> None:
+    z = torch.randn(3, 2 * 16, generator=torch.Generator().manual_seed(0))
+    pictures = Upsampler("bicubic", 32, SHAPE, 4)(z)
+    expected = torch.nn.functional.interpolate(z.view(3, 2, 4, 4), SHAPE[1:], mode="bicubic", align_corners=False)
+    torch.testing.assert_close(pictures, expected)
+    assert not list(Upsampler("bicubic", 32, SHAPE, 4).parameters())
+    with pytest.raises(HoldfastError, match="latent = 32 pixels"):
+        Design(SHAPE, DIM, latent=9, upsampler="bicubic")

@@ -113,7 +113,18 @@ def test_one_component_and_every_covariance_learn() -> None:
         assert bool(learned.entropy.isnan().all()) == (learner.components == 1)
 
 
-@pytest.mark.parametrize("upsampler", ["fixed", "learned"])
+def test_the_authors_way_learns() -> None:
+    """One noise for all breaks one side; noise that knows the side both, up to how wide the authors' mixture stays."""
+    problem, learner = half_spaces(), replace(LEARNER, convention="authors", annealing=20, covariance="diagonal")
+    learned = [problem.learn(replace(learner, structure=structure), Linf(0.1)) for structure in STRUCTURES]
+    independent, *others = (problem.robustness(each) for each in learned)
+    assert 0.4 <= independent <= 0.45
+    assert max(others) <= 0.05
+    usual = problem.learn(replace(LEARNER, covariance="diagonal", structure="input"), Linf(0.1))
+    assert not torch.equal(learned[2].chance, usual.chance)
+
+
+@pytest.mark.parametrize("upsampler", ["bicubic", "fixed", "learned"])
 def test_upsamplers_learn(upsampler: str) -> None:
     problem = half_spaces()
     learner = replace(LEARNER, structure="input", upsampler=upsampler, latent=16)

@@ -12,19 +12,27 @@ from holdfast.core import Ball, Encoder, Event, HoldfastError, Images, Passes, R
 from holdfast.numerics.statistics.entropy import entropy_ratio
 from holdfast.parts.learners.shared.groups import centres, classes
 from holdfast.parts.learners.shared.learner import LearnedMixture, Learner, unharmed
-from holdfast.parts.learners.shared.schedule import heat, rate_factor, relaxation
+from holdfast.parts.learners.shared.schedule import (
+    authors_heat,
+    authors_relaxation,
+    heat,
+    rate_factor,
+    relaxation,
+)
 from holdfast.parts.learners.shared.step import descend, draw
-from holdfast.parts.threats.shared.generator import SOURCES, Design, Generator
+from holdfast.parts.threats.shared.generator import CONVENTIONS, SOURCES, Design, Generator, Heat
 from holdfast.parts.threats.shared.learned import LearnedNoise
+from holdfast.parts.threats.shared.upsampler import KINDS, latent_of
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.weights import seeded
 
 CHOICES = {
     "structure": tuple(SOURCES),
     "covariance": ("full", "diagonal"),
-    "upsampler": ("none", "fixed", "learned"),
+    "upsampler": KINDS,
     "groups": ("clusters", "labels"),
     "loss": ("softplus", "sigmoid"),
+    "convention": CONVENTIONS,
 }
 
 
@@ -39,9 +47,10 @@ class WorstMixture(Learner):
         structure: what the noise knows of an image: "independent" nothing, "label" its group (π), "input" its clean
             representation (π, μ, L), "joint" both (π from the group, μ and L from the representation).
         components: K, Gaussians in the mixture.
-        latent: length of the latent vector; without an up-sampler it is the number of pixels.
+        latent: length of the latent vector; where that is a picture itself, its number of pixels.
         covariance: "full" or "diagonal".
-        upsampler: "none", "fixed" (random) or "learned", each followed by bicubic interpolation but for "none".
+        upsampler: "none", or bicubic interpolation of a small picture: the latent vector itself ("bicubic"), a random
+            linear map of it ("fixed") or a "learned" one.
         side: height and width of the picture that the up-sampler interpolates: 4 in the paper; larger ones reach finer
             perturbations. Where an image is smaller, its side is taken.
         hidden: width of the hidden layer on representations.
@@ -59,6 +68,10 @@ class WorstMixture(Learner):
             draws that cannot be made to fail weigh most, and noise that several images share may stay near zero.
         kappa: κ, how far beyond the edge of failing draws are pushed, in units of the failure's value.
         images: training images at most, the first that do not fail without noise; None for all.
+        convention: "holdfast": temperatures divide what the network says, from step to step by equal factors, over the
+            whole training. "authors": they multiply, evenly from epoch to epoch over `annealing` epochs, the hidden
+            layer is heated too, and means begin uniform; see `authors_heat` and `Generator`.
+        annealing: epochs over which the authors' temperatures fall.
 
     Source: "Non-parametric probabilistic robustness" (NPPR), section 4 and appendix 9. There the loss is softplus, the
     side 4, and 50 epochs of 50,000 images come in batches of 256 with 32 draws each at a rate of 5e-4 (independent
@@ -90,12 +103,14 @@ class WorstMixture(Learner):
     loss: str = "sigmoid"
     kappa: float = 1.0
     images: int | None = 1000
+    convention: str = "holdfast"
+    annealing: int = 50
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise unknown(f"{name} of worst_mixture", str(getattr(self, name)), choices)
-        counts = ("components", "latent", "side", "hidden", "embedding", "epochs", "samples")
+        counts = ("components", "latent", "side", "hidden", "embedding", "epochs", "samples", "annealing")
         least = {**dict.fromkeys(counts, 1), "batch": 2, "clusters": 2, "warmup": 0}
         for name, low in least.items():
             if getattr(self, name) < low:
@@ -145,6 +160,13 @@ class WorstMixture(Learner):
     def _loss(self, values: Float[Tensor, "rows draws"]) -> Float[Tensor, "rows draws"]:
         return (F.softplus if self.loss == "softplus" else torch.sigmoid)(self.kappa - values)
 
+    def _temperatures(self, epoch: int, now: float) -> tuple[Heat, float]:
+        """Return those of the mixture and of the Gumbel-softmax, in an epoch from 0 on, and after so many of them."""
+        if self.convention == "authors":
+            return authors_heat(epoch + 1, self.annealing), authors_relaxation(epoch + 1, self.epochs)
+        progress = min(1.0, now / max(1, self.epochs - 1))  # the last epoch has reached the end of the annealing
+        return heat(progress), relaxation(progress)
+
     def _build(
         self, x: Images, clean: Float[Tensor, "rows dim"], labels: Int[Tensor, "images"] | None, rng: Rng
     ) -> Generator:
@@ -153,19 +175,21 @@ class WorstMixture(Learner):
         seed, groups = rng.child("worst_mixture", "weights").generator().initial_seed(), None
         if "groups" in SOURCES[self.structure]:
             groups = classes(labels) if self.groups == "labels" else centres(clean, self.clusters, seed)
+        shape, side = (x.shape[1], x.shape[2], x.shape[3]), min(self.side, *x.shape[2:])
         design = Design(
-            shape=(x.shape[1], x.shape[2], x.shape[3]),
+            shape=shape,
             dim=clean.shape[1],
             groups=0 if groups is None else len(groups),
             grouping=self.groups,
             structure=self.structure,
             components=self.components,
-            latent=x[0].numel() if self.upsampler == "none" else self.latent,
+            latent=latent_of(self.upsampler, self.latent, shape, side),
             covariance=self.covariance,
             upsampler=self.upsampler,
-            side=min(self.side, *x.shape[2:]),
+            side=side,
             hidden=self.hidden,
             embedding=self.embedding,
+            convention=self.convention,
         )
         # first weights by the seed, whatever else has drawn; outputs standardised on these images
         with seeded(seed):
@@ -192,14 +216,15 @@ class WorstMixture(Learner):
         held = entropy = 0.0
         for step, part in enumerate(parts):
             now = epoch + (step + 0.5) / len(parts)
-            progress = min(1.0, now / max(1, self.epochs - 1))  # the last epoch has reached the end of the annealing
+            warmth, softness = self._temperatures(epoch, now)
             for group in adam.param_groups:
                 group["lr"] = self.rate * rate_factor(now, self.epochs, self.warmup, self.cosine)
             adam.zero_grad()
             groups = noise.generator.group(clean[part], None if labels is None else labels.to(part.device)[part])
-            outputs = noise.generator.outputs(clean[part], groups, heat(progress))
+            outputs = noise.generator.outputs(clean[part], groups, warmth)
             drawn = draw(len(part), self.samples, noise, x, numbers)
-            share = descend(encoder, event, noise, outputs, x[part], part, drawn, relaxation(progress), self._loss)
+            where = x[part], part, drawn
+            share = descend(encoder, event, noise, outputs, *where, softness, self._loss, warmth.spread)
             torch.nn.utils.clip_grad_norm_(noise.generator.parameters(), self.clip)
             adam.step()
             held += share * len(part) / len(rows)

@@ -13,9 +13,39 @@ def between(first: float, last: float, progress: float) -> float:
 def heat(progress: float) -> Heat:
     """Return the temperatures after this share of the training: 3 → 1 for π and μ, 1.5 → 1 for the roots.
 
-    The paper gives both ends alone. We divide the networks' raw outputs by them, and move by equal factors.
+    The paper gives both ends alone. We divide the networks' raw outputs by them, and move by equal factors; for what
+    its authors do see `authors_heat`.
     """
     return Heat(between(3, 1, progress), between(3, 1, progress), between(1.5, 1, progress))
+
+
+def authors_heat(epoch: int, epochs: int) -> Heat:
+    """Return the authors' temperatures in an epoch, counted from 1: T_e = T_1 + e/E (T_2 - T_1), from epoch E on T_2.
+
+    They multiply: the logits of π and μ by 3 → 1, the hidden layer by 1.5 → 1, and the roots by the square root of
+    1.5 → 1. So a mixture begins wide and with sharp weights, where ours begins narrow and with even ones.
+
+    Args:
+        epoch: 1 for the first one.
+        epochs: E, over which temperatures fall; 50, or 10 for some networks, in the authors' code.
+
+    Example:
+        >>> [round(1 / authors_heat(epoch, 10).means, 2) for epoch in (1, 5, 10, 50)]
+        [2.8, 2.0, 1.0, 1.0]
+    """
+    passed = min(1.0, epoch / epochs)
+    high, low = 3 - 2 * passed, 1.5 - 0.5 * passed
+    return Heat(weights=1 / high, means=1 / high, trunk=1 / low, spread=math.sqrt(low))
+
+
+def authors_relaxation(epoch: int, epochs: int) -> float:
+    """Return the authors' temperature of the Gumbel-softmax in an epoch, counted from 1: evenly from 1 to 0.1.
+
+    Example:
+        >>> [round(authors_relaxation(epoch, 10), 2) for epoch in (1, 4, 10)]
+        [1.0, 0.7, 0.1]
+    """
+    return 1 - 0.9 * (epoch - 1) / max(1, epochs - 1)
 
 
 def relaxation(progress: float) -> float:

@@ -54,6 +54,7 @@ def descend(
     numbers: Draw,
     temperature: float,
     loss: Callable[[Tensor], Tensor],
+    spread: float = 1.0,
 ) -> float:
     """Add the gradient of the mean loss of the values to the network's weights; return the share of draws that hold.
 
@@ -70,6 +71,7 @@ def descend(
         numbers: random numbers.
         temperature: of the relaxation.
         loss: of values, each for itself.
+        spread: what the covariances' roots are multiplied by.
 
     Raises:
         HoldfastError: a disturbed image whose value is not finite.
@@ -85,7 +87,7 @@ def descend(
         for start in range(0, samples, draws):
             drawn = slice(start, start + draws)
             part_numbers = Draw(numbers.gumbel[part, drawn], numbers.zeta[part, drawn])
-            delta = noise.shape(relaxed(noise.generator.gaussians(leaves), part_numbers, temperature))
+            delta = noise.shape(relaxed(noise.generator.gaussians(leaves, spread), part_numbers, temperature))
             moved = F.hardtanh((x[part, None] + delta).flatten(0, 1), 0, 1)  # a clamp whose gradient is one pass
             if x.is_contiguous(memory_format=torch.channels_last):
                 moved = moved.contiguous(memory_format=torch.channels_last)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from holdfast.core import HoldfastError, Reps
-from holdfast.parts.threats.shared.upsampler import Upsampler
+from holdfast.parts.threats.shared.upsampler import KINDS, Upsampler, latent_of
 from holdfast.runtime.errors import unknown
 
 SOURCES = {
@@ -21,11 +21,15 @@ SOURCES = {
 }
 """Structure -> what the mixture weights depend on, and what means and covariances depend on."""
 
+CONVENTIONS = ("holdfast", "authors")
+"""How the network begins, and how its temperatures act; see `Generator` and `learners/shared/schedule.py`."""
+
 CHOICES = {
     "structure": tuple(SOURCES),
     "covariance": ("full", "diagonal"),
-    "upsampler": ("none", "fixed", "learned"),
+    "upsampler": KINDS,
     "grouping": ("labels", "clusters"),
+    "convention": CONVENTIONS,
 }
 """What the words of a design may be."""
 
@@ -47,12 +51,13 @@ class Design:
         grouping: what the groups are, "labels" or "clusters".
         structure: "independent", "label", "input" or "joint".
         components: K, Gaussians in the mixture.
-        latent: length of the latent vector; the number of pixels without an up-sampler.
+        latent: length of the latent vector; without a linear map that of the picture it is, see `latent_of`.
         covariance: "full" or "diagonal".
-        upsampler: "none", "fixed" or "learned".
+        upsampler: "none", "bicubic", "fixed" or "learned".
         side: height and width of the picture that the up-sampler interpolates.
         hidden: width of the hidden layer.
         embedding: length of a group's embedding.
+        convention: "holdfast" or "authors".
     """
 
     shape: tuple[int, int, int]
@@ -67,14 +72,17 @@ class Design:
     side: int = 4
     hidden: int = 256
     embedding: int = 64
+    convention: str = "holdfast"
 
     def __post_init__(self) -> None:
-        pixels, roots = math.prod(self.shape), self.components * (self.latent + self.below)
+        roots = self.components * (self.latent + self.below)
         for field, choices in CHOICES.items():
             if getattr(self, field) not in choices:
                 raise unknown(f"{field} of a mixture", str(getattr(self, field)), choices)
-        if self.upsampler == "none" and self.latent != pixels:
-            raise HoldfastError(f"mixture without an up-sampler: expected latent = {pixels} pixels, got {self.latent}")
+        if self.latent != (own := latent_of(self.upsampler, self.latent, self.shape, self.side)):
+            raise HoldfastError(
+                f"mixture with the up-sampler {self.upsampler}: expected latent = {own} pixels, got {self.latent}"
+            )
         if roots * (self.hidden if SOURCES[self.structure][1] == "reps" else 1) > LARGEST:
             raise HoldfastError(
                 f"full covariances of {self.latent} numbers would take too much memory ({self.components} components, "
@@ -88,17 +96,21 @@ class Design:
 
 
 class Heat(NamedTuple):
-    """Temperatures that outputs are divided by while a mixture is learned; all 1 afterwards.
+    """Temperatures while a mixture is learned; all 1 afterwards.
 
     Attributes:
-        weights: of the logits of π.
-        means: of μ.
-        roots: of the covariances' roots.
+        weights: what the logits of π are divided by.
+        means: what μ is divided by.
+        roots: what the numbers are divided by from which the covariances' roots L are made.
+        trunk: what the hidden layer on representations is divided by.
+        spread: what L itself is multiplied by.
     """
 
     weights: float = 1.0
     means: float = 1.0
     roots: float = 1.0
+    trunk: float = 1.0
+    spread: float = 1.0
 
 
 COLD = Heat()
@@ -171,6 +183,10 @@ class Generator(nn.Module):
     reps -> standardised, Linear, BatchNorm, ReLU -> heads; group -> embedding, normalised, -> head; what depends on
     neither is a free parameter. Which of them gives what is `SOURCES`.
 
+    It begins with equal weights and normal means, free ones or as biases of their head, and what stands below the
+    diagonals of roots is divided by √latent. By the authors' convention free means are uniform in [-1, 1], free logits
+    normal with a deviation of 0.01, heads begin as any linear layer, and nothing is divided.
+
     Args:
         design: sizes and structure.
         groups: the classes [G], or the centres of the clusters [G, D]; None for structures that ask for no groups.
@@ -194,9 +210,11 @@ class Generator(nn.Module):
             self.trunk = nn.Sequential(nn.Linear(design.dim, hidden), nn.BatchNorm1d(hidden), nn.ReLU())
         if weights == "groups":
             self.embedding = nn.Embedding(design.groups, design.embedding)
-        count = design.components
-        self.logits = self._head(weights, torch.zeros(count), still=True)  # uniform weights at the beginning
-        self.means = self._head(shapes, torch.randn(count * design.latent))  # different ones, or all would stay equal
+        count, authors = design.components, design.convention == "authors"
+        logits = 0.01 * torch.randn(count) if authors else torch.zeros(count)  # (nearly) uniform weights
+        self.logits = self._head(weights, logits, still=True)
+        means = torch.empty(count * design.latent)  # different ones, or all would stay equal
+        self.means = self._head(shapes, means.uniform_(-1, 1) if authors else means.normal_())
         self.scales = self._head(shapes, torch.zeros(count * design.latent))
         self.below = self._head(shapes, torch.zeros(count * design.below)) if design.below else None
 
@@ -204,6 +222,8 @@ class Generator(nn.Module):
         if source == "free":
             return nn.Parameter(start)
         head = nn.Linear(self.design.hidden if source == "reps" else self.design.embedding, len(start))
+        if self.design.convention == "authors":
+            return head
         with torch.no_grad():
             head.bias.copy_(start)
             if still:
@@ -235,24 +255,28 @@ class Generator(nn.Module):
         inputs: dict[str, Tensor | None] = {"free": None}
         if "reps" in self.asks:
             assert reps is not None
-            inputs["reps"] = self.trunk(self._standard(reps))
+            inputs["reps"] = self.trunk(self._standard(reps)) / heat.trunk
         if "groups" in self.asks:
             inputs["groups"] = F.normalize(self.embedding(groups), dim=-1)
         weights, shapes = (inputs[source] for source in SOURCES[self.design.structure])
         means, scales = _through(self.means, shapes, heat.means), _through(self.scales, shapes, heat.roots)
-        size = math.sqrt(self.design.latent)  # so that a root's row has a norm of about one while outputs have
+        # divided so that a root's row has a norm of about one while outputs have
+        size = 1.0 if self.design.convention == "authors" else math.sqrt(self.design.latent)
         below = means[:, :0] if self.below is None else _through(self.below, shapes, heat.roots * size)
         return Outputs(_through(self.logits, weights, heat.weights), means, scales, below)
 
-    def gaussians(self, outputs: Outputs) -> Gaussians:
-        """Return the mixtures that outputs stand for.
+    def gaussians(self, outputs: Outputs, spread: float = 1.0) -> Gaussians:
+        """Return the mixtures that outputs stand for, their roots multiplied by `spread`.
 
         Diagonals of roots pass through softplus, so every covariance is positive definite.
         """
         count, size = self.design.components, self.design.latent
         means, scales = (part.unflatten(-1, (count, size)) for part in (outputs.means, outputs.scales))
         below = None if self.below is None else lower(outputs.below.unflatten(-1, (count, -1, size)))
-        return Gaussians(outputs.logits, means, F.softplus(scales) + FLOOR, below)
+        roots = F.softplus(scales) + FLOOR
+        if spread == 1:
+            return Gaussians(outputs.logits, means, roots, below)
+        return Gaussians(outputs.logits, means, spread * roots, None if below is None else spread * below)
 
     def group(self, reps: Reps, labels: Int[Tensor, "batch"] | None) -> Int[Tensor, "batch"] | None:
         """Return the number of each image's group: of its label, or of the nearest centre; None where none is asked.

@@ -7,6 +7,20 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+KINDS = ("none", "bicubic", "fixed", "learned")
+"""What up-samplers there are."""
+
+
+def latent_of(kind: str, latent: int, shape: tuple[int, int, int], side: int) -> int:
+    """Return the length of the latent vector: where it is a picture itself, large or small, that of the picture.
+
+    Example:
+        >>> latent_of("bicubic", 128, (3, 32, 32), side=4), latent_of("learned", 128, (3, 32, 32), side=4)
+        (48, 128)
+    """
+    own = {"none": math.prod(shape), "bicubic": shape[0] * side**2}
+    return own.get(kind, latent)
+
 
 class Upsampler(nn.Module):
     """u = bicubic(W z + b): [*, latent] -> [*, C, H, W]; or u = z, reshaped, where the latent is all pixels.
@@ -15,7 +29,8 @@ class Upsampler(nn.Module):
     interpolation of the unit pictures.
 
     Args:
-        kind: "none" (latent = C·H·W), "fixed" (W random, never trained) or "learned".
+        kind: "none" (latent = C·H·W), "bicubic" (latent = C·side², no W, as in the authors' code), "fixed" (W random,
+            never trained) or "learned".
         latent: length of the latent vector.
         shape: (channels, height, width) of the images.
         side: height and width of the small picture that is interpolated.
@@ -30,6 +45,9 @@ class Upsampler(nn.Module):
         self.kind, self.shape = kind, shape
         if kind == "none":
             return
+        self.register_buffer("bicubic", bicubic(side, shape[1], shape[2]), persistent=False)
+        if kind == "bicubic":
+            return
         weight = torch.randn(shape[0] * side**2, latent) / math.sqrt(latent)  # a latent of unit variance keeps it
         bias = torch.zeros(shape[0] * side**2)
         if kind == "learned":
@@ -37,14 +55,13 @@ class Upsampler(nn.Module):
         else:
             self.register_buffer("weight", weight)
             self.register_buffer("bias", bias)
-        self.register_buffer("bicubic", bicubic(side, shape[1], shape[2]), persistent=False)
 
     def forward(self, latent: Float[Tensor, "*batch latent"]) -> Float[Tensor, "*batch channel height width"]:
         """Return the pictures u of some latent vectors, before they are squashed into a ball."""
         if self.kind == "none":
             return latent.unflatten(-1, self.shape)
-        small = F.linear(latent, self.weight, self.bias).unflatten(-1, (self.shape[0], -1))
-        return (small @ self.bicubic).unflatten(-1, self.shape[1:])
+        small = latent if self.kind == "bicubic" else F.linear(latent, self.weight, self.bias)
+        return (small.unflatten(-1, (self.shape[0], -1)) @ self.bicubic).unflatten(-1, self.shape[1:])
 
 
 def bicubic(side: int, height: int, width: int) -> Float[Tensor, "small pixels"]:
