@@ -2,11 +2,15 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import (
     Bank,
     Classifier,
@@ -24,8 +28,10 @@ from holdfast.core import (
 )
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.measures.classifiers.impersonation_rate import ImpersonationRate
+from holdfast.parts.measures.classifiers.probe_accuracy import ProbeAccuracy
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.impersonated import Impersonated
+from holdfast.parts.observations.shared.label_sets import said
 from holdfast.parts.threats.linf import Linf
 from searched import Unsearched
 
@@ -143,6 +149,11 @@ def test_readouts_of_several_measures_share_one_trajectory() -> None:
     ("fields", "words"),
     [
         ({"classes": (1, 1)}, r"two different classes, got \[1, 1\]"),
+        ({"classes": (1, "0-3")}, r"two different classes, got \[1, '0-3'\]"),
+        ({"known_as": (1, 1)}, r"two different classes, got \[1, 1\]"),
+        ({"known_as": (1,)}, r"two different classes, got \[1\]"),
+        ({"classes": (1, "7-3")}, "rising ranges such as '281-293, 300', got '7-3'"),
+        ({"classes": (1, "cats")}, "rising ranges such as '281-293, 300', got 'cats'"),
         ({"objective": Untargeted()}, "expected the objective targeted, got untargeted"),
         ({"readouts": (3, 51)}, "from 0 to 50 steps"),
     ],
@@ -159,6 +170,68 @@ def test_labels_and_classes_must_be_there() -> None:
         HoldfastError, match=r"classes 0 and 5, got none of class 5 among 10; choose two of \[0, 1, 2\]"
     ):
         replace(LOOK, classes=(0, 5)).run(shard())
+
+
+def test_a_class_may_be_a_set_of_labels() -> None:
+    """Classes 1 and 2 against 0: the head gives 1 where 2 is the label, which is of the set."""
+    found = replace(LOOK, classes=(0, "1-2")).run(shard())
+    assert found["right"][[3, 9]].tolist() == [1, 1]
+    partners = {0: 1, 2: 3, 6: 5}
+    assert {one: int(found["partner"][one]) for one in partners} == partners
+    assert found["taken@50"][[2, 3]].tolist() == [0, 0]  # 0.2 ends at 0.45, 0.9 at 0.65
+    assert found["taken@50"][[6, 5]].tolist() == [1, 1]
+
+
+def test_a_set_needs_its_best_label_ahead_of_all_others() -> None:
+    """Logits 0, x - ½ and (x - ½) / 2: classes 1 and 2 lie above ½ together, and tie with 0 there."""
+    split = Head(torch.tensor([[0.0], [1.0], [0.5]]), torch.tensor([0.0, -0.5, -0.25]), torch.tensor([4, 6, 8]))
+    reps = torch.tensor([[0.4], [0.5], [0.6], [math.nan]])
+    assert said(split, reps, "6-8").tolist() == [False, False, True, False]
+    assert said(split, reps, 4).tolist() == [True, False, False, False]
+    assert said(split, reps, 8).tolist() == [False, False, False, False]
+    with pytest.raises(HoldfastError, match=r"labels 5: expected some that the head knows, .* \[4, 6, 8\]"):
+        said(split, reps, 5)
+    with pytest.raises(HoldfastError, match="and others, of its 3 classes"):
+        said(split, reps, "1-9")
+
+
+def test_a_head_of_other_classes_judges_images_of_two(tmp_path: Path) -> None:
+    """Dark and bright images, a head of four shades learned elsewhere: ½ is its border, and ε is .25."""
+    np.savez(
+        tmp_path / "pets.npz",
+        images=np.array([0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6], np.float32)[:, None, None].repeat(4, 1).repeat(4, 2),
+        labels=np.array([0, 1] * 4),
+        classes=["dark", "bright"],
+    )
+    shades = np.repeat([0.05, 0.35, 0.65, 0.95], 30) + np.tile(np.linspace(-0.04, 0.04, 30), 4)
+    np.savez(
+        tmp_path / "shades.npz",
+        images=shades.astype(np.float32)[:, None, None].repeat(4, 1).repeat(4, 2),
+        labels=np.repeat([2, 3, 4, 5], 30),
+        classes=["none", "nothing", "black", "grey", "silver", "white"],
+    )
+    measure = replace(MEASURE, known_as=("2-3", "4-5"))
+    plan = Plan(("it",), str(tmp_path / "pets.npz"), (measure,), train=str(tmp_path / "shades.npz"))
+    encoders = {"it": Encoder(nn.Flatten(), mean=0, std=1)}
+    record = run_audit(plan, tmp_path / "out", encoders=encoders)
+    assert record["failures"] == []
+    scores = record["encoders"][0]["measures"]["impersonation_rate"]["scores"]
+    # .3 ends at .55 and .4 at .65, which is bright; .1 at .35 and .2 at .45, which is not
+    assert {name: score["value"] for name, score in scores.items() if name.endswith("50 steps")} == {
+        "0 as 1, 50 steps": 0.5, "1 as 0, 50 steps": 0.5, "50 steps": 0.5,
+    }  # fmt: skip
+    (pictures,) = record["encoders"][0]["impersonations"]
+    assert sum(entry["taken"] for side in pictures["sides"] for entry in side) == 4
+    assert {entry["said"] for side in pictures["sides"] for entry in side} <= {2, 3, 4, 5}
+
+    # what reads the images' own labels as well needs classes of the same names
+    both = replace(plan, measures=(measure, ProbeAccuracy()))
+    with pytest.raises(HoldfastError, match=r"expected classes that .* has too, none, nothing, .*; got bright, dark"):
+        run_audit(both, tmp_path / "both", encoders=encoders)
+    # and a head that knows neither set says so
+    lost = replace(plan, measures=(replace(measure, known_as=("7-8", 9)),))
+    failures = run_audit(lost, tmp_path / "lost", encoders=encoders)["failures"]
+    assert any("labels 7-8: expected some that the head knows" in why for why in failures)
 
 
 @dataclass

@@ -62,7 +62,7 @@ def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSo
 def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSource | None = None) -> AuditImages:
     """Open the images of a plan, see `open_unread`; training images without those that are tested.
 
-    The tested images take over the numbers of their classes, by name.
+    The tested images take over the numbers of their classes, by name, unless these may be other classes.
 
     Raises:
         HoldfastError: images that cannot be used, or training images that are all tested.
@@ -77,7 +77,8 @@ def open_all(plan: Plan, source: ImageSource | None = None, training: ImageSourc
             "are among them; give a training split, or leave it out: probes then learn from the images that are not "
             "attacked"
         )
-    images.tested.number_classes_as(train)
+    if not plan.classes_apart:
+        images.tested.number_classes_as(train)
     return replace(images, left_out=left_out)
 
 
@@ -96,5 +97,6 @@ def open_selected(
     images.tested.recall(tested_selection)
     if images.train is not None and train_selection is not None:
         images.train.recall(train_selection)
-        images.tested.number_classes_as(images.train)
+        if not plan.classes_apart:
+            images.tested.number_classes_as(images.train)
     return images

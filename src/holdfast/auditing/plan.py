@@ -125,6 +125,12 @@ class Plan(metaclass=Checked):
         """Whether it is, or is one of, an audit in rounds."""
         return self.budget is not None or self.until is not None or self.round is not None
 
+    @property
+    def classes_apart(self) -> bool:
+        """Whether training images may have other classes than the tested ones, for all measures that read labels."""
+        readers = [measure for measure in self.measures if measure.needs_labels]
+        return bool(readers) and all(measure.classes_apart for measure in readers)
+
     @cached_property
     def named_measures(self) -> dict[str, Measure]:
         """The measures by name, see `named`."""

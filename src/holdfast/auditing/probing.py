@@ -9,11 +9,19 @@ FEWEST = 2
 """Images that every class of the attacked images must have among those that are not attacked."""
 
 
-def classifier_of(subject: Subject, probe: Probe, threat: Threat | None = None) -> Classifier:
+def classifier_of(
+    subject: Subject, probe: Probe, threat: Threat | None = None, classes_apart: bool = False
+) -> Classifier:
     """Return what a probe learns from the representations of the training images, disturbed by a threat or not.
 
     Without training images of their own these are the images at positions >= `subject.attacked`, so that no image that
     is attacked, certified or tested was seen in training. A probe that does not train reads nothing.
+
+    Args:
+        subject: the audit of an encoder.
+        probe: what learns.
+        threat: what disturbs the training images.
+        classes_apart: whether these may lack classes of the tested images.
 
     Raises:
         HoldfastError: images without labels, or a class of the tested images of which too few are left to learn from.
@@ -26,7 +34,7 @@ def classifier_of(subject: Subject, probe: Probe, threat: Threat | None = None) 
 
     # Every class that is tested needs images to learn from
     bank = subject.bank(threat)
-    for label in labels[: subject.attacked].unique().tolist():
+    for label in [] if classes_apart else labels[: subject.attacked].unique().tolist():
         count = int((bank.labels == label).sum())
         if subject.trained_apart and count < 1:
             raise HoldfastError(

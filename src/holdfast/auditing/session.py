@@ -109,7 +109,7 @@ class Session:
         self.costs: dict[Observation, Cost] = {}
         self.refusals: dict[Observation, str] = {}
         self.remade = 0
-        self._learned: dict[tuple[Probe, Threat | None], Classifier] = {}
+        self._learned: dict[tuple[Probe, Threat | None, bool], Classifier] = {}
         self._shard_files: dict[Observation, list[ShardFile]] = {}
         self._memory = MemoryLimits(encoder)
 
@@ -247,15 +247,16 @@ class Session:
             raise HoldfastError(f"the file {name!r} is gone or damaged since it was written; run the audit again")
         return stored[0]["reps"]
 
-    def learned(self, probe: Probe, threat: Threat | None = None) -> Classifier:
+    def learned(self, probe: Probe, threat: Threat | None = None, classes_apart: bool = False) -> Classifier:
         """Return what a probe learns from the training images; learned once."""
-        if (probe, threat) not in self._learned:
-            self._learned[probe, threat] = classifier_of(self, probe, threat)
-        return self._learned[probe, threat]
+        key = probe, threat, classes_apart
+        if key not in self._learned:
+            self._learned[key] = classifier_of(self, *key)
+        return self._learned[key]
 
-    def head(self, probe: LinearProbe, threat: Threat | None = None) -> Head:
+    def head(self, probe: LinearProbe, threat: Threat | None = None, classes_apart: bool = False) -> Head:
         """Return the linear head that a probe learns; see `learned`."""
-        head = self.learned(probe, threat)
+        head = self.learned(probe, threat, classes_apart)
         assert isinstance(head, Head)  # so says LinearProbe
         return head
 

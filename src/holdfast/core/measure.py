@@ -127,6 +127,11 @@ class Measure(Reader):
         return self.needs_labels
 
     @property
+    def classes_apart(self) -> bool:
+        """Whether training images may have other classes than the images of the audit."""
+        return False
+
+    @property
     def corruptions(self) -> tuple[str, ...]:
         """The titles of the corruptions of each of which it has a score."""
         return ()

@@ -62,7 +62,7 @@ class Shard:
         others: gives images of the population by their positions; None where they cannot be had.
         labels: the class of every image of the population, [N]; None where the source does not know them all.
         head: gives the linear head that a probe learns from training images, disturbed by a threat where one is given;
-            None without labels.
+            with `classes_apart` they need not have the classes of the tested images. None without labels.
         read: gives what an earlier observation saw, one row for each of the population's first images.
         under: gives images that `others` gives, by their positions, under a threat; None: they have no other resolution
             than the encoder's.

@@ -93,7 +93,7 @@ def _impersonations(entry: Mapping[str, Any], folder: RunFiles) -> Impersonation
             shot(folder, e["attacked"], f"probe says {e['said']}", f"{e['id']} attacked: the probe says {e['said']}")
             for e in side
         ]
-        taken, shown = taken + sum(e["said"] == target for e in side), shown + len(side)
+        taken, shown = taken + sum(e.get("taken", e["said"] == target) for e in side), shown + len(side)
     text = f"{taken} of these {plural(shown, 'image')} are taken for the other class."
     return Impersonations(entry["title"], text, rows)
 

@@ -143,7 +143,7 @@ BROKEN = Object(
 EXTREME = Object({"id": TEXT, "picture": TEXT, "certificate": Maybe(NUMBER), "attack": Maybe(NUMBER)})
 IMPERSONATION = Object(
     {"title": TEXT, "classes": Items(ANY, 2),
-     "sides": Items(Items(Object({"id": TEXT, "said": ANY, "clean": TEXT, "attacked": TEXT})), 2)}
+     "sides": Items(Items(Object({"id": TEXT, "said": ANY, "clean": TEXT, "attacked": TEXT}, {"taken": ANY})), 2)}
 )  # fmt: skip
 ATTENTION = Object(
     {},

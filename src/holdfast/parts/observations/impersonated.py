@@ -25,6 +25,7 @@ from holdfast.core.registry import part_name
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.shared.first import OfFirst
+from holdfast.parts.observations.shared.label_sets import LabelSet, apart, labels_of, said, sides
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.errors import no_labels
@@ -36,6 +37,9 @@ GALLERY = 6
 @dataclass(frozen=True)
 class Impersonated(OfFirst):
     """max -d(f(x'), f(t)) for pairs (x, t) of two classes, and whether a head h on f then gives the class of t.
+
+    A class may be a set of labels: h gives it where its best label is of the set. And h may be learned on images with
+    labels of other kinds, which `known_as` says: cats and dogs, and a head of the 1,000 classes of ImageNet.
 
     The i-th image of one class is paired with the i-th of the other, of those that h classifies rightly, in the order
     of the population, which is random; each is attacked towards the other. The attack knows the encoder alone: h only
@@ -51,7 +55,8 @@ class Impersonated(OfFirst):
         ball: where to search.
         objective: what to maximise; its divergence is free.
         readouts: step counts to report; they cost nothing. The last step when empty.
-        classes: the two classes.
+        classes: the two classes of images, each a label or a set of them, "3-5, 9".
+        known_as: what training images that are given apart call the two, likewise; none: they call them the same.
         probe: how the head comes about; trained on images that are not attacked.
 
     Source: "Robustness of unsupervised representation learning without labels", appendices C.11 and D.
@@ -61,15 +66,17 @@ class Impersonated(OfFirst):
     ball: Ball = Linf(0.1)
     objective: Objective = Targeted()
     readouts: tuple[int, ...] = ()
-    classes: tuple[int, int] = (0, 1)
+    classes: tuple[LabelSet, LabelSet] = (0, 1)
     probe: LinearProbe = Linear()
+    known_as: tuple[LabelSet, ...] = ()
 
     needs_labels = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.classes) != 2 or self.classes[0] == self.classes[1]:
-            raise HoldfastError(f"impersonated: expected two different classes, got {list(self.classes)}")
+        for sets in (self.classes, self.known_as or self.classes):
+            if not apart(sets):
+                raise HoldfastError(f"impersonated: expected two different classes, got {list(sets)}")
         if not isinstance(self.objective, Targeted):
             raise HoldfastError(f"impersonated: expected the objective targeted, got {part_name(self.objective)}")
         if any(not 0 <= step <= self.attack.steps for step in self.readouts):
@@ -95,6 +102,11 @@ class Impersonated(OfFirst):
     def steps(self) -> tuple[int, ...]:
         """The read-outs, the last step when none are asked for."""
         return self.readouts or (self.attack.steps,)
+
+    @property
+    def names(self) -> tuple[LabelSet, ...]:
+        """What the head calls the two classes."""
+        return self.known_as or self.classes
 
     @property
     def title(self) -> str:
@@ -127,7 +139,8 @@ class Impersonated(OfFirst):
         if shard.labels is None or shard.head is None or shard.clean is None:
             raise no_labels("the observation impersonated", "the source of images")
         # pair the i-th image of one class that the head gets right with the i-th of the other, in the whole population
-        head, labels, clean = shard.head(self.probe), shard.labels, shard.clean
+        head = shard.head(self.probe, classes_apart=True) if self.known_as else shard.head(self.probe)
+        labels, clean = shard.labels, shard.clean
         right = self._right(head, labels, clean)
         pairs = self._pairs(labels, right)
         partner = torch.full((len(labels),), -1)
@@ -147,8 +160,10 @@ class Impersonated(OfFirst):
         searched = self.attack.truncated_to(max(self.steps))(goal, shard.x[rows], self.ball, rng, self.steps)
         trajectory = searched.reevaluated(goal, shard.encoder)
         # whether the head takes it for its partner's class, at each read-out; pictures of the first pairs
+        target = sides(labels[partners], self.classes)
         for step, reps in trajectory.reps.items():
-            results[f"taken@{step}"][rows] = (head.ranks(reps.cpu(), labels[partners]) == 0).double()
+            taken = [said(head, reps.cpu(), names) for names in self.names]
+            results[f"taken@{step}"][rows] = torch.where(target == 0, *taken).double()
         last = max(trajectory.reps)
         results["said"][rows] = head.classes[head.scores(trajectory.reps[last].cpu()).argmax(1)]
         shown = results["pair"][rows] < GALLERY
@@ -163,39 +178,44 @@ class Impersonated(OfFirst):
         """Leave pictures of the first pairs.
 
         The entry holds the attack's title, its classes, and for each class the pictures `clean` and `attacked` of its
-        half of every pair, in one order, with the class that the probe gives the attacked image.
+        half of every pair, in one order, with the class that the probe gives the attacked image, and whether that is
+        the other one.
         """
         name = f"pictures/{album.slug}/pair-{album.number}"
         images = dict(zip(results["gallery.position"].tolist(), results["gallery.image"], strict=True))
-        labels, sides = album.labels, []
+        labels, pairs = album.labels, []
         assert labels is not None  # the observation needs them too
-        for own in self.classes:
+        of = sides(labels, self.classes)
+        for own, target in enumerate(self.names[::-1]):
             side = []
             for position in sorted(images):  # the i-th of one class is paired with the i-th of the other
-                if labels[position] != own or int(results["partner"][position]) not in images:
+                if of[position] != own or int(results["partner"][position]) not in images:
                     continue
                 files = {kind: f"{name}-{position}-{kind}.png" for kind in ("clean", "attacked")}
                 album.files.write_picture(files["clean"], album.picture(position))
                 album.files.write_picture(files["attacked"], images[position])
-                side.append({"id": album.ids[position], "said": int(results["said"][position])} | files)
-            sides.append(side)
-        return [{"title": self.title, "classes": list(self.classes), "sides": sides}]
+                heard = int(results["said"][position])
+                side.append({"id": album.ids[position], "said": heard, "taken": heard in labels_of(target)} | files)
+            pairs.append(side)
+        return [{"title": self.title, "classes": list(self.classes), "sides": pairs}]
 
     def _right(self, head: Head, labels: Int[Tensor, "population"], clean: Tensor) -> Tensor:
         """Return which images of the two classes the head knows, 1 or 0; NaN for other classes."""
         right = torch.full(labels.shape, torch.nan, dtype=torch.float64)
-        for name in self.classes:
-            members = labels == name
+        of = sides(labels, self.classes)
+        for side, name in enumerate(self.classes):
+            members = of == side
             if not members.any():
                 raise HoldfastError(
                     f"impersonated: expected images of the classes {self.classes[0]} and {self.classes[1]}, got none "
                     f"of class {name} among {len(labels)}; choose two of {labels.unique().tolist()[:10]}"
                 )
-            right[members] = head.correct(clean[members], labels[members]).double()
+            right[members] = said(head, clean[members], self.names[side]).double()
         return right
 
     def _pairs(self, labels: Int[Tensor, "population"], right: Tensor) -> Int[Tensor, "pairs 2"]:
         """Return the positions of the pairs of the whole population, so that they depend on no shard."""
-        sides = [((labels == name) & (right == 1)).nonzero().flatten() for name in self.classes]
-        count = min(map(len, sides))
-        return torch.stack([side[:count] for side in sides], 1)
+        of = sides(labels, self.classes)
+        rows = [((of == side) & (right == 1)).nonzero().flatten() for side in (0, 1)]
+        count = min(map(len, rows))
+        return torch.stack([side[:count] for side in rows], 1)

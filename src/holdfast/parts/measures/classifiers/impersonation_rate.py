@@ -15,6 +15,7 @@ from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.impersonated import Impersonated
+from holdfast.parts.observations.shared.label_sets import LabelSet, sides
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.threats.linf import Linf
 from holdfast.runtime.checked import Count
@@ -33,7 +34,8 @@ class ImpersonationRate(Measure):
     for an image of the first class, 1 for one of the second, -1 for others; `right`, whether h knows the image.
 
     Attributes:
-        classes: the two classes, as numbers.
+        classes: the two classes, each a label or a set of them, "281-285" or "3, 5-7".
+        known_as: what training images with classes of their own call the two, likewise; none: they call them the same.
         attack: how the worst case is searched.
         ball: where, in pixels of a [0, 1] image.
         objective: what the adversary maximises; its divergence is free.
@@ -43,13 +45,14 @@ class ImpersonationRate(Measure):
         first: attack only the first images; None: all that the audit attacks.
     """
 
-    classes: tuple[int, int] = (0, 1)
+    classes: tuple[LabelSet, LabelSet] = (0, 1)
     attack: Attack = Apgd(50)
     ball: Ball = Linf(0.1)
     objective: Objective = Targeted()
     probe: LinearProbe = Linear()
     readouts: tuple[int, ...] = ()
     first: Count | None = None
+    known_as: tuple[LabelSet, ...] = ()
 
     needs_labels = True
     better = "lower"
@@ -70,6 +73,11 @@ class ImpersonationRate(Measure):
         self.impersonated.key()  # refuses what cannot be done
 
     @property
+    def classes_apart(self) -> bool:
+        """Whether the head knows classes of its own."""
+        return bool(self.known_as)
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """The read-outs, in increasing order."""
         last = self.attack.steps
@@ -79,7 +87,14 @@ class ImpersonationRate(Measure):
     def impersonated(self) -> Impersonated:
         """What the attack did."""
         return Impersonated(
-            self.attack, self.ball, self.objective, self.steps, self.classes, self.probe, first=self.first
+            self.attack,
+            self.ball,
+            self.objective,
+            self.steps,
+            self.classes,
+            self.probe,
+            self.known_as,
+            first=self.first,
         )
 
     @property
@@ -97,7 +112,7 @@ class ImpersonationRate(Measure):
         partner = observed["partner"]
         paired, labels = (partner >= 0) & (partner < len(partner)), labels[: len(partner)]
         taken = {name: observed[name].masked_fill(~paired, torch.nan) for name in map(_taken, self.steps)}
-        way = torch.where(labels == self.classes[0], 0, torch.where(labels == self.classes[1], 1, -1))
+        way = sides(labels, self.classes)
         return taken | {"pair": torch.where(paired, observed["pair"], -1), "way": way, "right": observed["right"]}
 
     def score(self, table: Table) -> dict[str, Score]:
