@@ -19,6 +19,16 @@ def test_scores_become_rows() -> None:
     assert all(row["scale"] == 100 and "scores" not in row for row in rows[1:])
 
 
+def test_quantiles_become_rows() -> None:
+    row = {"name": "radius", "measure": "center_smoothing", "quantiles": ["0.1", "0.5"]}
+    rows = spread({"rows": [row], "claims": [{"text": "a", "row": "radius"}]}, "t")
+    common = {"measure": "center_smoothing", "published": []}
+    assert rows["rows"] == [
+        {"name": "radius, 0.1", "quantile": "0.1", **common}, {"name": "radius, 0.5", "quantile": "0.5", **common}
+    ]  # fmt: skip
+    assert rows["claims"] == [{"text": "a", "rows": ["radius, 0.1", "radius, 0.5"]}]
+
+
 def test_a_claim_names_them_together() -> None:
     claims = [{"text": "a", "rows": ["first", "drift"]}, {"text": "b", "row": "drift"}, {"text": "c", "row": "first"}]
     told = spread({"rows": [{"name": "first"}, DRIFT], "claims": claims}, "t")["claims"]
@@ -32,6 +42,8 @@ def test_a_claim_names_them_together() -> None:
     [
         ({**DRIFT, "scores": "5 steps"}, "list of scores"),
         ({**DRIFT, "scores": []}, "list of scores"),
+        ({"name": "drift", "quantiles": "0.1"}, "list of quantiles"),
+        ({**DRIFT, "quantiles": ["0.1"]}, "list of scores or of quantiles"),
         ({**DRIFT, "published": [[1.0]]}, "as 2 lists"),
         ({**DRIFT, "published": [1.0, 2.0]}, "as 2 lists"),
     ],

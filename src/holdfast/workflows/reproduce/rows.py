@@ -1,29 +1,37 @@
-"""Rows of a table that are several scores of one measure: the read-outs of an attack, radii, classes."""
+"""Rows of a table that are several numbers of one measure: the read-outs of an attack, radii, classes, quantiles."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.core import HoldfastError
 
+SEVERAL = {"scores": "score", "quantiles": "quantile"}
+"""Keys of a row that stands for several, and the key that each of these has."""
+
 
 def spread(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the rows and the claims of a recipe, with a row for each of the `scores` that one names.
+    """Return the rows and the claims of a recipe, with a row for each of the `scores`, or `quantiles`, that one names.
 
     A row "drift" of the scores "5 steps" and "10 steps" stands for the rows "drift, 5 steps" and "drift, 10 steps", and
     so it does in the `rows` of claims; its published numbers are a list for each.
 
     Raises:
-        HoldfastError: scores that are no list of texts, or not as many as the lists of published numbers.
+        HoldfastError: scores or quantiles that are no list of texts, both of them, or not as many as the lists of
+            published numbers.
     """
     rows: list[Any] = []
     names: dict[str, list[str]] = {}  # of the rows that one stands for
     for row in values.get("rows", ()):
-        if not isinstance(row, Mapping) or "scores" not in row:
+        several = [key for key in SEVERAL if isinstance(row, Mapping) and key in row]
+        if not several:
             rows.append(row)
             continue
-        name, scores = row.get("name"), row["scores"]
-        if not isinstance(scores, list) or not scores or not all(isinstance(score, str) for score in scores):
-            raise HoldfastError(f"{where}: rows: {name!r}: expected a list of scores, got {scores!r}")
+        name, key, scores = row.get("name"), several[0], row[several[0]]
+        listed = isinstance(scores, list) and all(isinstance(score, str) for score in scores)
+        if not listed or not scores or len(several) > 1:
+            raise HoldfastError(
+                f"{where}: rows: {name!r}: expected a list of {' or of '.join(several)}, got {scores!r}"
+            )
         published = row.get("published", [[]] * len(scores))
         if (
             not isinstance(published, list)
@@ -31,13 +39,13 @@ def spread(values: Mapping[str, Any], where: str) -> dict[str, Any]:
             or not all(isinstance(numbers, list) for numbers in published)
         ):
             raise HoldfastError(
-                f"{where}: rows: {name!r}: expected published numbers as {len(scores)} lists, one for each score, got "
+                f"{where}: rows: {name!r}: expected published numbers as {len(scores)} lists, one for each, got "
                 f"{published!r}"
             )
-        # one row for each score
-        common = {key: value for key, value in row.items() if key != "scores"}
+        # one row for each
+        common = {other: value for other, value in row.items() if other != key}
         spread_rows = [
-            {**common, "name": f"{name}, {score}", "score": score, "published": numbers}
+            {**common, "name": f"{name}, {score}", SEVERAL[key]: score, "published": numbers}
             for score, numbers in zip(scores, published, strict=True)
         ]
         names[str(name)] = [single["name"] for single in spread_rows]
