@@ -71,8 +71,21 @@ def files_read(spec: Any) -> list[str]:
         paths = [Path(path) for path in values if isinstance(path, str) and path]
         files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
         own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+        own += _named(spec)
         return own + [fingerprint for inner in spec.values() for fingerprint in files_read(inner)]
     return [fingerprint for inner in spec for fingerprint in files_read(inner)] if isinstance(spec, list) else []
+
+
+def _named(spec: Mapping[str, Any]) -> list[str]:
+    """Return fingerprints of what a part reads in a folder of `files`: what is called as its `corruption` is."""
+    if not spec.get("files"):
+        return []
+    name, inside = str(spec.get("corruption")), Path(spec["files"])
+    own = [hashlib.sha256(file.read_bytes()).hexdigest() for file in inside.glob(f"{name}.npy")]
+    # of pictures, which may be a million, their names and sizes
+    folders = [place / str(spec.get("severity")) for deep in (name, f"*/{name}") for place in inside.glob(deep)]
+    pictures = [file for place in folders for file in sorted(place.rglob("*"))]
+    return [*own, digest([[str(file.relative_to(inside)), file.stat().st_size] for file in pictures])]
 
 
 class Store:

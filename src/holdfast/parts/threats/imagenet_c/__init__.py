@@ -12,6 +12,7 @@ from holdfast.core import Corruption, HoldfastError, Images, Rng
 from holdfast.parts.threats.imagenet_c import blur, digital, noise, spatter, weather
 from holdfast.parts.threats.imagenet_c.batches import in_parts
 from holdfast.parts.threats.imagenet_c.constants import CIFAR, IMAGENET
+from holdfast.parts.threats.imagenet_c.stored import stored
 from holdfast.runtime.errors import unknown
 
 CORRUPTIONS = (
@@ -84,6 +85,8 @@ class ImagenetC(Corruption):
         constants: what a severity means: "imagenet" (images of about 224 pixels), "cifar" (about 32), or "auto":
             CIFAR's where the shorter side is below √(32 · 224) = 84.7 pixels.
         textures: a folder of photographs of ice for frost; without one, frost is drawn.
+        files: the folder of CIFAR-10-C or ImageNet-C, whose images are then taken instead of drawing others: those of
+            the same id, which in CIFAR-10-C is the position in the test set.
 
     Source: Hendrycks & Dietterich (2019), "Benchmarking neural network robustness to common corruptions and
     perturbations", arXiv 1903.12261.
@@ -98,6 +101,7 @@ class ImagenetC(Corruption):
     severity: int = 3
     constants: str = "auto"
     textures: str = ""
+    files: str = ""
 
     def __post_init__(self) -> None:
         if self.corruption not in FUNCTIONS:
@@ -110,20 +114,25 @@ class ImagenetC(Corruption):
             raise HoldfastError(
                 f"textures: only frost pastes photographs, got them for {self.corruption}; leave them out"
             )
+        if self.files and (self.textures or self.constants != "auto"):
+            raise HoldfastError(f"files of {self.corruption} have their own constants and textures; leave these out")
 
     @property
     def title(self) -> str:
         """For example "gaussian noise 3"."""
         constants = "" if self.constants == "auto" else f" ({self.constants})"
-        return f"{self.corruption.replace('_', ' ')} {self.severity}{constants}{self.resized}"
+        files = ", published" if self.files else ""
+        return f"{self.corruption.replace('_', ' ')} {self.severity}{constants}{files}{self.resized}"
 
     def sample(self, x: Images, rng: Rng) -> Images:
         """Corrupt every image; the result has 8 bits.
 
         Raises:
             HoldfastError: images that are too small for the corruption, that have no colours to saturate, or whose
-                channels are neither 1 nor 3.
+                channels are neither 1 nor 3; images without a stored version.
         """
+        if self.files:
+            return stored(x, rng, self.files, self.corruption, self.severity)
         if x.shape[1] not in (1, 3):
             raise HoldfastError(f"{self.corruption}: expected grey or RGB images, got {x.shape[1]} channels")
         small = self.constants == "cifar" or (self.constants == "auto" and min(x.shape[2:]) < BETWEEN)

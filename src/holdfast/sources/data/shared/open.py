@@ -13,9 +13,11 @@ from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, s
 from holdfast.runtime.checked import checked, integer, number
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.arrays import Arrays
+from holdfast.sources.data.corrupted import cifar10c, imagenetc
 from holdfast.sources.data.digits import Digits
 from holdfast.sources.data.folder import Folder
 from holdfast.sources.data.huggingface import HuggingFace
+from holdfast.sources.data.listed import Listed
 from holdfast.sources.data.long_tail import LongTail
 from holdfast.sources.data.shared.geometry import Conversion
 from holdfast.sources.data.shared.image_set import ImageSet
@@ -27,6 +29,9 @@ SOURCES: dict[str, tuple[str, str | None]] = {
     "gaussian": ("two Gaussian classes, drawn; gaussian?shape=3x32x32&s=1&share=.5&scale=.1&count=64&draw=0", None),
     "folder": ("pictures below a folder, flat or one folder per class; the path alone will do", None),
     "arrays": (".npz and .npy files; ?key= layout=NHW|NHWC|NCHW; the path alone will do", None),
+    "list": ("a text file of pictures, a path and a class in each line; list:FILE?root=FOLDER, as ImageNet-LT", None),
+    "cifar10c": ("CIFAR-10-C, cifar10c:FOLDER?corruption=fog&severity=3; labels and ids are those of CIFAR-10", None),
+    "imagenetc": ("ImageNet-C, imagenetc:FOLDER?corruption=fog&severity=3; folders NAME/SEVERITY/synset", None),
     "torchvision": ("torchvision.datasets, torchvision:CIFAR10?root=FOLDER&split=test&download=true", "torchvision"),
     "hf": ("Hugging Face datasets, hf:org/name?split=&config=&column=&label=&revision=, or a folder", "datasets"),
     "webdataset": ("WebDataset shards, webdataset:path/{000..010}.tar?column=jpg; one .tar alone will do", None),
@@ -140,6 +145,15 @@ def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:
             make = partial(Folder, name)
         case "arrays":
             make = partial(Arrays.open, name, key=text("key"), layout=text("layout"))
+        case "list":
+            make = partial(Listed, name, text("root"))
+        case "cifar10c" | "imagenetc":
+            corruption, severity = text("corruption"), take(options, "severity", integer, None)
+            if corruption is None or severity is None:
+                raise HoldfastError(
+                    f"expected {prefix}:FOLDER?corruption=fog&severity=3, got no corruption or no severity"
+                )
+            make = partial(cifar10c if prefix == "cifar10c" else imagenetc, name, corruption, severity)
         case "gaussian":
             if name != "gaussian":
                 raise HoldfastError(f"expected gaussian or gaussian?shape=3x32x32, got gaussian:{name}")

@@ -1,0 +1,60 @@
+"""Pictures that a text file lists, with their classes: how ImageNet-LT and others say what is in them."""
+
+from pathlib import Path
+
+import PIL.Image
+
+from holdfast.core import ImageSource
+from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.sources.data.shared.pictures import decode
+
+
+class Listed(ImageSource):
+    """The pictures of a text file, one a line: a path, a space, the number of the class.
+
+    Ids are the paths as they stand there; nothing but the list is read before it is asked for.
+
+    Args:
+        path: the list, such as ImageNet_LT_train.txt.
+        root: the folder that its paths begin in; that of the list, where None.
+
+    Raises:
+        HoldfastError: a file that cannot be read, no line, or one that is none of these, by its number.
+    """
+
+    def __init__(self, path: str | Path, root: str | Path | None = None):
+        self.path, self.root = Path(path), Path(path).parent if root is None else Path(root)
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = os_reason(error) if isinstance(error, OSError) else "it is no text in UTF-8"
+            raise HoldfastError(f"cannot read the list of images {str(path)!r}: {reason}") from error
+        self._lines = [self._line(number, text) for number, text in enumerate(lines, 1) if text.strip()]
+        if not self._lines:
+            raise HoldfastError(f"{str(path)!r}: expected a path and a class in each line, got an empty list")
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __str__(self) -> str:
+        return f"list {self.path.name}: {len(self)} images"
+
+    def id(self, index: int) -> str:
+        """Return the path as the list has it."""
+        return self._lines[index][0]
+
+    def load(self, index: int) -> PIL.Image.Image:
+        """Return the decoded picture."""
+        return decode(self.root / self.id(index), self.id(index))
+
+    def label(self, index: int) -> int:
+        """Return the class that the list says."""
+        return self._lines[index][1]
+
+    def _line(self, number: int, text: str) -> tuple[str, int]:
+        name, _, label = text.strip().rpartition(" ")
+        if not name.strip() or not label.isdecimal():
+            raise HoldfastError(
+                f"{str(self.path)!r}, line {number}: expected a path, a space and the number of a class, got {text!r}"
+            )
+        return name.strip(), int(label)
