@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 from holdfast.runtime.errors import HoldfastError
@@ -28,6 +29,26 @@ def test_every_network_opens(name):
     assert encoder.geometry.resize == height
     assert encoder.passes.forward == 2  # trying it out when it was opened does not count
     assert encoder.origin["weights"] == "random, seed 3"
+
+
+@pytest.mark.parametrize("name", [name for name, network in NETWORKS.items() if network.dim])
+def test_the_last_layer_has_the_width_that_is_named(name, tmp_path):
+    encoder = open_encoder(f"zoo:{name}?dim=7&seed=3")
+    x = torch.rand(2, *NETWORKS[name].shape)
+    assert encoder(x).shape == (2, 7)
+    save_file(encoder.module.get_submodule(encoder.root).state_dict(), tmp_path / "w.safetensors")
+    again = open_encoder(f"file:{tmp_path}/w.safetensors?mean=0&std=1")
+    assert torch.equal(again(x), encoder(x))
+    assert "only zoo network" in str(again.origin["architecture"])
+
+
+def test_a_width_needs_a_linear_layer_at_the_end():
+    with pytest.raises(HoldfastError, match=r"unknown option .*'dim'"):
+        open_encoder("zoo:resnet18_32?dim=7")
+    with pytest.raises(HoldfastError, match=r"unknown option .*'dim'"):
+        open_encoder("zoo:digits-simclr?dim=7")
+    with pytest.raises(HoldfastError, match="dim=0 is not usable: expected a whole number above 0"):
+        open_encoder("zoo:digits_cnn?dim=0")
 
 
 def test_random_weights_depend_on_the_seed_alone():

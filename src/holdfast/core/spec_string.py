@@ -102,6 +102,13 @@ def sides(value: str, wanted: str = "positive numbers such as 16 or 3x32x32") ->
     return shape
 
 
+def positive(value: str) -> int:
+    """Convert a whole number above 0; for `take`."""
+    if not re.fullmatch("[0-9]{1,9}", value) or int(value) < 1:
+        raise ValueError("expected a whole number above 0")
+    return int(value)
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """Return a converter that accepts only these words; for `take`."""
 

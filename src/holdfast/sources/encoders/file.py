@@ -30,8 +30,8 @@ class File(EncoderSource):
         """Open `file:weights.safetensors?arch=cnn_a_mnist&mean=0&std=1`.
 
         Without `arch`: the metadata key "arch", or the one zoo network whose tensors have exactly these names and
-        shapes. Mean and std: the options, or the metadata keys "mean" and "std" (comma separated). A linear head
-        behind the representation is dropped, and named in the origin.
+        shapes, whatever the width of its last linear layer. Mean and std: the options, or the metadata keys "mean" and
+        "std" (comma separated). A linear head behind the representation is dropped, and named in the origin.
 
         Raises:
             HoldfastError: no such file, no network or several that fit, no mean and std.
@@ -45,7 +45,7 @@ class File(EncoderSource):
         state, metadata = read_safetensors(name)
         chosen, reason = _architecture(name, state, arch, metadata.get("arch"))
         with seeded(common.seed):
-            network = NETWORKS[chosen].build()
+            network = NETWORKS[chosen].made(_dim(chosen, state))
         head = _head(network, state, NETWORKS[chosen].shape)
         fill(network, {key: value for key, value in state.items() if key not in head}, f"{name!r} (as {chosen})")
         origin: dict[str, object] = {"source": f"file:{name}", "weights": name, "architecture": f"{chosen} ({reason})"}
@@ -71,9 +71,18 @@ def _architecture(name: str, state: Mapping[str, Tensor], chosen: str | None, no
 
 def _fits(arch: str, state: Mapping[str, Tensor]) -> bool:
     with torch.device("meta"):  # shapes only: nothing is allocated or drawn
-        network = NETWORKS[arch].build()
+        network = NETWORKS[arch].made(_dim(arch, state))
     head = _head(network, state, NETWORKS[arch].shape)
     return not misfits(network, {key: value for key, value in state.items() if key not in head})
+
+
+def _dim(arch: str, state: Mapping[str, Tensor]) -> int | None:
+    """Return the width of the last linear layer in the file, where the network may have another than usual."""
+    if NETWORKS[arch].dim is None:
+        return None
+    with torch.device("meta"):
+        last = list(NETWORKS[arch].build().state_dict())[-1]  # its bias
+    return len(state[last]) if last in state and state[last].ndim == 1 else None
 
 
 def _head(network: nn.Module, state: Mapping[str, Tensor], shape: tuple[int, int, int]) -> set[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holdfast.core.encoder import Encoder, Geometry
 from holdfast.core.encoder_source import EncoderSource
-from holdfast.core.spec_string import Options
+from holdfast.core.spec_string import Options, positive, take
 from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
@@ -34,13 +34,16 @@ class Zoo(EncoderSource):
         """Open `zoo:cnn_a_mnist?seed=0` (random), `?weights=file.safetensors`, or `zoo:digits-simclr` (trained).
 
         Random networks take pixels as they are (mean 0, std 1); weights from a file follow the file's metadata.
+        `dim=50` is the size of the representation, of random networks whose last layer is linear (RVCL, E.2).
 
         Raises:
             HoldfastError: an unknown network or option, weights that do not fit or do not say mean and std.
         """
-        common = read(options)
         if name not in SHIPPED and name not in NETWORKS:
             raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
+        wide = name in NETWORKS and NETWORKS[name].dim is not None
+        dim = take(options, "dim", positive, None) if wide else None
+        common = read(options)
         metadata = {"mean": "0", "std": "1"}
         source, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
         # the architecture, and shipped weights where there are any
@@ -51,7 +54,7 @@ class Zoo(EncoderSource):
             state, shipped, architecture = {}, {}, NETWORKS[name]
         # its weights: random, of a file, or shipped
         with seeded(common.seed):
-            network = architecture.build()
+            network = architecture.made(dim)
         if common.weights not in ("default", "random"):
             metadata, weights = load(network, common.weights), common.weights
             source = f"metadata of {common.weights}"

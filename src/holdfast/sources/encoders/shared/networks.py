@@ -19,64 +19,70 @@ class Architecture:
         build: returns the network with fresh random weights; maps [B, *shape] to representations [B, D].
         shape: (channels, height, width) of its input.
         about: one line for lists.
+        dim: D where `build` takes another one, as the width of the last linear layer; None: D is fixed.
     """
 
-    build: Callable[[], nn.Module]
+    build: Callable[..., nn.Module]
     shape: tuple[int, int, int]
     about: str
+    dim: int | None = None
+
+    def made(self, dim: int | None = None) -> nn.Module:
+        """Return the network with fresh random weights and representations of `dim` numbers; None: the usual ones."""
+        return self.build() if dim is None else self.build(dim=dim)
 
 
-def _base(channels: int, flat: int) -> nn.Module:
+def _base(channels: int, flat: int, *, dim: int = 100) -> nn.Module:
     return Sequential(
         Conv2d(channels, 8, 4, stride=2, padding=1), ReLU(),
         Conv2d(8, 16, 4, stride=2, padding=1), ReLU(),
-        Flatten(), Linear(flat, 100),
+        Flatten(), Linear(flat, dim),
     )  # fmt: skip
 
 
-def _cnn_a(channels: int, flat: int) -> nn.Module:
+def _cnn_a(channels: int, flat: int, *, dim: int = 100) -> nn.Module:
     return Sequential(
         Conv2d(channels, 16, 4, stride=2, padding=1), ReLU(),
         Conv2d(16, 32, 4, stride=2, padding=1), ReLU(),
-        Flatten(), Linear(flat, 100),
+        Flatten(), Linear(flat, dim),
     )  # fmt: skip
 
 
-def _cnn_b() -> nn.Module:
+def _cnn_b(*, dim: int = 100) -> nn.Module:
     return Sequential(
         ZeroPad2d((1, 2, 1, 2)), Conv2d(3, 32, 5, stride=2), ReLU(),
         Conv2d(32, 128, 4, stride=2, padding=1), ReLU(),
-        Flatten(), Linear(8192, 100),
+        Flatten(), Linear(8192, dim),
     )  # fmt: skip
 
 
-def _deep() -> nn.Module:
+def _deep(*, dim: int = 100) -> nn.Module:
     return Sequential(
         Conv2d(3, 8, 4, stride=2, padding=1), ReLU(),
         Conv2d(8, 8, 3, stride=1, padding=1), ReLU(),
         Conv2d(8, 8, 3, stride=1, padding=1), ReLU(),
         Conv2d(8, 8, 4, stride=2, padding=1), ReLU(),
-        Flatten(), Linear(512, 100),
+        Flatten(), Linear(512, dim),
     )  # fmt: skip
 
 
-def _digits_cnn() -> nn.Module:
+def _digits_cnn(*, dim: int = 64) -> nn.Module:
     return Sequential(
         Conv2d(1, 16, 3, padding=1), ReLU(),
         Conv2d(16, 32, 4, stride=2, padding=1), ReLU(),
-        Flatten(), Linear(512, 64),
+        Flatten(), Linear(512, dim),
     )  # fmt: skip
 
 
 _MNIST, _CIFAR = (1, 28, 28), (3, 32, 32)
 
 NETWORKS: dict[str, Architecture] = {
-    "base_mnist": Architecture(partial(_base, 1, 784), _MNIST, "RVCL Base for MNIST, 100-d"),
-    "cnn_a_mnist": Architecture(partial(_cnn_a, 1, 1568), _MNIST, "RVCL CNN-A for MNIST, 100-d"),
-    "base_cifar": Architecture(partial(_base, 3, 1024), _CIFAR, "RVCL Base for CIFAR, 100-d"),
-    "deep_cifar": Architecture(_deep, _CIFAR, "RVCL Deep for CIFAR, 100-d"),
-    "cnn_a_cifar": Architecture(partial(_cnn_a, 3, 2048), _CIFAR, "RVCL CNN-A for CIFAR, 100-d"),
-    "cnn_b_cifar": Architecture(_cnn_b, _CIFAR, "RVCL CNN-B for CIFAR, 100-d"),
+    "base_mnist": Architecture(partial(_base, 1, 784), _MNIST, "RVCL Base for MNIST, 100-d", 100),
+    "cnn_a_mnist": Architecture(partial(_cnn_a, 1, 1568), _MNIST, "RVCL CNN-A for MNIST, 100-d", 100),
+    "base_cifar": Architecture(partial(_base, 3, 1024), _CIFAR, "RVCL Base for CIFAR, 100-d", 100),
+    "deep_cifar": Architecture(_deep, _CIFAR, "RVCL Deep for CIFAR, 100-d", 100),
+    "cnn_a_cifar": Architecture(partial(_cnn_a, 3, 2048), _CIFAR, "RVCL CNN-A for CIFAR, 100-d", 100),
+    "cnn_b_cifar": Architecture(_cnn_b, _CIFAR, "RVCL CNN-B for CIFAR, 100-d", 100),
     "resnet18_32": Architecture(
         partial(ResNet, widths=(64, 128, 256, 512), depth=2, shortcut="projection"),
         _CIFAR,
@@ -88,7 +94,7 @@ NETWORKS: dict[str, Architecture] = {
         "ResNet-20 of He et al. for CIFAR (option A shortcuts), 64-d",
     ),
     "vit_small_32": Architecture(SmallViT, _CIFAR, "small vision transformer for 32x32 images, class token, 512-d"),
-    "digits_cnn": Architecture(_digits_cnn, (1, 8, 8), "two convolutions for 8x8 digits, 64-d"),
+    "digits_cnn": Architecture(_digits_cnn, (1, 8, 8), "two convolutions for 8x8 digits, 64-d", 64),
 }
 """Every architecture of the zoo.
 
