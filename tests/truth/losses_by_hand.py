@@ -35,6 +35,21 @@ def simclr(outs: Views, temperature: float) -> float:
     return float(np.mean([nt_xent(a, b) for a, b in combinations(outs, 2)]))
 
 
+def mutual(outs: Views, temperature: float, keys: Views | None = None) -> float:
+    """Return the loss of RoCL's authors: each projection told from all others; `keys` stand still where outs move."""
+    z, fixed, n = unit(np.concatenate(outs)), unit(np.concatenate(keys or outs)), len(outs[0])
+    total = 0.0
+    for i in range(len(z)):
+        others = [k for k in range(len(z)) if k != i]
+        logits = [z[i] @ fixed[k] / temperature for k in others]
+        total += sum(cross_entropy(logits, place) for place, k in enumerate(others) if k % n == i % n)
+    return total / len(z)
+
+
+def rocl(clean: np.ndarray, second: np.ndarray, attacked: np.ndarray, temperature: float, weight: float) -> float:
+    return mutual([clean, second, attacked], temperature) + weight * mutual([attacked, second], temperature)
+
+
 def byol(outs: Views, targets: Views) -> float:
     return float(np.mean([2 - 2 * (unit(p) * unit(z)).sum(1) for p, z in ordered(outs, targets)]))
 

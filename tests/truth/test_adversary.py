@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import losses_by_hand as by_hand
 import numpy as np
 import pytest
 import torch
@@ -407,6 +408,69 @@ def test_methods_without_a_joint_loss_say_so() -> None:
         Adversary(objective=None, joint=True).disturb(student(Byol(hidden=32, dim=4)), views(), BATCH, RNG)
 
 
+# --- RoCL ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_the_mutual_loss_is_that_of_the_authors(count: int) -> None:
+    made, generator = student(Simclr(temperature=0.3, hidden=32, dim=4)), np.random.default_rng(0)
+    z = [generator.standard_normal((5, 4)) for _ in range(count)]
+    seen = [EncodedView(None, torch.from_numpy(part), None) for part in z]
+    assert float(made.mutual(seen, BATCH)) == pytest.approx(by_hand.mutual(z, 0.3), rel=1e-10)
+    if count == 2:
+        assert float(made.mutual(seen, BATCH)) == pytest.approx(float(made.loss(seen, BATCH)), rel=1e-10)
+
+
+def test_the_mutual_loss_on_paper() -> None:
+    """Two images whose three projections lie on the axes: a as a, b as -a; T 1, so all likenesses are 1 or -1."""
+    z = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
+    seen = [EncodedView(None, z, None)] * 3
+    # each is told from 5 others: 2 of its own image at likeness 1, 3 of the other's at -1; two positives for each
+    one = math.log(2 * math.e + 3 / math.e) - 1
+    assert float(student(Simclr(temperature=1, hidden=32, dim=2)).mutual(seen, BATCH)) == pytest.approx(2 * one)
+
+
+def test_no_gradient_passes_through_what_a_projection_is_told_from() -> None:
+    made, generator = student(Simclr(temperature=0.3, hidden=32, dim=4)), np.random.default_rng(0)
+    z = [generator.standard_normal((3, 4)) for _ in range(3)]
+    leaves = [torch.from_numpy(part).requires_grad_() for part in z]
+    made.mutual([EncodedView(None, leaf, None) for leaf in leaves], BATCH).backward()
+    for place in ((0, 1, 2), (1, 2, 0), (2, 0, 3)):
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = [part.copy() for part in z]
+            moved[place[0]][place[1:]] += step
+            ends.append(by_hand.mutual(moved, 0.3, keys=z))
+        gradient = leaves[place[0]].grad
+        assert gradient is not None
+        assert float(gradient[place[1:]]) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6, abs=1e-9)
+
+
+def test_a_step_of_rocl_adds_the_pair_to_the_loss_of_all_three() -> None:
+    made, x = student(Simclr(temperature=0.5, hidden=32, dim=4)).eval(), views(3)
+    outcome = made(x[:2], [x[2]], BATCH, 0.0, 1.0, [], 1 / 256)
+    z = [view.out.detach().numpy() for view in made.see(x, [0, 1, 0]) if view.out is not None]
+    assert outcome.loss.item() == pytest.approx(by_hand.rocl(z[0], z[1], z[2], 0.5, 1 / 256), rel=1e-9)
+    without = by_hand.simclr([z[0], z[1]], 0.5) + by_hand.simclr([z[2], z[1]], 0.5)
+    assert abs(outcome.loss.item() - without) > 0.1  # not L(x_0, x_1) + L(x', x_1)
+
+
+def test_rocl_attacks_the_pair_alone() -> None:
+    """The adversary climbs L(x', x_1), whatever else is learned."""
+    x, attack = views(), Pgd(steps=2, step_size=0.01, keep="last")
+    ball = Linf(radius=0.05)
+    (plain,) = Adversary(ball, attack, None).disturb(student(), x, BATCH, RNG)
+    (rocl,) = Adversary(ball, attack, None, clean=0, rocl=1 / 256).disturb(student(), x, BATCH, RNG)
+    assert torch.equal(plain, rocl)
+    assert Adversary(ball, rocl=1 / 256).further(x) == []
+
+
+def test_methods_without_a_mutual_loss_say_so() -> None:
+    made, x = student(Byol(hidden=32, dim=4)), views(3)
+    with pytest.raises(HoldfastError, match="byol: has no loss that tells every view from all others"):
+        made(x[:2], [x[2]], BATCH, 0.0, 1.0, [], 0.5)
+
+
 # --- free training ---------------------------------------------------------------------------------
 
 
@@ -489,6 +553,8 @@ def test_an_interrupted_replay_is_made_again(tmp_path: Path, monkeypatch: pytest
         ({"free": 0}, "at least 1"),
         ({"free": 2, "threat": {"name": "uniform"}}, "a ball for more than 1"),
         ({"high_pass": 8.0}, "joint=true"),
+        ({"rocl": -1.0}, "rocl: expected at least 0"),
+        ({"rocl": 0.5, "joint": True}, "joint=false above 0"),
         ({"high_pass": 0.0, "joint": True}, "above 0"),
     ],
 )

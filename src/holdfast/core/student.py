@@ -160,6 +160,15 @@ class Student(nn.Module, ABC):
         name = type(self).__module__.rpartition(".")[2]
         raise HoldfastError(f"{name}: has no joint loss of more than its own views; choose simclr, or joint=false")
 
+    def mutual(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
+        """Return the loss of views that are each told from all others; changes nothing.
+
+        Raises:
+            HoldfastError: a method that has no such loss.
+        """
+        name = type(self).__module__.rpartition(".")[2]
+        raise HoldfastError(f"{name}: has no loss that tells every view from all others; choose simclr, or rocl=0")
+
     def shown(self, views: Sequence[View], encoded: Sequence[EncodedView]) -> Float[Tensor, "some dim"]:
         """Return representations of some images, whose spread tells whether they have collapsed."""
         return next(view.rep for view in encoded if view.rep is not None)
@@ -221,6 +230,7 @@ class Student(nn.Module, ABC):
         clean: float = 1.0,
         weight: float = 1.0,
         further: Sequence[Images] | None = None,
+        pair: float = 0.0,
     ) -> StepResult:
         """Return the loss of a batch: clean · L(x_0, x_1, ...) + weight · mean_a L(x_a, x_1, ...).
 
@@ -231,6 +241,7 @@ class Student(nn.Module, ABC):
             clean: weight of the loss of the views as they are.
             weight: weight of the loss with the first view replaced by its disturbed versions.
             further: where given, L(x_a, x_1, ...) is the joint loss of the views, of x_a and of these further views.
+            pair: above 0, that is L_m(x_0, x_1, ..., x_a) + pair · L_m(x_a, x_1) of the mutual loss L_m instead.
         """
         # where its loss is not asked for, the first view is left out
         first = 0 if clean or not attacked or further is not None else 1
@@ -244,7 +255,7 @@ class Student(nn.Module, ABC):
         unattacked, joined = (kept[1 - first :], None) if further is None else (kept, added)
         with torch.autocast(views[0].device.type, enabled=False):  # losses take exponents and differences
             plain = self.loss(kept, batch) if first == 0 else zero
-            losses = [self.worst(attacked_view, unattacked, joined, batch) for attacked_view in disturbed]
+            losses = [self.worst(attacked_view, unattacked, joined, batch, pair) for attacked_view in disturbed]
         worst = torch.stack(losses).mean() if losses else zero
         if self.training:
             self.remember(kept if first == 0 else [disturbed[0], *unattacked], batch)
@@ -257,6 +268,7 @@ class Student(nn.Module, ABC):
         unattacked: Sequence[EncodedView],
         further: Sequence[EncodedView] | None,
         batch: Batch,
+        pair: float = 0.0,
     ) -> Float[Tensor, ""]:
         """Return the loss of an attacked view.
 
@@ -265,7 +277,10 @@ class Student(nn.Module, ABC):
             unattacked: the views from the second one on, whose first it stands for; of a joint loss all of them.
             further: more views of a joint loss; None: there is none.
             batch: what is known of the images.
+            pair: weight of the attacked and the second view alone, beside the mutual loss of all; 0: no mutual loss.
         """
+        if pair:
+            return self.mutual([*unattacked, attacked], batch) + pair * self.mutual([attacked, unattacked[1]], batch)
         if further is None:
             return self.loss([attacked, *unattacked], batch)
         return self.joint([*unattacked, attacked, *further], batch)

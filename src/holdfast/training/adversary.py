@@ -35,10 +35,12 @@ class Adversary(metaclass=Checked):
     """min_θ  clean · L(x_0, x_1, ...) + weight · L(x', x_1, ...),  x' = attack(x_0) in the ball around the first view.
 
     The attack sees the network in eval mode. Where the threat is no ball but a noise (also a learned mixture, of the
-    representations in eval mode), x' is drawn from it. L̄-PGD attacks L itself ("loss"); RoCL is that with SimCLR; TAR
-    is `targeted`, each image towards the representation of the next one of the batch's other views; UNTAR is
-    `untargeted`. Fast training is one step of PGD from a random start, `Pgd(steps=1, step_size=1.25 ε, keep="last")`.
-    AdvCL is `joint`, with high_pass=8 (of 32 pixels), clean=0 and L itself attacked.
+    representations in eval mode), x' is drawn from it. L̄-PGD attacks L itself ("loss"); TAR is `targeted`, each image
+    towards the representation of the next one of the batch's other views; UNTAR is `untargeted`. Fast training is one
+    step of PGD from a random start, `Pgd(steps=1, step_size=1.25 ε, keep="last")`. AdvCL is `joint`, with high_pass=8
+    (of 32 pixels), clean=0 and L itself attacked. RoCL attacks L of SimCLR, and has clean=0, weight=1, rocl=1/256:
+
+        min_θ  M(x_0, x_1, x') + rocl · M(x', x_1),  where the mutual loss M tells each view from all others (`Simclr`).
 
     Attributes:
         threat: where x' may be: a ball, or a noise from which it is drawn.
@@ -50,6 +52,8 @@ class Adversary(metaclass=Checked):
         joint: whether x' joins the views instead of standing for the first one: weight · L(x_0, x_1, x'), see `Simclr`.
         high_pass: radius in cycles per image; the joint loss has a further view, clamp(x_0 - LowPass(x_0) + 1/2): what
             is as coarse as this or coarser gives way to grey. None: no such view.
+        rocl: weight 1/λ of the pair x', x_1 beside the mutual loss of all views and x'; 0: no mutual loss. What is
+            attacked is L(x', x_1) alone.
         free: steps of the optimiser that every batch is learned from. Where there are several, none is spent on an
             attack: x' begins at random, and the gradient of each step moves it by ε for the next (free training; there
             x' - x_0 is handed on to the next batch's other images, here each batch begins anew).
@@ -68,6 +72,7 @@ class Adversary(metaclass=Checked):
     weight: float = 1.0
     joint: bool = False
     high_pass: float | None = None
+    rocl: float = 0.0
     free: int = 1
 
     def __post_init__(self) -> None:
@@ -80,13 +85,15 @@ class Adversary(metaclass=Checked):
                 f"adversary: high_pass={self.high_pass}: expected a radius above 0, and joint=true: it is a view of "
                 "the joint loss"
             )
+        if not 0 <= self.rocl < math.inf or (self.rocl and self.joint):
+            raise HoldfastError(f"adversary: rocl: expected at least 0, and joint=false above 0, got {self.rocl}")
         if self.free < 1 or (self.free > 1 and not isinstance(self.threat, Ball)):
             raise HoldfastError(f"adversary: free: expected at least 1, and a ball for more than 1, got {self.free}")
 
     def further(self, views: Sequence[View]) -> list[Images] | None:
-        """Views that a joint loss reads beside the views and the disturbed one; None where the loss is not joint."""
+        """Views that one loss reads beside the views and the disturbed one; None where it does not read them all."""
         if self.high_pass is None:
-            return [] if self.joint else None
+            return [] if self.joint or self.rocl else None
         lowpass: Corruption = registry.part("threats", "lowpass", radius=self.high_pass, side=views[0].shape[-1])
         low = lowpass.sample(views[0], Rng(0))
         return [(views[0] - low + 0.5).clamp(0, 1)]
@@ -133,7 +140,7 @@ class Adversary(metaclass=Checked):
 
     def _goal(self, student: Student, views: Sequence[View], batch: Batch) -> Goal:
         if self.objective is None:
-            return _loss_goal(student, views, self.further(views), batch)
+            return _loss_goal(student, views, None if self.rocl else self.further(views), batch)
         if self.objective.batchwise and processes() > 1:
             raise HoldfastError(
                 "adversary: this objective couples the images of a batch, which several processes share here; attack "

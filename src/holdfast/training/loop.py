@@ -297,7 +297,8 @@ class _Training:
         adversary = self.recipe.adversary
         if adversary is None:
             return model(views, [], batch)
-        return model(views, attacked, batch, adversary.clean, adversary.weight, adversary.further(views))
+        further = adversary.further(views)
+        return model(views, attacked, batch, adversary.clean, adversary.weight, further, adversary.rocl)
 
     def _rng(self, places: Tensor, epoch: int) -> Rng:
         """Return the random numbers of some images in an epoch."""

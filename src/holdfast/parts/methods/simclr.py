@@ -16,10 +16,14 @@ from holdfast.runtime.optional import optional
 class Simclr(Method):
     """NT-Xent: mean over the 2B projections z of -log( e^{z_i·z_p(i)/T} / Σ_{k≠i} e^{z_i·z_k/T} ), z of unit length.
 
-    p(i) is the other view of the same image. Of more than two views, the mean over all pairs. With attacked views this
-    is RoCL. The joint loss of m views is the mean over their ordered pairs (i, j) of
-    -log( e^{z_i·z_j/T} / Σ_k e^{z_i·z_k/T} ), where k runs through the first two views of all images but not
-    through z_i itself (as it does in the source below); for m = 2 it is NT-Xent.
+    p(i) is the other view of the same image. Of more than two views, the mean over all pairs.
+
+    The mutual loss of m views of B images, RoCL's, tells each of the mB projections from all others: 1/(mB) times the
+    sum over ordered pairs of views (i, j), and over images, of -log( e^{z_i·z_j/T} / Σ_k e^{z_i·z_k/T} ), where k runs
+    through all but z_i itself; without a gradient to z_j and z_k, as in its authors' code. For m = 2 it is NT-Xent.
+
+    The joint loss of m views is the mean over their ordered pairs (i, j) of the same, where k runs through the first
+    two views of all images but not through z_i itself (as it does in the source below); for m = 2 it is NT-Xent.
 
     Attributes:
         temperature: T > 0.
@@ -28,7 +32,8 @@ class Simclr(Method):
         batchnorm: whether the projector normalises its layers over the batch; RVCL's does not.
 
     Source: Chen et al. (2020), "A simple framework for contrastive learning of visual representations"; RVCL, E.3;
-    "Robustness of unsupervised representation learning without labels", A.2, for the joint loss (AdvCL).
+    "Robustness of unsupervised representation learning without labels", A.2, for the joint loss (AdvCL); Kim et al.
+    (2020), "Adversarial self-supervised contrastive learning", for the mutual one (RoCL).
 
     Example:
         >>> from holdfast.sources.encoders.shared.copies import trainable
@@ -65,6 +70,18 @@ class _Student(Student):
         outs = [view.out for view in views]
         losses = [self._criterion(a, b) for i, a in enumerate(outs) for b in outs[i + 1 :]]
         return torch.stack(losses).mean()
+
+    def mutual(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
+        z = torch.stack([F.normalize(view.out, dim=1) for view in views if view.out is not None])
+        count, images, _ = z.shape
+        # similarities of all projections, each one's own left out
+        likeness = z.flatten(0, 1) @ z.flatten(0, 1).detach().T / self._temperature
+        likeness = likeness.masked_fill(torch.eye(len(likeness), dtype=torch.bool, device=z.device), -torch.inf)
+        # -log softmax at the other views of the same image
+        unlike = (likeness.logsumexp(1, keepdim=True) - likeness).view(count, images, count, images)
+        unlike = unlike.diagonal(dim1=1, dim2=3)  # [view, other view, image]
+        others = ~torch.eye(count, dtype=torch.bool, device=z.device)
+        return unlike[others].sum() / (count * images)
 
     def joint(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         z = [F.normalize(view.out, dim=1) for view in views if view.out is not None]
