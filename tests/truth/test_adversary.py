@@ -553,8 +553,8 @@ def test_an_interrupted_replay_is_made_again(tmp_path: Path, monkeypatch: pytest
         ({"free": 0}, "at least 1"),
         ({"free": 2, "threat": {"name": "uniform"}}, "a ball for more than 1"),
         ({"high_pass": 8.0}, "joint=true"),
-        ({"rocl": -1.0}, "rocl: expected at least 0"),
-        ({"rocl": 0.5, "joint": True}, "joint=false above 0"),
+        ({"rocl": -1.0}, "adversary.rocl: expected 0 or more"),
+        ({"rocl": 0.5, "joint": True}, "expected joint=false"),
         ({"high_pass": 0.0, "joint": True}, "above 0"),
     ],
 )

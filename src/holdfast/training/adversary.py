@@ -85,8 +85,10 @@ class Adversary(metaclass=Checked):
                 f"adversary: high_pass={self.high_pass}: expected a radius above 0, and joint=true: it is a view of "
                 "the joint loss"
             )
-        if not 0 <= self.rocl < math.inf or (self.rocl and self.joint):
-            raise HoldfastError(f"adversary: rocl: expected at least 0, and joint=false above 0, got {self.rocl}")
+        if self.rocl and self.joint:
+            raise HoldfastError(
+                f"adversary: rocl={self.rocl:g}: expected joint=false, for they are two losses; keep one"
+            )
         if self.free < 1 or (self.free > 1 and not isinstance(self.threat, Ball)):
             raise HoldfastError(f"adversary: free: expected at least 1, and a ball for more than 1, got {self.free}")
 
