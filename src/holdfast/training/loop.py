@@ -294,8 +294,7 @@ class _Training:
         return self._outcome(self.model, views, attacked, batch)
 
     def _outcome(self, model: nn.Module, views: list[View], attacked: list[Images], batch: Batch) -> StepResult:
-        adversary = self.recipe.adversary
-        if adversary is None:
+        if (adversary := self.recipe.adversary) is None:
             return model(views, [], batch)
         further = adversary.further(views)
         return model(views, attacked, batch, adversary.clean, adversary.weight, further, adversary.rocl)
