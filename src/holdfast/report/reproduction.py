@@ -41,7 +41,7 @@ def print_reproduction(record: Mapping[str, Any], console: Console) -> None:
         console.print(Text(line, style="bold"))
     rows = [[Text(row["name"], style="bold"), *map(_cell, row["cells"])] for row in record["rows"]]
     console.print(Table(["", *map(_heading, record["columns"])], rows).terminal())
-    console.print(Text("each cell: published | ours [95 % interval]", style="dim"))
+    console.print(Text(_legend(record, " | "), style="dim"))
     for cell in _empty(record):
         console.print(Text(cell, style="yellow"))
 
@@ -85,7 +85,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines.append(f"| {_plain(row['name'])} | " + " | ".join(_plain(_cell(cell)) for cell in row["cells"]) + " |")
 
     # What a reader must know of its cells, the claims, and what failed
-    lines += ["", "Each cell: published / ours [95 % interval].", ""]
+    lines += ["", f"{_sentence(_legend(record, ' / '))}.", ""]
     lines += [f"- {_plain(line)}" for line in _empty(record)]
     stand_ins = _stand_ins(record)
     lines += [
@@ -173,7 +173,20 @@ def _cell(cell: Mapping[str, Any]) -> str:
     if score is None or score["value"] is None:
         return f"{paper} | none"
     ends = "" if score["low"] is None else f" [{score['low'] * scale:.3g}, {score['high'] * scale:.3g}]"
+    between = cell.get("trainings")
+    if between is not None and between["low"] is not None:
+        ends += f" {{{between['low'] * scale:.3g}, {between['high'] * scale:.3g}}}"
     return f"{paper} | {score['value'] * scale:.4g}{ends}"
+
+
+def _legend(record: Mapping[str, Any], between: str) -> str:
+    """Return what a cell holds."""
+    if not (seeds := record.get("seeds")):
+        return f"each cell: published{between}ours [95 % interval]"
+    return (
+        f"each cell: published{between}ours, the mean of {len(seeds)} trainings [95 % interval over images, given the "
+        "trainings] {95 % interval over trainings, given the images}"
+    )
 
 
 def _empty(record: Mapping[str, Any]) -> list[str]:

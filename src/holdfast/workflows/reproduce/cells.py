@@ -248,5 +248,5 @@ NUMBERS: dict[str, Callable[[Run, Mapping[str, Any]], Score]] = {
 }  # fmt: skip
 """Keys of cells whose number is made from a record otherwise than as a score of a measure, and how."""
 
-APART = frozenset({*NUMBERS, "mean", *OTHERS})
+APART = frozenset({*NUMBERS, "mean", "trainings", *OTHERS})
 """Keys of cells that are not the score of a measure itself."""

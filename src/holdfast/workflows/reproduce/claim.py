@@ -43,6 +43,8 @@ class Cell:
         of: what ours is of, the network itself and what was asked of it: cells of equal ones hold one and the same
             number, whatever their rows are called. "" where that is not known.
         network: whose network it is of.
+        trainings: our number over several trainings, with an interval of their own kind; None where there is one.
+        each: what each training came to, by seeds.
     """
 
     row: str
@@ -53,6 +55,8 @@ class Cell:
     why: str = ""
     of: str = ""
     network: str = STAND_IN
+    trainings: Score | None = None
+    each: tuple[float, ...] = ()
 
     @property
     def value(self) -> float | None:
@@ -178,12 +182,15 @@ class Claim:
 def ends(cell: Cell) -> tuple[float, float, float]:
     """Return value, low and high in the paper's scale; without an interval, all are the value.
 
+    The ends are the outer ones of the intervals over images and over trainings.
+
     Raises:
         HoldfastError: a cell without a number.
     """
     score = cell.score
     if score is None or score.value is None:
         raise HoldfastError(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}")
-    low = score.value if score.low is None else score.low
-    high = score.value if score.high is None else score.high
+    known = [each for each in (score, cell.trainings) if each is not None]
+    low = min([score.value, *(each.low for each in known if each.low is not None)])
+    high = max([score.value, *(each.high for each in known if each.high is not None)])
     return score.value * cell.scale, low * cell.scale, high * cell.scale

@@ -25,7 +25,7 @@ TEXTS = ("paper", "where", "title", "units")
 """What a recipe has to say of itself."""
 
 KEYS: dict[str, Any] = {
-    **dict.fromkeys((*TEXTS, "notes"), str), "minutes": float,
+    **dict.fromkeys((*TEXTS, "notes"), str), "minutes": float, "seeds": tuple[int, ...],
     **dict.fromkeys(("inputs", "trainings", "audits", "studies", "profiles"), dict),
     **dict.fromkeys(("columns", "rows", "claims"), tuple[dict, ...]),
 }  # fmt: skip
@@ -62,7 +62,8 @@ class Line:
             of one that the measure learned, `along` its training; `fluctuation`, of the accuracies of a training's
             checkpoints; `less`, another column whose number is taken away; `over`, one by whose number it is divided;
             `drop`, one of whose number it says which share is lost: all three of the same row, or of the row that they
-            are `from`; `mean`, columns whose mean it is.
+            are `from`; `mean`, columns whose mean it is; `trainings` = "std", of which it is the standard deviation
+            between the recipe's trainings.
         scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
@@ -91,6 +92,7 @@ class Reproduction:
         title: what it shows.
         units: of ε, radii and scores, in the paper and here.
         notes: what is done otherwise than in the paper, and why.
+        seeds: one training of everything that is trained for each, added to the run's seed; none: one training.
         minutes: how long this profile takes on two slow cores; None where nobody has tried.
         inputs: those that are read, by name; audits, studies and trainings name them in braces, "{images}". A training
             that is `like` one of the file's [trainings] says only what is its own.
@@ -109,6 +111,7 @@ class Reproduction:
     units: str
     notes: str
     minutes: float | None
+    seeds: tuple[int, ...]
     inputs: Mapping[str, Input]
     audits: Mapping[str, Mapping[str, Any]]
     studies: Mapping[str, Mapping[str, Any]]
@@ -199,6 +202,7 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
         **{key: table[key] for key in TEXTS},
         notes=table.get("notes", ""),
         minutes=table.get("minutes"),
+        seeds=_seeds(table.get("seeds", ()), name),
         inputs=_needed(inputs, audits, studies),
         audits=audits,
         studies=studies,
@@ -206,6 +210,12 @@ def assemble(values: Mapping[str, Any], name: str, profile: str) -> Reproduction
         rows=rows,
         claims=tuple(claim for claim in claims if claim is not None),
     )
+
+
+def _seeds(seeds: Sequence[int], name: str) -> tuple[int, ...]:
+    if len(seeds) == 1 or len(set(seeds)) < len(seeds):
+        raise HoldfastError(f"{name}: seeds: expected two different ones or more, got {list(seeds)}; or leave them out")
+    return tuple(seeds)
 
 
 def filled(value: Any, specs: Mapping[str, str]) -> Any:

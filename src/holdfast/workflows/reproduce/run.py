@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from holdfast.auditing.execute import INLINE
@@ -25,6 +25,7 @@ from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce.claim import Cell
 from holdfast.workflows.reproduce.recipe import Reproduction, filled, named
 from holdfast.workflows.reproduce.table import alike, correlation, table_of
+from holdfast.workflows.reproduce.trainings import together
 from holdfast.workflows.reproduce.verdict import judged
 from holdfast.workflows.study.file import make_study
 from holdfast.workflows.study.run import run_study
@@ -39,6 +40,24 @@ class LeftOut(str):
     """Why something is missing that nobody wants, which is no failure."""
 
     __slots__ = ()
+
+
+class Filled(NamedTuple):
+    """A table that was filled once.
+
+    Attributes:
+        specs: of the inputs, by name.
+        problems: why others have none.
+        runs: the audits by name, or why there is none.
+        studies: the records of studies by name, or why there is none.
+        cells: of the table.
+    """
+
+    specs: dict[str, str]
+    problems: dict[str, str]
+    runs: Mapping[str, Run | str]
+    studies: Mapping[str, Mapping[str, Any] | str]
+    cells: dict[tuple[str, str], Cell]
 
 
 def reproduce(
@@ -59,12 +78,15 @@ def reproduce(
     Trainings, audits and studies have folders of their own in `folder`, and go on where they were interrupted. What
     fails leaves its cells empty, with the reason, and the claims that need them not shown.
 
+    A recipe with `seeds` is done once for each of them, in a folder of its own: everything that it trains learns anew,
+    and all are tested on the same images. Cells then hold the mean, see `together`.
+
     Args:
         recipe: the table.
         folder: where all of it goes.
         inputs: specs by the names of inputs, instead of the profile's.
         device: where encoders run.
-        seed: the one seed of trainings and audits.
+        seed: the one seed of trainings and audits; that of a recipe's trainings is added to it.
         engine: where the audits run.
         listener: told about progress.
         command: how to do it again, for the record.
@@ -74,24 +96,31 @@ def reproduce(
     """
     listener, began, store = listener or Silent(), time.perf_counter(), Store(folder)
     check_device(device)
-    # encoders and images, trained where the recipe says so
-    specs, problems = _inputs(recipe, store.folder, inputs or {}, device, seed, listener)
 
-    def audit(name: str, table: Mapping[str, Any]) -> Run:
-        place = store.folder / "audits" / name
-        plan = plan_from(_audit(table, specs, problems, device, seed), f"{recipe.name}: audits.{name}")
-        run_audit(plan, place, engine=engine, listener=listener, command=command)
-        return open_run(str(place))
+    def filled_once(place: Path, trained: int) -> Filled:
+        # encoders and images, trained where the recipe says so
+        specs, problems = _inputs(recipe, place, inputs or {}, device, trained, listener)
 
-    def study(name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
-        plan = make_study(filled(table, specs) | {"device": device, "seed": seed}, f"{recipe.name}: studies.{name}")
-        return run_study(plan, store.folder / "studies" / name, listener=listener, command=command)
+        def audit(name: str, table: Mapping[str, Any]) -> Run:
+            plan = plan_from(_audit(table, specs, problems, device, seed), f"{recipe.name}: audits.{name}")
+            run_audit(plan, place / "audits" / name, engine=engine, listener=listener, command=command)
+            return open_run(str(place / "audits" / name))
 
-    # audits and studies
-    runs = {name: _attempt(audit, name, table, problems) for name, table in recipe.audits.items()}
-    studies = {name: _attempt(study, name, table, problems) for name, table in recipe.studies.items()}
-    # the table, and the claims on it
-    cells = table_of(recipe, runs, studies, problems)
+        def study(name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
+            own = {"device": device, "seed": trained}
+            plan = make_study(filled(table, specs) | own, f"{recipe.name}: studies.{name}")
+            return run_study(plan, place / "studies" / name, listener=listener, command=command)
+
+        # audits and studies, and their numbers in the table
+        runs = {name: _attempt(audit, name, table, problems) for name, table in recipe.audits.items()}
+        studies = {name: _attempt(study, name, table, problems) for name, table in recipe.studies.items()}
+        return Filled(specs, problems, runs, studies, table_of(recipe, runs, studies, problems))
+
+    # the table, once for each seed of the trainings, and the claims on it
+    seeds = [seed + own for own in recipe.seeds]
+    tables = [filled_once(store.folder / f"seed-{own}", own) for own in seeds] or [filled_once(store.folder, seed)]
+    specs, problems, runs, *_, cells = tables[0]
+    cells = together(recipe, [table.cells for table in tables], seeds) if seeds else cells
     verdicts = judged(recipe.claims, cells, lambda a, b: correlation(recipe, a, b, runs))
     record = {
         "schema": 1,
@@ -112,8 +141,9 @@ def reproduce(
             for row in recipe.rows
         ],
         "alike": alike(cells),
+        "seeds": seeds,
         "claims": [asdict(verdict) for verdict in verdicts],
-        "failures": _failures(problems, runs, studies),
+        "failures": list(dict.fromkeys(why for table in tables for why in _failures(table))),
     }
     record = finite(json.loads(json.dumps(record)))
     store.write_json(RECORD, record)
@@ -196,14 +226,15 @@ def _before(store: Store, recipe: Reproduction) -> float:
 
 
 def _entry(cell: Cell) -> dict[str, Any]:
-    score = None if cell.score is None else asdict(cell.score)
-    return {"published": cell.published, "scale": cell.scale, "score": score, "why": cell.why}
+    score, trainings = (None if each is None else asdict(each) for each in (cell.score, cell.trainings))
+    entry = {"published": cell.published, "scale": cell.scale, "score": score, "why": cell.why}
+    return entry | ({} if trainings is None else {"trainings": trainings, "each": list(cell.each)})
 
 
-def _failures(problems: Mapping[str, str], *results: Mapping[str, Any]) -> list[str]:
+def _failures(filled: Filled) -> list[str]:
     """Return one sentence for all that failed."""
-    failures = [f"{name}: {why}" for name, why in problems.items() if not isinstance(why, LeftOut)]
-    for group in results:
+    failures = [f"{name}: {why}" for name, why in filled.problems.items() if not isinstance(why, LeftOut)]
+    for group in (filled.runs, filled.studies):
         for name, run in group.items():
             if isinstance(run, LeftOut):
                 continue

@@ -10,6 +10,7 @@ from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.levels import p_value, reach
 from holdfast.workflows.reproduce.claim import COMPARED, NETWORKS, STAND_IN, Cell, Cells, Claim, ends
 from holdfast.workflows.reproduce.published import Published, published, tied
+from holdfast.workflows.reproduce.trainings import p_between
 
 HOLDS, FAILS, NOT_SHOWN = "holds", "fails", "not shown"
 
@@ -48,9 +49,10 @@ def judge(claim: Claim, cells: Cells, correlation: Correlation) -> Verdict:
     correction, for all of them must), and fails where one is on the wrong side with p at most 0.05 / their number. A
     limit holds where each interval lies on its side, and fails where one lies on the other. Numbers agree with the
     published ones where all are as near as claimed, and do not where one is not and its interval leaves the published
-    one out too. All else is not shown, and what a sample was too small to give an interval neither. Where numbers are
-    missing, the others can still fail the claim. Of a comparison that the paper's own table ties, as where both are 0,
-    ours need not show anything.
+    one out too. Of numbers of several trainings, intervals reach to the outer ends of those over images and over
+    trainings, and p is the larger one of both. All else is not shown, and what a sample was too small to give an
+    interval neither. Where numbers are missing, the others can still fail the claim. Of a comparison that the paper's
+    own table ties, as where both are 0, ours need not show anything.
 
     Args:
         claim: the claim.
@@ -150,14 +152,19 @@ def _compared(claim: Claim, pairs: Sequence[tuple[Cell, Cell]], correlation: Cor
 
 
 def _p(a: Cell, b: Cell, correlation: float) -> float | None:
-    """Return the p-value of the difference of two cells; None without intervals, or where their scales differ."""
+    """Return the p-value of the difference of two cells; None without intervals, or where their scales differ.
+
+    Where there were several trainings it is the larger one of two, over images and over trainings.
+    """
     assert a.score is not None
     assert b.score is not None
     first, second = reach(a.score), reach(b.score)
     if first is None or second is None or a.scale != b.scale:
         return None
     gap = (ends(a)[0] - ends(b)[0]) / a.scale
-    return p_value(gap, first, second, correlation, min(a.score.n, b.score.n))
+    p = p_value(gap, first, second, correlation, min(a.score.n, b.score.n))
+    between = p_between(a.each, b.each)
+    return p if between is None else max(p, between)
 
 
 def _limited(claim: Claim, cells: Sequence[Cell]) -> Verdict:

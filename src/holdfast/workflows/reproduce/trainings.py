@@ -1,0 +1,102 @@
+"""A table filled several times, once for each seed of its trainings, as one: means, and how far trainings differ."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import scipy
+import torch
+
+from holdfast.comparison.records import score_of
+from holdfast.core import HoldfastError, Score
+from holdfast.runtime.errors import unknown
+from holdfast.workflows.reproduce.claim import Cell
+from holdfast.workflows.reproduce.derived import mean
+from holdfast.workflows.reproduce.recipe import Reproduction
+from holdfast.workflows.reproduce.table import at_of
+from holdfast.workflows.study.scores import over_trainings
+
+
+def together(
+    recipe: Reproduction, tables: Sequence[Mapping[tuple[str, str], Cell]], seeds: Sequence[int]
+) -> dict[tuple[str, str], Cell]:
+    """Return one table: the mean of each cell, with an interval over images and one over trainings.
+
+    The interval over images is that of the mean of scores of the same images, at any correlation; that over trainings
+    is Student's, given the images. Cells with the key `trainings` hold the standard deviation between trainings.
+
+    Args:
+        recipe: the table.
+        tables: its cells, for each seed.
+        seeds: of the trainings, in the same order.
+    """
+    places = {(r.name, c.name): at_of(r, c).get("trainings") for r in recipe.rows for c in recipe.columns}
+    return {key: _one([table[key] for table in tables], seeds, places[key]) for key in tables[0]}
+
+
+def _one(cells: Sequence[Cell], seeds: Sequence[int], number: str | None) -> Cell:
+    """Return the cell that stands for the same one of every training."""
+    for cell, seed in zip(cells, seeds, strict=True):
+        if cell.score is None or cell.score.value is None:
+            return replace(cell, score=None, why=f"seed {seed}: {cell.why or 'undefined'}")
+    scores = [cell.score for cell in cells if cell.score is not None]
+    values = [float(score.value) for score in scores if score.value is not None]
+    of = "; ".join(cell.of for cell in cells) if all(cell.of for cell in cells) else ""
+    if number is not None:
+        return replace(cells[0], score=_number(number, values), of=of)
+    between = over_trainings(values)
+    between = None if between is None else score_of(between)
+    return replace(cells[0], score=mean(scores, apart=False), trainings=between, each=tuple(values), of=of)
+
+
+def _number(name: str, values: Sequence[float]) -> Score:
+    """Return a number of its own about the trainings.
+
+    Raises:
+        HoldfastError: a number that nobody knows.
+    """
+    if name != "std":
+        raise unknown("trainings", name, ("std",))
+    return deviation(values)
+
+
+def deviation(values: Sequence[float], confidence: float = 0.95) -> Score:
+    """Return the standard deviation of what several trainings came to, with the interval s √((k-1) / χ²_{k-1}).
+
+    Args:
+        values: one number for each training, two or more.
+        confidence: level of the interval, which takes the numbers for normal.
+
+    Raises:
+        HoldfastError: fewer than two.
+
+    Example:
+        >>> print(f"{deviation([0.82, 0.84, 0.83]).value:.3f}")
+        0.010
+    """
+    k = len(values)
+    if k < 2:
+        raise HoldfastError(f"a standard deviation between trainings takes two or more, got {k}; give more seeds")
+    spread = float(torch.tensor(values, dtype=torch.float64).std())
+    kind = f"χ² over {k} trainings, as if normal, given the test images"
+    if spread == 0:
+        return Score(0.0, None, None, k, kind, confidence, "all trainings came to the same")
+    tails = (1 + confidence) / 2, (1 - confidence) / 2
+    low, high = (spread * math.sqrt((k - 1) / float(scipy.stats.chi2.ppf(tail, k - 1))) for tail in tails)
+    return Score(spread, low, high, k, kind, confidence)
+
+
+def p_between(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return the p-value of the difference of two rows over trainings, paired by their seeds: Student's t.
+
+    None where there are fewer than two trainings, or they all differ by the same.
+
+    Example:
+        >>> print(f"{p_between([0.8, 0.9, 0.85], [0.5, 0.62, 0.56]):.4f}")
+        0.0004
+    """
+    if len(first) != len(second) or len(first) < 2:
+        return None
+    gaps = torch.tensor(first, dtype=torch.float64) - torch.tensor(second, dtype=torch.float64)
+    error = float(gaps.std()) / math.sqrt(len(gaps))
+    return None if error == 0 else 2 * float(scipy.stats.t.sf(abs(float(gaps.mean())) / error, len(gaps) - 1))
