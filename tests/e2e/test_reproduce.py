@@ -4,6 +4,7 @@ import json
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,6 +15,7 @@ from holdfast.core import HoldfastError
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce import recipe
 from holdfast.workflows.reproduce.recipe import filled, names, over, read
+from holdfast.workflows.reproduce.rehearse import rehearse, stand_in
 from holdfast.workflows.reproduce.run import _audit, reproduce
 from holdfast.workflows.study.file import make_study
 
@@ -167,6 +169,41 @@ def test_recipes_that_say_what_nobody_knows_are_refused(tmp_path: Path, before: 
     (tmp_path / "t.toml").write_text(TABLE.replace(before, after), encoding="utf-8")
     with pytest.raises(HoldfastError, match=message):
         read(str(tmp_path / "t.toml"), "small")
+
+
+def test_a_rehearsal_says_what_would_get_no_number(made: tuple[Path, dict], tmp_path: Path) -> None:
+    run = ["reproduce", str(made[0] / "t.toml"), "--rehearse", "--quiet", "--json"]
+    result = CliRunner().invoke(app, run, env={"COLUMNS": "200"})
+    assert result.exit_code == 1, result.output
+    rehearsal = json.loads(result.stdout)
+    assert (rehearsal["cells"], rehearsal["claims"]) == (3, 2)
+    assert len(rehearsal["empty"]) == 1
+    assert rehearsal["empty"][0].startswith("lost, UQ: ")
+    assert rehearsal["lost"] == ["so does nothing"]
+    whole = TABLE.replace('name = "lost"\nencoder = "nobody"', 'name = "lost"\nencoder = "clean"')
+    (tmp_path / "t.toml").write_text(whole, encoding="utf-8")
+    result = CliRunner().invoke(app, ["reproduce", str(tmp_path / "t.toml"), "--rehearse", "--quiet"])
+    assert result.exit_code == 0, result.output
+    assert "3 of 3 cells got a number, 2 of 2 claims could be tried" in result.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.toml"]  # it keeps nothing
+
+
+def test_stand_ins_are_as_large_as_the_images(tmp_path: Path) -> None:
+    small = stand_in(read("contrastive-table1"), tmp_path)
+    sides = {name: np.load(tmp_path / f"{name}.npz")["images"].shape[1:] for name in ("cifar10", "stl10", "cars196")}
+    assert sides == {"cifar10": (32, 32, 3), "stl10": (96, 96, 3), "cars196": (224, 224, 3)}
+    assert (small.inputs["byol"].spec or "").startswith("zoo:base_224")
+    small = stand_in(read("rvcl-table5"), tmp_path)
+    assert np.load(tmp_path / "mnist.npz")["images"].shape[1:] == (28, 28, 1)
+    training = small.inputs["mnist0"].train or {}
+    assert (training["epochs"], training["encoder"]) == (2, "zoo:cnn_a_mnist")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names())
+def test_every_table_of_the_papers_can_be_run_to_its_end(name: str) -> None:
+    rehearsal = rehearse(read(name))
+    assert rehearsal.complete, rehearsal
 
 
 def test_an_unknown_profile_is_refused(made: tuple[Path, dict]) -> None:

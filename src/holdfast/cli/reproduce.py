@@ -15,6 +15,7 @@ from holdfast.cli.common import (
     listening,
     out,
     partly,
+    show,
     show_markdown,
 )
 from holdfast.cli.workers import engine_of
@@ -34,6 +35,9 @@ def reproduce(
     seed: SeedOption = None,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
+    rehearse: Annotated[
+        bool, typer.Option(help="Run all of it on tiny stand-ins, to see that every cell gets a number; keep nothing.")
+    ] = False,
 ) -> None:
     """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict for each claim of the text."""
     from holdfast.report.reproduction import markdown, print_reproduction
@@ -42,6 +46,9 @@ def reproduce(
 
     if name is None:
         _list_all()
+        return
+    if rehearse:
+        _rehearse(name, profile, device or "cpu", json_output, quiet)
         return
     # The table, and the specs that take the place of its own
     recipe, specs = read(name, profile), {}
@@ -59,6 +66,20 @@ def reproduce(
     place = folder / "reproduction.md"
     show_markdown(record, json_output, lambda: print_reproduction(record, out), markdown(record), place)
     partly(record["failures"], True)
+
+
+def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bool) -> None:
+    """Rehearse a table, and print which cells got no number."""
+    from dataclasses import asdict
+
+    from holdfast.report.reproduction import print_rehearsal
+    from holdfast.workflows.reproduce.recipe import read
+    from holdfast.workflows.reproduce.rehearse import rehearse
+
+    with listening(quiet) as bars:
+        rehearsal = rehearse(read(name, profile), device, listener=bars)
+    show(asdict(rehearsal), json_output, lambda: print_rehearsal(asdict(rehearsal), out))
+    partly(() if rehearsal.complete else rehearsal.empty or rehearsal.failures, True)
 
 
 def _list_all() -> None:

@@ -70,6 +70,25 @@ def print_reproduction(record: Mapping[str, Any], console: Console) -> None:
     console.print(Text(duration(record["seconds"]), style="dim"))
 
 
+def print_rehearsal(rehearsal: Mapping[str, Any], console: Console) -> None:
+    """Print which cells of a rehearsed table got no number, and which claims could not be tried.
+
+    Args:
+        rehearsal: `holdfast.workflows.reproduce.rehearse.Rehearsal` as a dictionary.
+        console: where to print.
+    """
+    full, tried = (rehearsal[key] - len(rehearsal[lost]) for key, lost in (("cells", "empty"), ("claims", "lost")))
+    cells, claims = plural(rehearsal["cells"], "cell"), plural(rehearsal["claims"], "claim")
+    words = f"{full} of {cells} got a number, {tried} of {claims} could be tried; {duration(rehearsal['seconds'])}."
+    console.print(Text(words, style="bold"))
+    for cell in rehearsal["empty"]:
+        console.print(Text(f"no number for {cell}", style="yellow"))
+    for claim in rehearsal["lost"]:
+        console.print(Text(f"not tried: {claim}", style="yellow"))
+    for failure in rehearsal["failures"]:
+        console.print(Text(failure, style="bold red"))
+
+
 def markdown(record: Mapping[str, Any]) -> str:
     """Return the same as Markdown."""
     # The table

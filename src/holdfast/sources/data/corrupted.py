@@ -65,8 +65,8 @@ def pictures(folder: str | Path, corruption: str, severity: int) -> Path:
     """Return the folder of pictures of one corruption and severity, see `imagenetc`."""
     _check(folder, severity)
     for place in (Path(folder), *sorted(Path(folder).iterdir())):
-        if (found := place / corruption / str(severity)).is_dir():
-            return found
+        if (inside := place / corruption / str(severity)).is_dir():
+            return inside
     raise unknown(f"corruption in {str(folder)!r}", corruption, _names(Path(folder)))
 
 

@@ -229,7 +229,7 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
             part of it that chance alone would show, or a class, "class 3".
 
     Raises:
-        HoldfastError: no such checkpoints, measure or class.
+        HoldfastError: no such checkpoints or measure.
     """
     series = {entry["name"]: entry["fluctuation"] for entry in run.record.get("series") or ()}
     measures = pick("series of checkpoints", at.get("encoder"), series)
@@ -238,9 +238,11 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
         raise HoldfastError(accuracies["problem"])
     if at["fluctuation"] == "mean":
         return score_of(accuracies["mean"])
-    parts = {"mean": None, "noise": accuracies["noise"], **accuracies["classes"]}
-    value = pick("fluctuation", at["fluctuation"], parts)
-    return Score(value, None, None, accuracies["mean"]["n"], "none: of one training")
+    name, classes, n = at["fluctuation"], accuracies["classes"], accuracies["mean"]["n"]
+    if name.startswith("class ") and name not in classes:
+        return Score(None, None, None, n, "none: of one training", note=f"undefined: no tested image is of {name}")
+    value = pick("fluctuation", name, {"mean": None, "noise": accuracies["noise"], **classes})
+    return Score(value, None, None, n, "none: of one training")
 
 
 NUMBERS: dict[str, Callable[[Run, Mapping[str, Any]], Score]] = {

@@ -17,6 +17,9 @@ from holdfast.workflows.reproduce.derived import mean
 from holdfast.workflows.reproduce.recipe import Line, Reproduction, named
 from holdfast.workflows.study.plan import ORIGINAL
 
+REFERENCE = "the others are compared with it"
+"""Why a cell has no number that needs none."""
+
 
 def table_of(
     recipe: Reproduction,
@@ -130,7 +133,7 @@ def _differences(
         reference = cells[at.get("from", row.name), name]
         # cells that have nothing to be compared with
         if at.get("from") == row.name:
-            cell = replace(cell, score=None, why="the others are compared with it")
+            cell = replace(cell, score=None, why=REFERENCE)
         elif cell.score is None or reference.score is None or None in (cell.value, reference.value):
             cell = replace(cell, score=None, why=cell.why or reference.why)
         # a ratio has no scale

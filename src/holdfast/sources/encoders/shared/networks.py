@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from torch import nn
-from torch.nn import Conv2d, Flatten, Linear, ReLU, Sequential, ZeroPad2d
+from torch.nn import AvgPool2d, Conv2d, Flatten, Linear, ReLU, Sequential, ZeroPad2d
 
 from holdfast.sources.encoders.shared.resnet import ResNet
 from holdfast.sources.encoders.shared.vit import SmallViT
@@ -38,6 +38,10 @@ def _base(channels: int, flat: int, *, dim: int = 100) -> nn.Module:
         Conv2d(8, 16, 4, stride=2, padding=1), ReLU(),
         Flatten(), Linear(flat, dim),
     )  # fmt: skip
+
+
+def _base_of_means(*, dim: int = 100) -> nn.Module:
+    return Sequential(AvgPool2d(7), *_base(3, 1024, dim=dim).children())
 
 
 def _cnn_a(channels: int, flat: int, *, dim: int = 100) -> nn.Module:
@@ -80,6 +84,7 @@ NETWORKS: dict[str, Architecture] = {
     "base_mnist": Architecture(partial(_base, 1, 784), _MNIST, "RVCL Base for MNIST, 100-d", 100),
     "cnn_a_mnist": Architecture(partial(_cnn_a, 1, 1568), _MNIST, "RVCL CNN-A for MNIST, 100-d", 100),
     "base_cifar": Architecture(partial(_base, 3, 1024), _CIFAR, "RVCL Base for CIFAR, 100-d", 100),
+    "base_224": Architecture(_base_of_means, (3, 224, 224), "RVCL Base on means of 7x7 pixels, 224x224, 100-d", 100),
     "deep_cifar": Architecture(_deep, _CIFAR, "RVCL Deep for CIFAR, 100-d", 100),
     "cnn_a_cifar": Architecture(partial(_cnn_a, 3, 2048), _CIFAR, "RVCL CNN-A for CIFAR, 100-d", 100),
     "cnn_b_cifar": Architecture(_cnn_b, _CIFAR, "RVCL CNN-B for CIFAR, 100-d", 100),

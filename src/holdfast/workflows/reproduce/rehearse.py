@@ -1,0 +1,154 @@
+"""Rehearse a paper's table: all of it, on tiny stand-ins, so that what would fail after a day fails at once."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from torch.nn.functional import interpolate
+
+from holdfast.auditing.execute import INLINE
+from holdfast.comparison.records import score_of
+from holdfast.core.engine import Engine
+from holdfast.runtime.listener import Listener
+from holdfast.sources.data.digits import train_images
+from holdfast.workflows.reproduce.claim import Cell
+from holdfast.workflows.reproduce.recipe import Input, Reproduction, named
+from holdfast.workflows.reproduce.run import reproduce
+from holdfast.workflows.reproduce.table import REFERENCE
+
+IMAGES = 60
+"""Images of each set."""
+
+LIMITS = {
+    "images": IMAGES, "train_images": IMAGES, "test_images": IMAGES, "attacked": 4, "batch_size": IMAGES // 2,
+    "epochs": 2, "seconds": 2.0,
+}  # fmt: skip
+"""Keys of audits, studies and trainings, and how large their numbers may be; a training of snapshots has its epochs."""
+
+SIDES = {"MNIST": 28, "CIFAR": 32, "STL10": 96, "": 224}
+"""Sides of images, by a part of their specs."""
+
+SMALL = ("zoo:vit_small_32", "zoo:base_", "zoo:cnn_", "zoo:deep_", "zoo:digits")
+"""Beginnings of the specs of networks that are small enough to stay."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What became of a table on tiny stand-ins; its numbers mean nothing and are not kept.
+
+    Attributes:
+        cells: how many cells the table has.
+        empty: those that got no number, and why.
+        claims: how many claims it has.
+        lost: those that could not be tried, and why.
+        failures: what else failed.
+        seconds: how long it took.
+    """
+
+    cells: int
+    empty: tuple[str, ...]
+    claims: int
+    lost: tuple[str, ...]
+    failures: tuple[str, ...]
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell got a number, every claim was tried, and nothing failed."""
+        return not (self.empty or self.lost or self.failures)
+
+
+def rehearse(
+    recipe: Reproduction, device: str = "cpu", engine: Engine = INLINE, listener: Listener | None = None
+) -> Rehearsal:
+    """Run a table to its end on digits in the shapes of its images and on small networks with random weights.
+
+    All measures, attacks, trainings, cells and claims are those of the table; images, epochs, draws and the time of a
+    proof are few. Nothing is read but the recipe, and nothing is written.
+
+    Args:
+        recipe: the table, see `holdfast.workflows.reproduce.recipe.read`.
+        device: where networks run.
+        engine: where audits run.
+        listener: told about progress.
+
+    Raises:
+        HoldfastError: a recipe that cannot be run at all.
+    """
+    with TemporaryDirectory(prefix="holdfast-rehearsal-") as folder:
+        small = stand_in(recipe, Path(folder))
+        record = reproduce(small, Path(folder) / "run", device=device, engine=engine, listener=listener)
+    # A cell without a score failed; one whose score is undefined, as a share of no images is, was reached
+    cells = {
+        (row["name"], column["name"]): Cell(
+            row["name"], column["name"], cell["score"] and score_of(cell["score"]), why=cell["why"]
+        )
+        for row in record["rows"]
+        for column, cell in zip(record["columns"], row["cells"], strict=True)
+    }
+    empty = [
+        f"{row}, {name}: {cell.why}" for (row, name), cell in cells.items() if not (cell.score or cell.why == REFERENCE)
+    ]
+    lost = [claim.text for claim in recipe.claims if any(cell.score is None for cell in claim.about(cells))]
+    return Rehearsal(
+        len(cells), tuple(empty), len(recipe.claims), tuple(lost), tuple(record["failures"]), record["seconds"]
+    )
+
+
+def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
+    """Return a table whose inputs are tiny: digits as large as its images, written to a folder, and small networks."""
+    tables = {
+        kind: {name: _limited(table) for name, table in getattr(recipe, kind).items()} for kind in ("audits", "studies")
+    }
+    networks = _networks(recipe)
+    specs = " ".join(source.spec or "" for source in recipe.inputs.values())
+    network = "mnist" if "MNIST" in specs else "224" if "size=224" in specs else "cifar"
+    inputs = {}
+    for number, (name, source) in enumerate(recipe.inputs.items()):
+        if source.train is not None:
+            inputs[name] = replace(source, train=_limited(source.train))
+        elif name in networks:
+            inputs[name] = replace(source, spec=f"zoo:base_{network}?seed={number}")
+        else:
+            side = next(side for part, side in SIDES.items() if part in (source.spec or ""))
+            channels, place = 1 if side == SIDES["MNIST"] else 3, folder / f"{name}.npz"
+            _write_digits(place, number, side, channels)
+            inputs[name] = replace(source, spec=f"{place}?size={224 if network == '224' else min(side, 32)}")
+    return replace(recipe, inputs=inputs, **tables)
+
+
+def _networks(recipe: Reproduction) -> set[str]:
+    """Return the names of inputs that are networks: of audits, of studies, trained, or what trainings begin with."""
+    encoders = [table.get("encoders", []) for table in recipe.audits.values()]
+    begun = [table.get("encoder") for table in (*recipe.studies.values(), *map(_training, recipe.inputs.values()))]
+    trained = [name for name, source in recipe.inputs.items() if source.train is not None]
+    return {name.partition("/")[0] for name in itertools.chain(*encoders)} | set(named(begun)) | set(trained)
+
+
+def _training(source: Input) -> Mapping[str, Any]:
+    return source.train or {}
+
+
+def _limited(table: Any, key: str = "") -> Any:
+    """Return a table of an audit, a study or a training with few images and epochs, and small networks."""
+    if isinstance(table, Mapping):
+        has_snapshots = bool(table.get("snapshots"))
+        return {k: v if has_snapshots and k == "epochs" else _limited(v, k) for k, v in table.items()}
+    if isinstance(table, list):
+        return [_limited(value, key) for value in table]
+    if key in LIMITS and isinstance(table, int | float):
+        return min(table, LIMITS[key])
+    if key == "encoder" and isinstance(table, str) and not table.startswith((*SMALL, "{")):
+        return "zoo:base_cifar"
+    return table
+
+
+def _write_digits(place: Path, part: int, side: int, channels: int) -> None:
+    """Write one part of the digits, enlarged."""
+    images, labels = (column.roll(-part * IMAGES, 0)[:IMAGES] for column in train_images())
+    images = interpolate(images, size=(side, side)).repeat(1, channels, 1, 1)
+    np.savez(place, images=images.permute(0, 2, 3, 1).numpy(), labels=labels.numpy())
