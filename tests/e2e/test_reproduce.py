@@ -12,6 +12,7 @@ from holdfast.auditing import plan_file
 from holdfast.auditing.plan_file import plan_from
 from holdfast.cli import app
 from holdfast.core import HoldfastError
+from holdfast.report.reproduction import markdown
 from holdfast.training.recipe_file import make_recipe
 from holdfast.workflows.reproduce import recipe
 from holdfast.workflows.reproduce.recipe import filled, names, over, read
@@ -140,6 +141,8 @@ def test_what_is_left_out_is_no_failure(made: tuple[Path, dict], tmp_path: Path)
     unseen = reproduce(asked, tmp_path / "unseen", inputs={"images": "none"})
     assert unseen["failures"] == []
     assert {cell["why"] for cell in unseen["rows"][0]["cells"]} == {"left out, as asked: images is none"}
+    assert "- none for all of UQ: left out, as asked: images is none\n" in markdown(unseen)
+    assert "all of" not in markdown(found)
 
 
 def test_a_measure_that_fails_is_told(made: tuple[Path, dict], tmp_path: Path) -> None:

@@ -211,9 +211,15 @@ def _legend(record: Mapping[str, Any], between: str) -> str:
 def _empty(record: Mapping[str, Any]) -> list[str]:
     """Return why cells have no number of ours, cells of one reason together."""
     reasons: dict[str, list[str]] = {}
+    whole = set()  # columns without any number, for one reason
+    for place, column in enumerate(record["columns"]):
+        why = {row["cells"][place]["why"] for row in record["rows"]}
+        if len(why) == 1 and all(why):
+            whole.add(place)
+            reasons.setdefault(why.pop(), []).append(f"all of {column['name']}")
     for row in record["rows"]:
-        for column, cell in zip(record["columns"], row["cells"], strict=True):
-            if cell["why"]:
+        for place, (column, cell) in enumerate(zip(record["columns"], row["cells"], strict=True)):
+            if cell["why"] and place not in whole:
                 reasons.setdefault(cell["why"], []).append(f"{row['name']}, {column['name']}")
     return [f"none for {'; '.join(cells)}: {why}" for why, cells in reasons.items()]
 
