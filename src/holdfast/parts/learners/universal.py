@@ -22,6 +22,9 @@ OVERSHOOT = 1.02
 FIRST, LAST, MOMENTUM = 0.5, 0.01, 0.9
 """Step sizes of the ascent in units of the radius, at the beginning and at the end, and what stays of a direction."""
 
+SHARPNESS = 3.0
+"""Slope of the smooth count: with less the typical image decides, with more the few that are about to fail."""
+
 Perturbation = Float[Tensor, "channel height width"]
 
 BLOCK = 256
@@ -33,8 +36,8 @@ class Universal(Learner):
     """argmin over ||δ|| <= ε of the share of images for which x + δ, cut off at 0 and 1, does not fail.
 
     "ascent": δ ← Π_ε[δ + α ascend(g)] over small batches, where g gathers, with a momentum, the gradients of the mean
-    of sigmoid(value(x + δ) / s), a smooth count of failures; s is the median |value| of clean images, and α falls along
-    a cosine. "aggregation": image after image; one that does not fail yet adds the smallest change that makes it,
+    of sigmoid(3 value(x + δ) / s), a smooth count of failures; s is the median |value| of clean images, and α falls
+    along a cosine. "aggregation": image after image; one that does not fail yet adds the smallest change that makes it,
     δ ← Π_ε[δ + Δ], with Δ by Newton steps on its value (DeepFool). Both keep the δ of the epoch after which the fewest
     images stand; neither is sure to find the worst.
 
@@ -184,7 +187,7 @@ class _Task:
         """Return the gradient of the smooth count of failures by δ."""
         with torch.enable_grad():
             leaf = delta.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad((self.values(leaf, rows) / self.size).sigmoid().mean(), leaf)
+            (gradient,) = torch.autograd.grad((SHARPNESS * self.values(leaf, rows) / self.size).sigmoid().mean(), leaf)
         return gradient
 
     def newton(self, delta: Perturbation, row: Int[Tensor, "one"], steps: int) -> Perturbation:
