@@ -1,6 +1,8 @@
 """Numbers of a table that are no score of one measure: correlations, quantiles over images, times, learned noises."""
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import scipy
@@ -9,7 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.comparison.records import Run, score_of
-from holdfast.core import HoldfastError, Measure, Score, registry
+from holdfast.core import HoldfastError, Measure, Scope, Score, registry
+from holdfast.numerics import statistics
+from holdfast.numerics.gaussian_classes import synbench
 from holdfast.numerics.statistics import clopper_pearson, ratios
 from holdfast.numerics.statistics.correlations import pearson
 from holdfast.numerics.statistics.entropy import entropy_ratio
@@ -138,6 +142,8 @@ def _quantile(values: Float[Tensor, "images"], share: float) -> Score:
 def cost(run: Run, at: Mapping[str, Any]) -> Score:
     """Return the cost of one kind of observation of a measure for each image: seconds of the clock, or passes.
 
+    Of synthetic images it is for each set of them, such as one distance of SynBench's classes.
+
     Args:
         run: the audit.
         at: `encoder`; `cost`, see `COSTS`; `observation`, which kind; `measure`, which reads it.
@@ -154,7 +160,9 @@ def cost(run: Run, at: Mapping[str, Any]) -> Score:
     spent = sum(
         observed[at["cost"]] for observed in pick(f"observation of {at.get('measure')}", at.get("observation"), kinds)
     )
-    images = run.record["data"]["attacked"]
+    data, part = run.record["data"], registry.build(kinds[at["observation"]][0]["part"])
+    synthetic = part.scope is Scope.SYNTHETIC
+    images = part.images(data["images"], data["attacked"]) if synthetic else data["attacked"]
     return Score(spent / images, None, None, images, "none: one run", note="of one run, on this machine")
 
 
@@ -245,8 +253,54 @@ def fluctuation(run: Run, at: Mapping[str, Any]) -> Score:
     return Score(value, None, None, n, "none: of one training")
 
 
+def equivariance(run: Run, at: Mapping[str, Any]) -> Score:
+    """Return how alike attention under a corruption is to that of the clean image, moved as the corruption moves it.
+
+    Args:
+        run: the audit.
+        at: `encoder`; `attention`, the corruption by its title; `reading`, "representation" or "class".
+
+    Raises:
+        HoldfastError: an encoder without maps, or a corruption or reading that there are none of.
+    """
+    maps = encoder_of(run, at).get("attention") or {}
+    if "problem" in maps:
+        raise HoldfastError(maps["problem"])
+    strips = {strip["title"]: strip["agreement"] for strip in maps.get("strips", ()) if strip["agreement"]}
+    alike = pick("reading", at.get("reading", "representation"), pick("corruption", at["attention"], strips))
+    values = torch.tensor([math.nan if value is None else value for value in alike], dtype=torch.float64)
+    if bool(values.isnan().all()):
+        raise HoldfastError(f"attention under {at['attention']}: every map is flat, or of a cropped image")
+    shifted = statistics.mean(values[~values.isnan()] + 1, condition="of the images of the report", most=2.0)
+    ends = [None if end is None else end - 1 for end in (shifted.value, shifted.low, shifted.high)]
+    return replace(shifted, value=ends[0], low=ends[1], high=ends[2])
+
+
+def bound(run: Run, at: Mapping[str, Any]) -> Score:
+    """Return E(a), the expected scaled bound of two drawn classes where accuracy is above a.
+
+    Args:
+        run: the audit.
+        at: `encoder`; `measure`, a SynBench; `bound`, a; `epsilon`, of the classifiers, or "images" for what the images
+            themselves allow.
+
+    Raises:
+        HoldfastError: an ε that was not asked.
+    """
+    measure = measure_of(run, at)
+    _, table = run.table(measure["table"])
+    kind, epsilon = ("reference ", None) if at.get("epsilon") == "images" else ("", at.get("epsilon"))
+    tried = {name.rpartition("@")[2]: name for name in table if name.startswith("bound@")}
+    name = next(iter(tried)) if epsilon is None else f"{epsilon:g}"
+    pick("epsilon", name, tried)
+    accuracy, bounds = (table[f"{kind}{column}@{name}"].double() for column in ("accuracy", "bound"))
+    value = synbench.curve(accuracy, bounds, torch.tensor([float(at["bound"])]))
+    return Score(float(value), None, None, len(bounds), "none: of one grid of distances")
+
+
 NUMBERS: dict[str, Callable[[Run, Mapping[str, Any]], Score]] = {
     "fluctuation": fluctuation, "against": correlated, "noise": noise, "cost": cost, "quantile": quantile,
+    "attention": equivariance, "bound": bound,
 }  # fmt: skip
 """Keys of cells whose number is made from a record otherwise than as a score of a measure, and how."""
 

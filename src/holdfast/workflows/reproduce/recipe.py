@@ -60,10 +60,11 @@ class Line:
             `against`, `against_score`, whose correlation with the measure over its encoders is the number; `quantile`,
             of the measure's column `values` over images; `cost`, of an `observation` per image; `noise`, what is known
             of one that the measure learned, `along` its training; `fluctuation`, of the accuracies of a training's
-            checkpoints; `less`, another column whose number is taken away; `over`, one by whose number it is divided;
-            `drop`, one of whose number it says which share is lost: all three of the same row, or of the row that they
-            are `from`; `mean`, columns whose mean it is; `trainings` = "std", of which it is the standard deviation
-            between the recipe's trainings.
+            checkpoints; `attention`, of maps under a corruption (of a `reading`) with those that it moves; `bound`, the
+            expected one of SynBench's classes at a threshold accuracy and an `epsilon`; `less`, another column whose
+            number is taken away; `over`, one by whose number it is divided; `drop`, one of whose number it says which
+            share is lost: all three of the same row, or of the row that they are `from`; `mean`, columns whose mean it
+            is; `trainings` = "std", of which it is the standard deviation between the recipe's trainings.
         scale: by what the paper's numbers are larger than ours: 100 of percent, 255 of pixel values from 0 to 255.
         published: of a row, the paper's number in each column; None where it has none.
         cells: of a row, what single columns say otherwise than the column itself, by its name.
@@ -270,7 +271,7 @@ def _input(table: Any, where: str, trainings: Mapping[str, Any]) -> Input:
 
 AT = (
     "audit", "encoder", "measure", "score", "study", "method", "probe", "setting", "of", "version", *sorted(APART),
-    "against_score", "values", "observation", "along", "from",
+    "against_score", "values", "observation", "along", "from", "reading", "epsilon",
 )  # fmt: skip
 """Keys that say where a number is found, see `Line.at`."""
 
