@@ -1,7 +1,7 @@
 """Rehearse a paper's table: all of it, on tiny stand-ins, so that what would fail after a day fails at once."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -107,9 +107,11 @@ def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
     networks = _networks(recipe)
     specs = " ".join(source.spec or "" for source in recipe.inputs.values())
     network = "mnist" if "MNIST" in specs else "224" if "size=224" in specs else "cifar"
-    inputs = {}
+    inputs, benchmarks = {}, _benchmarks(recipe)
     for number, (name, source) in enumerate(recipe.inputs.items()):
-        if source.train is not None:
+        if name in benchmarks:
+            inputs[name] = replace(source, spec=str(folder / name))
+        elif source.train is not None:
             inputs[name] = replace(source, train=_limited(source.train))
         elif name in networks:
             inputs[name] = replace(source, spec=f"zoo:base_{network}?seed={number}")
@@ -118,7 +120,27 @@ def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
             channels, place = 1 if side == SIDES["MNIST"] else 3, folder / f"{name}.npz"
             _write_digits(place, number, side, channels)
             inputs[name] = replace(source, spec=f"{place}?size={224 if network == '224' else min(side, 32)}")
+    for name, (data, corruptions) in benchmarks.items():
+        _write_corrupted(folder / name, folder / f"{data}.npz", corruptions)
     return replace(recipe, inputs=inputs, **tables)
+
+
+def _benchmarks(recipe: Reproduction) -> dict[str, tuple[str, list[str]]]:
+    """Return inputs that are folders of corrupted images, with the input that they are made of and what befell it."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for table in recipe.audits.values():
+        for threat in _reading(table.get("measures")):
+            names = threat.get("each", {}).get("corruption", [threat.get("corruption")])
+            found[named(threat["files"])[0]] = named(table["data"])[0], names
+    return found
+
+
+def _reading(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the tables, at any depth, that name `files` of an input."""
+    if isinstance(value, Mapping) and named(value.get("files")):
+        yield value
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _reading(inner)
 
 
 def _networks(recipe: Reproduction) -> set[str]:
@@ -152,3 +174,15 @@ def _write_digits(place: Path, part: int, side: int, channels: int) -> None:
     images, labels = (column.roll(-part * IMAGES, 0)[:IMAGES] for column in train_images())
     images = interpolate(images, size=(side, side)).repeat(1, channels, 1, 1)
     np.savez(place, images=images.permute(0, 2, 3, 1).numpy(), labels=labels.numpy())
+
+
+def _write_corrupted(folder: Path, clean: Path, corruptions: Sequence[str]) -> None:
+    """Write what stands in for CIFAR-10-C: images under noise, of the five severities one after the other."""
+    folder.mkdir()
+    with np.load(clean) as held:
+        images, labels = held["images"], held["labels"]
+    noise = np.random.default_rng(0).normal(size=images.shape)
+    stacked = np.concatenate([images + severity * 0.02 * noise for severity in range(1, 6)])
+    for name in corruptions:
+        np.save(folder / f"{name}.npy", (255 * stacked.clip(0, 1)).astype(np.uint8))
+    np.save(folder / "labels.npy", np.tile(labels, 5))
