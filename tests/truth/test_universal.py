@@ -29,6 +29,7 @@ from holdfast.parts.probes.logits import Logits
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.parts.threats.uniform import Uniform
+from holdfast.report.html import write_report
 from holdfast.sources.data.arrays import Arrays
 
 SHAPE, COUNT = (1, 3, 4), 120
@@ -256,6 +257,11 @@ def test_pictures_and_the_curve_are_left(run) -> None:
     assert entry["amplified"] == pytest.approx(10, rel=0.02)  # 0.05 becomes 0.5
     assert (folder / entry["picture"]).is_file()
     assert all((folder / shown[kind]).is_file() for shown in entry["pictures"] for kind in ("clean", "disturbed"))
+    page = write_report(folder).read_text("utf-8")
+    section = page.partition('<h3 id="perturbations">')[2].partition("</details>")[0]
+    assert f"Learned on {entry['learned_on']} images" in section
+    assert section.count("<img") == 1 + 2 * len(entry["pictures"])
+    assert "one perturbation (ascent)" in page.partition("From the worst point to a given noise")[2]
     charts = [c for o in record["encoders"][0]["observations"] for c in o["charts"]]
     (curve,) = [chart for chart in charts if chart["heading"] == "Universal perturbations learned"]
     assert len(curve["lines"][0]["y"]) == 20

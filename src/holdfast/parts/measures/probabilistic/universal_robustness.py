@@ -83,4 +83,5 @@ class UniversalRobustness(ChanceMeasure):
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return its row among worst cases and given noises, above the noise that knows nothing of the image."""
-        return self.row("one perturbation", (1, 2, 1), self.ball), *super().charts(table, scores)
+        row = self.row(f"one perturbation ({self.learner.algorithm})", (1, 2, 1), self.ball)
+        return row, *super().charts(table, scores)
