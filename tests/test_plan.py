@@ -387,3 +387,14 @@ def test_plan_files_take_names_and_tables(tmp_path: Path) -> None:
     path.write_text(lines + '[[measures]]\nname = "overlap_risk"\n[[measures]]\nname = "breakaway_risk"')
     assert read_plan(path) == by_name
     assert by_name.measures == (OverlapRisk(Pgd(20), Linf(0.15)), BreakawayRisk(Pgd(20), Linf(0.15)))
+
+
+def test_a_setting_without_a_name_changes_all_parts_of_a_list_that_have_it() -> None:
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="corruptions", settings=["*.threats.severity=5"])
+    titles = [title for measure in plan.measures for title in getattr(measure, "corruptions", ())]
+    assert {title for title in titles if title.startswith(("fog", "G4", "γ 5"))} == {"fog 5", "G4x4", "γ 5"}
+    plan = make_plan(["a"], "digits", profile_name="corruptions", settings=["*.threats.resolution=encoder"])
+    titles = [title for measure in plan.measures for title in getattr(measure, "corruptions", ())]
+    assert all(title.endswith(", resized first") for title in titles)
+    with pytest.raises(HoldfastError, match="a part needs a 'kind' and a 'name'"):
+        make_plan(["a"], "digits", profile_name="corruptions", settings=["*.threats.nothing=3"])

@@ -105,8 +105,9 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
     """Return the spec of what is written in the place of something; a table changes the part of its name there.
 
     A part of another name begins with its defaults, and in the ball in which the one before searches. Its name alone
-    stands for a table of its name, one value for a list of one. Pixels may be written in radii ε of the ball around
-    them: `{ eps = 2 }` is 2 ε, `{ eps = 0.04, most = 0.002 }` is 0.04 ε but at most 0.002.
+    stands for a table of its name, one value for a list of one. In the place of a list of parts, a table without a name
+    changes all that have its fields. Pixels may be written in radii ε of the ball around them: `{ eps = 2 }` is 2 ε,
+    `{ eps = 0.04, most = 0.002 }` is 0.04 ε but at most 0.002.
 
     Args:
         value: what is written: a number, a text, a list, or a table of a part's fields.
@@ -117,6 +118,10 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
         HoldfastError: a part or a field that nobody knows.
     """
     # Lists item by item; names as tables; pixels in radii of the ball
+    if isinstance(before, list) and isinstance(value, Mapping) and value.keys().isdisjoint(("name", "each", "eps")):
+        has = [isinstance(item, Mapping) and value.keys() <= item.keys() for item in before]
+        if any(has):
+            return [part(value, item, ball) if own else item for item, own in zip(before, has, strict=True)]
     if isinstance(before, list) and not isinstance(value, list):
         value = [value]
     if isinstance(value, list):
