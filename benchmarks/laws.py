@@ -406,6 +406,18 @@ def classified(measure: Measure, world: World) -> list[Table]:
     return _each(columns | {"found": correct, "radius": proved, "abstained": world.hits(0.3, 0.05) * (1 - correct)})
 
 
+def compared(measure: Any, world: World) -> list[Table]:
+    """Which radii of images are refuted, shown or in order beside others."""
+    refuted, ordered = 1 - world.hits(0.3, 0.95), world.hits(0.4, 0.9)
+    shown = ordered * world.hits(0.5, 0.6) * (1 - refuted)
+    events = {"refuted": refuted, "shown": shown, "as attacked": ordered}
+    columns = {f"{which}{name}": values for which in ("", "pairs ", "classes ") for name, values in events.items()}
+    size = (0.8 * world.hardness).exp() * (0.1 if world.strong else 0.02)
+    columns |= dict.fromkeys(("pair", "binary", "several"), size)
+    numbers = range(measure.negatives)
+    return _each(columns | {f"{name}@{number}": size for name in ("likeness", "radius") for number in numbers})
+
+
 def reached(measure: Measure, world: World) -> list[Table]:
     """How much of what certificates allow an attack reached, against other images of the population."""
     share = (1 - 0.2 * world.slack[..., None] * (0.2 + 4 * world.radii)).clamp(0, 1).mean(-1)
@@ -461,6 +473,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "impersonation_rate": (taken, {"readouts": (50,)}),
     "instance_accuracy": (observed, COUNTED),
     "linear_radius": (classified, {}),
+    "margin_calibration": (observed, {"tail": 5, "orders": (2, 1)}),
     "margin_distribution": (observed, SHORT),
     "nearest_neighbour_accuracy": (observed, SHORT),
     "neighbour_consistency": (observed, TWO),
@@ -468,6 +481,8 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "probabilistic_accuracy": (held, {}),
     "probabilistic_robustness": (draws, {}),
     "probe_accuracy": (probed, {}),
+    "radius_bound": (compared, {}),
+    "radius_likeness": (compared, {}),
     "relative_drop": (corrupted, TWO),
     "relative_quantile": (observed, SHORT),
     "robust_accuracy": (broken, {}),

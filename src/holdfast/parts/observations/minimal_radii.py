@@ -86,13 +86,15 @@ class MinimalRadii(OfAnyRadius, OfMargins):
         return {"radius": sizes, "size": sizes.clone(), "reps": reps}
 
     def _search(self, shard: Shard, margin: Margin, broken: Images | None) -> tuple[PerImage, Reps]:
-        goal, breaks = confusion(shard.encoder, margin, shard.x), _breaks(margin)
+        goal, breaks = confusion(shard.encoder, margin, shard.x), breaks_of(margin)
         with shard.encoder.exactly():  # every pass decides whether an image breaks
             radius, _, reps = minimal_radius(goal, breaks, shard.x, self.ball, self.steps, broken)
         return radius.double().cpu(), reps.float().cpu()
 
 
-def _breaks(margin: Margin) -> Breaks:
+def breaks_of(margin: Margin) -> Breaks:
+    """Return what counts as broken: a margin of one row below zero by more than rounding."""
+
     def breaks(reps: Tensor) -> Tensor:
         exact = reps.double()
         return (margin(exact) <= -rounding(margin, exact)).squeeze(1)

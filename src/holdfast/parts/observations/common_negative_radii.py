@@ -1,0 +1,53 @@
+"""Radii of many images against the same few negatives."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Margin, Shard
+from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.margins import between
+from holdfast.parts.observations.shared.both_radii import BothRadii
+from holdfast.parts.observations.shared.margins import clean_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonNegativeRadii(BothRadii):
+    """R_CL(x⁺, x⁻) of each image x⁺ against the last images x⁻ of the population, the same for all: [M, negatives].
+
+    Attributes:
+        negatives: how many of the last images; no image may be both, so the audit attacks at most the others.
+
+    Source: RVCL, Theorem 18.
+    """
+
+    negatives: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.negatives < 1:
+            raise HoldfastError(f"common_negative_radii: expected negatives >= 1, got {self.negatives}")
+
+    @property
+    def title(self) -> str:
+        """What it observes, in a few words."""
+        return f"radii against {self.negatives} common negatives: {part_name(self.certifier)}"
+
+    @property
+    def margins_each(self) -> int:
+        """One for each negative."""
+        return self.negatives
+
+    def compare(self, shard: Shard) -> tuple[Margin, Int[Tensor, "batch rows"]]:
+        """Return the margins against the common negatives."""
+        clean = clean_of(shard)
+        first = len(clean) - self.negatives
+        if int(shard.positions.max()) >= first:
+            raise HoldfastError(
+                f"common_negative_radii: expected {self.negatives} images that are not attacked, got "
+                f"{len(clean) - int(shard.positions.max()) - 1}; attack fewer, or use more images"
+            )
+        places = torch.arange(first, len(clean)).expand(len(shard.positions), -1)
+        return between(clean[shard.positions], clean[places.to(clean.device)]), places
