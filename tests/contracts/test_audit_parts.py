@@ -52,6 +52,9 @@ SMALL = {
     "center_smoothing": {"certificate": Center(0.02, draws=800, distances=500, slack=0.1), "sigma": 0.1},
     "certified_radius": {"negatives": 3, "steps": 10, "tolerance": 1e-3},
     "linear_radius": {"steps": 10, "tolerance": 1e-3},
+    "radius_bound": {"classes": 2, "negatives": 3, "steps": 5, "tolerance": 1e-3},
+    "radius_likeness": {"negatives": 3, "tail": 8, "steps": 5, "tolerance": 1e-3},
+    "margin_calibration": {"tail": 6, "orders": (2, 1)},
     "certified_accuracy": {"attack": Apgd(4), "ball": Linf(0.02)},
     "robust_accuracy": {
         "attacks": (Apgd(4), MinimumNorm(4), Square(4)),
@@ -107,6 +110,9 @@ def check(name: str) -> Check:
     return registry.find("checks", name)(**small.get(name, {}))
 
 
+SEARCHING = ("smoothed", "radii", "proved_radii", "common_negative_radii", "sampled", "rare_failures")
+"""Observations that decide themselves how often they probe, or when enough is drawn."""
+
 MEASURES = registry.names("measures")
 ATTACKING = tuple(filter(attacks, MEASURES))
 CHECKS = registry.names("checks")
@@ -144,10 +150,7 @@ def test_nothing_failed_and_passes_are_as_predicted(run) -> None:
     for observation in entry["observations"]:
         part, spent, predicted = (observation[key] for key in ("part", "passes", "predicted"))
         # drawing may end early, there are fewer classes than attacks on them, and searches decide how often they probe
-        if (
-            part["name"] in ("smoothed", "radii", "proved_radii", "sampled", "rare_failures")
-            or part.get("probe") is not None
-        ):
+        if part["name"] in SEARCHING or part.get("probe") is not None:
             for key in predicted:
                 spared[key] += predicted[key] - spent[key]
                 assert 0 <= spent[key] <= predicted[key] or key == "bounds", observation["title"]
@@ -212,8 +215,8 @@ def test_measures_depend_on_neither_batch_size_nor_company(half: int, run, pictu
         assert entry["scores"].keys() == there.keys()
         for title, score in entry["scores"].items():
             with subtests.test(f"{name}, {title}"):
-                if title == "worst found":
-                    assert there[title]["value"] <= score["value"]
+                if title in ("worst found", "images that hold"):
+                    assert there[title]["value"] <= score["value"] + RTOL
                 else:
                     assert score["value"] == pytest.approx(there[title]["value"], rel=RTOL, abs=RTOL)
 
