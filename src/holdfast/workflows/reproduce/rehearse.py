@@ -1,7 +1,7 @@
 """Rehearse a paper's table: all of it, on tiny stand-ins, so that what would fail after a day fails at once."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -86,7 +86,6 @@ def rehearse(
     with TemporaryDirectory(prefix="holdfast-rehearsal-") as folder:
         small = stand_in(recipe, Path(folder))
         record = reproduce(small, Path(folder) / "run", device=device, engine=engine, listener=listener)
-    # A cell without a score failed; one whose score is undefined, as a share of no images is, was reached
     cells = {
         (row["name"], column["name"]): Cell(
             row["name"], column["name"], cell["score"] and score_of(cell["score"]), why=cell["why"]
@@ -94,30 +93,23 @@ def rehearse(
         for row in record["rows"]
         for column, cell in zip(record["columns"], row["cells"], strict=True)
     }
-    reached = {
-        REFERENCE,
-        *(cell.why for cell in cells.values() if cell.score and cell.why),
-    }  # and what is compared with these
-    empty = [
-        f"{row}, {name}: {cell.why}"
-        for (row, name), cell in cells.items()
-        if not cell.score and cell.why not in reached
-    ]
-    lost = [
-        claim.text
-        for claim in recipe.claims
-        if any(cell.score is None and cell.why not in reached for cell in claim.about(cells))
-    ]
+    undefined = {cell.why for cell in cells.values() if cell.score and cell.value is None}
+    empty = [f"{row}, {name}: {cell.why}" for (row, name), cell in cells.items() if not _reached(cell, undefined)]
+    lost = [claim.text for claim in recipe.claims if not all(_reached(c, undefined) for c in claim.about(cells))]
     return Rehearsal(
         len(cells), tuple(empty), len(recipe.claims), tuple(lost), tuple(record["failures"]), record["seconds"]
     )
 
 
+def _reached(cell: Cell, undefined: Collection[str]) -> bool:
+    """Whether a cell has a number, needs none, or has an undefined one: a share of no images, or what is made of it."""
+    return cell.score is not None or cell.why == REFERENCE or cell.why in undefined
+
+
 def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
     """Return a table whose inputs are tiny: digits as large as its images, written to a folder, and small networks."""
-    tables = {
-        kind: {name: _limited(table) for name, table in getattr(recipe, kind).items()} for kind in ("audits", "studies")
-    }
+    audits = {name: _limited(table) for name, table in recipe.audits.items()}
+    studies = {name: _trained(table) for name, table in recipe.studies.items()}
     networks = _networks(recipe)
     specs = " ".join(source.spec or "" for source in recipe.inputs.values())
     network = "mnist" if "MNIST" in specs else "224" if "size=224" in specs else "cifar"
@@ -126,7 +118,7 @@ def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
         if name in benchmarks:
             inputs[name] = replace(source, spec=str(folder / name))
         elif source.train is not None:
-            inputs[name] = replace(source, train=_limited(source.train))
+            inputs[name] = replace(source, train=_trained(source.train))
         elif name in networks:
             inputs[name] = replace(source, spec=f"zoo:base_{network}?seed={number}")
         else:
@@ -136,17 +128,17 @@ def stand_in(recipe: Reproduction, folder: Path) -> Reproduction:
             inputs[name] = replace(source, spec=f"{place}?size={224 if network == '224' else min(side, 32)}")
     for name, (data, corruptions) in benchmarks.items():
         _write_corrupted(folder / name, folder / f"{data}.npz", corruptions)
-    return replace(recipe, inputs=inputs, **tables)
+    return replace(recipe, inputs=inputs, audits=audits, studies=studies)
 
 
 def _benchmarks(recipe: Reproduction) -> dict[str, tuple[str, list[str]]]:
     """Return inputs that are folders of corrupted images, with the input that they are made of and what befell it."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    benchmarks: dict[str, tuple[str, list[str]]] = {}
     for table in recipe.audits.values():
         for threat in _reading(table.get("measures")):
             names = threat.get("each", {}).get("corruption", [threat.get("corruption")])
-            found[named(threat["files"])[0]] = named(table["data"])[0], names
-    return found
+            benchmarks[named(threat["files"])[0]] = named(table["data"])[0], names
+    return benchmarks
 
 
 def _reading(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -167,6 +159,11 @@ def _networks(recipe: Reproduction) -> set[str]:
 
 def _training(source: Input) -> Mapping[str, Any]:
     return source.train or {}
+
+
+def _trained(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a table that trains networks, with batches smaller than the usual ones."""
+    return {"batch_size": LIMITS["batch_size"], **_limited(table)}
 
 
 def _limited(table: Any, key: str = "") -> Any:
