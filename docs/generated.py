@@ -182,17 +182,22 @@ def verdicts(pages: Iterable[Path]) -> str:
 
     # Every page's claims by what they were tried on
     tried: dict[str, dict[str, list[str]]] = {network: {} for network in NETWORKS.values()}  # network -> paper -> rows
+    unclaimed: dict[str, list[str]] = {}
     rest, counted = [], {network: [0] * len(OUTCOMES) for network in tried}
     for path in sorted(page for page in pages if "-" in page.stem):
         name, _, profile = path.stem.rpartition("-")
         about, claims = read(name, profile), claims_of(path)
-        took = re.findall(rf"^Profile `{profile}`, ([^.]+)\.", path.read_text(encoding="utf-8"), re.MULTILINE)
+        text = path.read_text(encoding="utf-8")
+        took = re.findall(rf"^Profile `{profile}`, ([^.]+)\.", text, re.MULTILINE)
+        made = took[0] if _as_on_pages(about.notes) in text else f"{took[0]}, by an earlier recipe"
+        what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | {made} |"
+        if not claims:
+            unclaimed.setdefault(about.paper, []).append(what)
         for network in tried:
             outcomes = [claim.outcome for claim in claims if claim.network == network]
             counts = [outcomes.count(outcome) for outcome in OUTCOMES]
             if outcomes:
-                what = f"| [{_plain(about.where)}]({path.name}) | {_plain(about.title)} | {profile} | {took[0]} | "
-                tried[network].setdefault(about.paper, []).append(f"{what}{' | '.join(map(str, counts))} |")
+                tried[network].setdefault(about.paper, []).append(f"{what} {' | '.join(map(str, counts))} |")
             counted[network] = [a + b for a, b in zip(counted[network], counts, strict=True)]
         rest += [
             f"| [{name}]({path.name}) | {c.text} | {c.network} | {c.outcome} | {c.published} | {c.why} |"
@@ -214,9 +219,19 @@ def verdicts(pages: Iterable[Path]) -> str:
         for paper, rows in papers.items():
             lines += ["", f"### {_plain(paper)}", "", "| | | profile | took | " + " | ".join(OUTCOMES) + " |"]
             lines += ["|---|---|---|---|" + "---:|" * len(OUTCOMES), *rows]
+    lines += ["", "## Without claims"] if unclaimed else []
+    for paper, rows in unclaimed.items():
+        lines += ["", f"### {_plain(paper)}", "", "| | | profile | took |", "|---|---|---|---|", *rows]
     lines += ["", "## Claims that do not hold here", ""]
     lines += ["| where | claim | tried | verdict | in the paper's own table | by |", "|---|---|---|---|---|---|", *rest]
     return "\n".join(lines)
+
+
+def _as_on_pages(notes: str) -> str:
+    """Return the notes of a recipe as `holdfast reproduce` writes them."""
+    from holdfast.report.reproduction import in_markdown
+
+    return in_markdown(notes.strip())
 
 
 class PageClaim(NamedTuple):

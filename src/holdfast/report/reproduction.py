@@ -93,28 +93,30 @@ def markdown(record: Mapping[str, Any]) -> str:
     """Return the same as Markdown."""
     # The table
     about = record["reproduction"]
-    lines = [f"## {_plain(about['paper'])}, {_plain(about['where'])}: {_plain(about['title'])}", ""]
-    lines += [part for line in results(record["claims"]) for part in (f"**{_plain(line)}**", "")]
-    lines += [f"Profile `{about['profile']}`, {duration(record['seconds'])}. {_plain(about['units'])}", ""]
+    lines = [f"## {in_markdown(about['paper'])}, {in_markdown(about['where'])}: {in_markdown(about['title'])}", ""]
+    lines += [part for line in results(record["claims"]) for part in (f"**{in_markdown(line)}**", "")]
+    lines += [f"Profile `{about['profile']}`, {duration(record['seconds'])}. {in_markdown(about['units'])}", ""]
     if about["notes"]:
-        lines += [_plain(about["notes"].strip()), ""]
-    lines += ["| | " + " | ".join(_plain(_heading(column)) for column in record["columns"]) + " |"]
+        lines += [in_markdown(about["notes"].strip()), ""]
+    lines += ["| | " + " | ".join(in_markdown(_heading(column)) for column in record["columns"]) + " |"]
     lines += ["|---|" + "---:|" * len(record["columns"])]
     for row in record["rows"]:
-        lines.append(f"| {_plain(row['name'])} | " + " | ".join(_plain(_cell(cell)) for cell in row["cells"]) + " |")
+        lines.append(
+            f"| {in_markdown(row['name'])} | " + " | ".join(in_markdown(_cell(cell)) for cell in row["cells"]) + " |"
+        )
 
     # What a reader must know of its cells, the claims, and what failed
     lines += ["", f"{_sentence(_legend(record, ' / '))}.", ""]
-    lines += [f"- {_plain(line)}" for line in _empty(record)]
+    lines += [f"- {in_markdown(line)}" for line in _empty(record)]
     stand_ins = _stand_ins(record)
     lines += [
-        f"- `{name}`: {_plain(source['says'])} instead of {_plain(source['about'])}"
+        f"- `{name}`: {in_markdown(source['says'])} instead of {in_markdown(source['about'])}"
         for name, source in stand_ins.items()
     ]
     lines += ["", STOOD_IN] if stand_ins else []
-    lines += [part for line in _alike(record) for part in ("", _plain(line))]
+    lines += [part for line in _alike(record) for part in ("", in_markdown(line))]
     lines += claims_in_markdown(record["claims"])
-    lines += ["", *(f"- failed: {_plain(failure)}" for failure in record["failures"])]
+    lines += ["", *(f"- failed: {in_markdown(failure)}" for failure in record["failures"])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -141,10 +143,15 @@ def claims_in_markdown(claims: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a table of claims for each thing that they were tried on, as lines of Markdown."""
     lines = []
     for network, group in by_network(claims).items():
-        lines += ["", f"### Claims, {_plain(network)}", "", "| claim | verdict | in the paper's own table | by |"]
+        lines += ["", f"### Claims, {in_markdown(network)}", "", "| claim | verdict | in the paper's own table | by |"]
         lines += ["|---|---|---|---|"]
         for c in group:
-            cells = (_plain(c["text"]), f"**{c['outcome']}**", _plain(in_the_paper(c) or "–"), _plain(c["why"]))
+            cells = (
+                in_markdown(c["text"]),
+                f"**{c['outcome']}**",
+                in_markdown(in_the_paper(c) or "–"),
+                in_markdown(c["why"]),
+            )
             lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -224,7 +231,7 @@ def _empty(record: Mapping[str, Any]) -> list[str]:
     return [f"none for {'; '.join(cells)}: {why}" for why, cells in reasons.items()]
 
 
-def _plain(text: str) -> str:
+def in_markdown(text: str) -> str:
     """Return text that Markdown shows as it is, inside a table too."""
     escaped = "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in text)
     return escaped.replace("|", "/").replace("\n", " ")
