@@ -25,7 +25,7 @@ IMAGES = 60
 
 LIMITS = {
     "images": IMAGES, "train_images": IMAGES, "test_images": IMAGES, "attacked": 4, "batch_size": IMAGES // 2,
-    "epochs": 2, "seconds": 2.0, "threshold": 0.5,
+    "epochs": 2, "seconds": 2.0, "threshold": 0.5, "draws": 5000, "distances": 5000,
 }  # fmt: skip
 """Keys of audits, studies and trainings, and how large their numbers may be; a training of snapshots has its epochs.
 Networks with random weights pass no high threshold accuracy."""
