@@ -262,7 +262,11 @@ class Seen:
         world, k, (certificate,) = self.world, self.number, observation.certificates
         abstained = (world.hardness[k] > 1.5).double()
         alone = {
-            "PairProbability": {"radius": world.radii[k] / 2, "draws": torch.full((world.images,), 1000)},
+            "PairProbability": {
+                "radius": world.radii[k] / 2,
+                "mean": torch.special.ndtr(world.radii[k]),
+                "draws": torch.full((world.images,), 1000),
+            },
             "Classifier": {
                 "vote": torch.cdist(world.found[k], world.clean[k]).argmin(1),
                 "radius": (0.1 - 0.05 * world.hardness[k]).clamp_min(0) * (1 - abstained),

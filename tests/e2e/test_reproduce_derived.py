@@ -177,7 +177,9 @@ def test_a_class_the_mean_and_the_noise_are_told_apart(tmp_path: Path) -> None:
     asked = {"encoder": "seen", "measure": "knn"}
     values = [fluctuation(run, asked | {"fluctuation": one}).value for one in ("mean", "noise", "class 3", "class 4")]
     assert values == [0.3, 0.1, 0.7, 0.5]
-    for wrong in ({"fluctuation": "class 5"}, {"encoder": "other"}, {"measure": "linear"}, {"measure": "lost"}):
+    absent = fluctuation(run, asked | {"fluctuation": "class 5"})
+    assert (absent.value, absent.note) == (None, "undefined: no tested image is of class 5")
+    for wrong in ({"fluctuation": "clas 3"}, {"encoder": "other"}, {"measure": "linear"}, {"measure": "lost"}):
         with pytest.raises(HoldfastError, match=r"unknown|it failed"):
             fluctuation(run, asked | {"fluctuation": "mean"} | wrong)
 
