@@ -364,8 +364,8 @@ class Session:
             case Scope.FIRST | Scope.LAST:
                 clean, labels = self._tensors.get(CLEAN, {}).get("reps"), self.labels
                 head, images = None if labels is None else self.head, self._all
-                known = (clean, images.at, labels, head, self.read, images.disturbed)
-                return Shard(self.encoder, *self._between(images, start, stop), *known)
+                context = (clean, images.at, labels, head, self.read, images.disturbed)
+                return Shard(self.encoder, *self._between(images, start, stop), *context)
 
     def _between(self, images: ImageRange, start: int, stop: int) -> tuple[Images, Positions, Rng]:
         """Return images `start` to `stop` (exclusive), where they stand, and random numbers bound to their ids."""
@@ -382,8 +382,8 @@ class Session:
         images, clean = self._training, self._tensors.get(CLEAN, {}).get("reps")
         labels = None if images.labels is None else images.labels[:count]
         rng = Rng(self.seed, ids=tuple(images.ids[:count]))
-        known = (clean, images.at, labels, None, self.read, images.disturbed)
-        return Shard(self.encoder, images.batch(0, 1), torch.arange(1), rng, *known)
+        context = (clean, images.at, labels, None, self.read, images.disturbed)
+        return Shard(self.encoder, images.batch(0, 1), torch.arange(1), rng, *context)
 
 
 def _not_observed(observation: Observation) -> HoldfastError:

@@ -57,13 +57,13 @@ def ranges_inside(
     ranges: dict[int, Box] = {}
     relaxations: dict[int, LinearRelaxation] = {}
     exact = network.boxed if region.ball.is_box else frozenset()
-    known = boxes(network, region, held if intervals else None)
+    before = boxes(network, region, held if intervals else None)
     if not intervals:
-        known = {k: box if k in exact else _anything(box) for k, box in known.items()}
+        before = {k: box if k in exact else _anything(box) for k, box in before.items()}
     sources = {network.nodes[index].inputs[0]: network.nodes[index].operation for index in network.curved}
     effort = Effort(
         network,
-        {k: _values(network, k, known[k], kind) for k, kind in sources.items() if k not in exact},
+        {k: _values(network, k, before[k], kind) for k, kind in sources.items() if k not in exact},
         1 if ascent is None else 1 + STEP * ascent.steps,
         region.x.device.type,
     )
@@ -71,7 +71,7 @@ def ranges_inside(
         node = network.nodes[index]
         source, relu = node.inputs[0], isinstance(node.operation, Relu)
         if source not in ranges:
-            ranges[source] = known[source]
+            ranges[source] = before[source]
             if source not in exact:
                 # CROWN first, which settles most signs; then α-CROWN for those still open
                 for climb in (None, ascent) if ascent is not None and relaxations else (None,):

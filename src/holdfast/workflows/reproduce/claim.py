@@ -190,7 +190,7 @@ def ends(cell: Cell) -> tuple[float, float, float]:
     score = cell.score
     if score is None or score.value is None:
         raise HoldfastError(f"{cell.row}, {cell.column}: {cell.why or 'undefined'}")
-    known = [each for each in (score, cell.trainings) if each is not None]
-    low = min([score.value, *(each.low for each in known if each.low is not None)])
-    high = max([score.value, *(each.high for each in known if each.high is not None)])
+    scores = [each for each in (score, cell.trainings) if each is not None]
+    low = min([score.value, *(each.low for each in scores if each.low is not None)])
+    high = max([score.value, *(each.high for each in scores if each.high is not None)])
     return score.value * cell.scale, low * cell.scale, high * cell.scale

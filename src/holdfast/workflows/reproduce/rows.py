@@ -43,7 +43,7 @@ def spread(values: Mapping[str, Any], where: str) -> dict[str, Any]:
                 f"{published!r}"
             )
         # one row for each
-        common = {other: value for other, value in row.items() if other != key}
+        common = {field: value for field, value in row.items() if field != key}
         spread_rows = [
             {**common, "name": f"{name}, {score}", SEVERAL[key]: score, "published": numbers}
             for score, numbers in zip(scores, published, strict=True)

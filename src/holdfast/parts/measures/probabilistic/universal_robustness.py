@@ -61,14 +61,14 @@ class UniversalRobustness(ChanceMeasure):
 
     def observe(self, subject: Subject) -> Table:
         """Return which images hold."""
-        learned, seen = subject.read(self.learned), subject.read(self.perturbed)
-        failed = (seen["value"] > 0).double()
+        learned, judged = subject.read(self.learned), subject.read(self.perturbed)
+        failed = (judged["value"] > 0).double()
         rows = torch.ones_like(failed)
         return {
-            "held": self.kept((1 - failed) * (1 - seen["wrong"]), seen["wrong"]),
-            "value": seen["value"],
+            "held": self.kept((1 - failed) * (1 - judged["wrong"]), judged["wrong"]),
+            "value": judged["value"],
             "failed": failed,
-            "wrong": seen["wrong"],
+            "wrong": judged["wrong"],
             "fitted": float(learned["held"]) * rows,
             "learned_on": float(learned["learned_on"]) * rows,
         }

@@ -95,7 +95,7 @@ def read_checkpoint(path: str, network: nn.Module, classifier: Collection[str] =
     wanted = {key for key in network.state_dict() if not key.endswith("num_batches_tracked")}
     wanted = {key for key in wanted if not _under(key, classifier)}
     formats = [_noted(metadata["format"])] if "format" in metadata else FORMATS
-    covered = [len(wanted & _inside(state, one).keys()) if _marked(state, one) else 0 for one in formats]
+    covered = [len(wanted & _inside(state, form).keys()) if _marked(state, form) else 0 for form in formats]
     if not any(covered) and (beginning := _beginning(state, wanted)):
         raise _unknown(path, beginning)
     chosen = formats[covered.index(max(covered))] if any(covered) else PLAIN  # the first of those that cover most
@@ -144,8 +144,8 @@ def _tensors(held: object, start: str = "") -> Iterator[tuple[str, Tensor]]:
 
 def _noted(name: str) -> Format:
     """Return the format whose encoder was written again, by names of its network."""
-    known = next((one for one in FORMATS if one.name == name), PLAIN)
-    return replace(known, encoder="", marks=(), projection="", prediction="", renamed=())
+    form = next((form for form in FORMATS if form.name == name), PLAIN)
+    return replace(form, encoder="", marks=(), projection="", prediction="", renamed=())
 
 
 def _marked(state: Mapping[str, Tensor], form: Format) -> bool:
@@ -200,11 +200,11 @@ def _beginning(state: Mapping[str, Tensor], wanted: Collection[str]) -> str:
 
 
 def _unknown(path: str, beginning: str) -> HoldfastError:
-    known = sorted({one.encoder for one in FORMATS if one.encoder})
+    prefixes = sorted({form.encoder for form in FORMATS if form.encoder})
     ends = ["".join(parts[i:]) for parts in [re.findall(r"[^.]*\.", beginning)] for i in range(len(parts))]
-    closest = max(known, key=lambda one: max(SequenceMatcher(None, one, end).ratio() for end in ends))
+    closest = max(prefixes, key=lambda prefix: max(SequenceMatcher(None, prefix, end).ratio() for end in ends))
     return HoldfastError(
         f"weights file {path!r}: its names begin with {beginning!r}, which is no known prefix; the closest is "
-        f"{closest!r}, known are {', '.join(known)} and module. before them; take the prefix away and write "
+        f"{closest!r}, known are {', '.join(prefixes)} and module. before them; take the prefix away and write "
         "the rest with safetensors.torch.save_file"
     )
