@@ -177,7 +177,7 @@ def commands() -> str:
 
 def verdicts(pages: Iterable[Path]) -> str:
     """Return what became of the claims of each reproduction, on the authors' own networks first; then the others."""
-    from holdfast.report.reproduction import NETWORKS
+    from holdfast.report.reproduction import NETWORKS, as_sentence
     from holdfast.workflows.reproduce.recipe import read
 
     # Every page's claims by what they were tried on
@@ -209,13 +209,13 @@ def verdicts(pages: Iterable[Path]) -> str:
 
     # What they come to, page by page, and those that do not hold
     lines = [
-        f"- **{_sentence(network)}**, of {sum(counts)} claims {counts[0]} hold, {counts[1]} fail, and {counts[2]} are "
-        "not shown."
+        f"- **{as_sentence(network)}**, of {sum(counts)} claims {counts[0]} hold, {counts[1]} fail, and {counts[2]} "
+        "are not shown."
         for network, counts in counted.items()
         if any(counts)
     ]
     for network, papers in tried.items():
-        lines += ["", f"## {_sentence(network)}"] if papers else []
+        lines += ["", f"## {as_sentence(network)}"] if papers else []
         for paper, rows in papers.items():
             lines += ["", f"### {_plain(paper)}", "", "| | | profile | took | " + " | ".join(OUTCOMES) + " |"]
             lines += ["|---|---|---|---|" + "---:|" * len(OUTCOMES), *rows]
@@ -250,10 +250,6 @@ def claims_of(path: Path) -> list[PageClaim]:
     row = re.compile(r"^\| (.+?) \| \*\*(holds|fails|not shown)\*\* \| (.+?) \| (.*) \|$", re.MULTILINE)
     pairs = zip(sections[::2], sections[1::2], strict=True)
     return [PageClaim(network, *claim) for network, section in pairs for claim in row.findall(section)]
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]
 
 
 def _paragraphs(part: type) -> list[list[str]]:

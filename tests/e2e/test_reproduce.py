@@ -183,6 +183,9 @@ def test_a_rehearsal_says_what_would_get_no_number(made: tuple[Path, dict], tmp_
     assert len(rehearsal["empty"]) == 1
     assert rehearsal["empty"][0].startswith("lost, UQ: ")
     assert rehearsal["lost"] == ["so does nothing"]
+    result = CliRunner().invoke(app, [*run, "--input", "clean=digits"])
+    assert "leave out --input" in result.output + str(result.exception)
+    assert result.exit_code != 0
     whole = TABLE.replace('name = "lost"\nencoder = "nobody"', 'name = "lost"\nencoder = "clean"')
     (tmp_path / "t.toml").write_text(whole, encoding="utf-8")
     result = CliRunner().invoke(app, ["reproduce", str(tmp_path / "t.toml"), "--rehearse", "--quiet"])

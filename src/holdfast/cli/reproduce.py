@@ -48,6 +48,10 @@ def reproduce(
         _list_all()
         return
     if rehearse:
+        if inputs or out_folder is not None or workers is not None or seed is not None:
+            raise HoldfastError(
+                "--rehearse reads stand-ins and keeps nothing: leave out --input, --out, --workers and --seed"
+            )
         _rehearse(name, profile, device or "cpu", json_output, quiet)
         return
     # The table, and the specs that take the place of its own
@@ -79,7 +83,7 @@ def _rehearse(name: str, profile: str, device: str, json_output: bool, quiet: bo
     with listening(quiet) as bars:
         rehearsal = rehearse(read(name, profile), device, listener=bars)
     show(asdict(rehearsal), json_output, lambda: print_rehearsal(asdict(rehearsal), out))
-    partly(() if rehearsal.complete else rehearsal.empty or rehearsal.failures, True)
+    partly((*rehearsal.empty, *rehearsal.failures), True)
 
 
 def _list_all() -> None:

@@ -58,7 +58,7 @@ def print_reproduction(record: Mapping[str, Any], console: Console) -> None:
 
     # What became of each claim
     for network, claims in by_network(record["claims"]).items():
-        console.print(Text(_sentence(network), style="underline"))
+        console.print(Text(as_sentence(network), style="underline"))
         for claim in claims:
             words = Text.assemble((f"{claim['outcome']}: ", OUTCOMES[claim["outcome"]]), (claim["text"], "bold"))
             console.print(words)
@@ -106,7 +106,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         )
 
     # What a reader must know of its cells, the claims, and what failed
-    lines += ["", f"{_sentence(_legend(record, ' / '))}.", ""]
+    lines += ["", f"{as_sentence(_legend(record, ' / '))}.", ""]
     lines += [f"- {in_markdown(line)}" for line in _empty(record)]
     stand_ins = _stand_ins(record)
     lines += [
@@ -135,7 +135,7 @@ def results(claims: Sequence[Mapping[str, Any]]) -> list[str]:
         counts = {outcome: sum(claim["outcome"] == outcome for claim in group) for outcome in OUTCOMES}
         holds, fails, left = counts.values()
         words = f"{plural(holds, 'claim')} {_verb(holds, 'hold')}, {fails} {_verb(fails, 'fail')}"
-        lines.append(f"{_sentence(network)} {words}, {left} {'is' if left == 1 else 'are'} not shown.")
+        lines.append(f"{as_sentence(network)} {words}, {left} {'is' if left == 1 else 'are'} not shown.")
     return lines
 
 
@@ -169,8 +169,9 @@ def in_the_paper(claim: Mapping[str, Any]) -> str:
     return words
 
 
-def _sentence(network: str) -> str:
-    return network[0].upper() + network[1:]
+def as_sentence(words: str) -> str:
+    """Return words as a sentence begins: only their first letter is raised."""
+    return words[0].upper() + words[1:]
 
 
 def _verb(number: int, verb: str) -> str:

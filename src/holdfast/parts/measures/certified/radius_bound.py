@@ -102,8 +102,8 @@ class RadiusBound(Measure):
 
     def observe(self, subject: Subject) -> Table:
         """Return how the radii of every image compare."""
-        radii = subject.read(self.radii)
-        proved, attacked = radii["certificate"], radii["attack"]
+        bounds = subject.read(self.radii)
+        proved, attacked = bounds["certificate"], bounds["attack"]
         in_order(subject.ids, proved, attacked, 1e-6)
         classes = proved.shape[1] // (self.negatives + 2)
         parts = [classes * self.negatives, classes, classes]

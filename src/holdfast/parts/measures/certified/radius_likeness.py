@@ -99,8 +99,8 @@ class RadiusLikeness(Measure):
 
     def observe(self, subject: Subject) -> Table:
         """Return how the radii of every image compare with those of the others."""
-        radii, clean = subject.read(self.radii), subject.read(Clean())["reps"]
-        proved, attacked = radii["certificate"], radii["attack"]
+        bounds, clean = subject.read(self.radii), subject.read(Clean())["reps"]
+        proved, attacked = bounds["certificate"], bounds["attack"]
         in_order(subject.ids, proved, attacked, 1e-6)
         images, tail = len(proved), min(self.tail, len(clean) - 2)
         places = torch.arange(len(clean) - self.negatives, len(clean))
