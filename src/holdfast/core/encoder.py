@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from holdfast.core.compiled import compiled
 from holdfast.core.normalisation import Normalisation
 from holdfast.core.precision import check_precision, rounded, searched
+from holdfast.runtime.checked import Checked, Count
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.foreign import bits, foreign
 
@@ -62,8 +63,12 @@ class Passes:
         return self.total + BOUND * self.bounds
 
 
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+"""Filters with which pictures are scaled, all antialiased."""
+
+
 @dataclass(frozen=True)
-class Geometry:
+class Geometry(metaclass=Checked):
     """How a picture of any size becomes pixels of the encoder's size: the geometric part of preprocessing.
 
     Attributes:
@@ -73,13 +78,28 @@ class Geometry:
             picture to exactly `size` without cropping.
         interpolation: "nearest", "bilinear", "bicubic" or "lanczos" (all antialiased).
         source: where these values come from, for example "timm data config".
+
+    Raises:
+        HoldfastError: sizes that are no positive whole numbers, an unknown interpolation.
+
+    Example:
+        >>> Geometry((224, 224), resize=256).in_words
+        'the shorter side to 256 pixels (bilinear), of that the centre 224x224'
     """
 
-    size: tuple[int, int]
-    channels: int
-    resize: int | None
-    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"]
-    source: str
+    size: tuple[Count, Count]
+    channels: Count = 3
+    resize: Count | None = None
+    interpolation: Interpolation = "bilinear"
+    source: str = BY_CALLER
+
+    @property
+    def in_words(self) -> str:
+        """What is done, such as "the shorter side to 256 pixels (bilinear), of that the centre 224x224"."""
+        size = f"{self.size[0]}x{self.size[1]}"
+        if self.resize is None:
+            return f"squashed to {size} ({self.interpolation})"
+        return f"the shorter side to {self.resize} pixels ({self.interpolation}), of that the centre {size}"
 
 
 class Encoder(nn.Module):

@@ -17,7 +17,9 @@ def open_encoder(spec: str) -> Encoder:
 
     The grammar is `source:name?key=value&key=value`, the sources are the parts of the kind "encoders"; the path of a
     .safetensors or .onnx file needs no source. All sources understand `weights=default|random|path`, `seed=`, `layer=`,
-    `pool=`, `mean=`, `std=`, `size=` and `label=`.
+    `pool=`, `mean=`, `std=`, `label=`, and how pictures become the input: `resize=256&crop=224` scales the shorter side
+    and cuts out the centre, `resize=squash` takes the whole picture, `interpolation=` is the filter of both; `size=`
+    alone moves the input to another size and keeps the share that is cropped.
 
     Raises:
         HoldfastError: an unknown source, name or option, an absent package, weights that cannot be had.

@@ -7,12 +7,13 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from holdfast.core.encoder import Encoder, Geometry
+from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, first_line, unknown
 from holdfast.runtime.optional import optional
-from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
+from holdfast.sources.encoders.shared.assemble import assemble
+from holdfast.sources.encoders.shared.onnx_metadata import metadata, said_by_file
 from holdfast.sources.encoders.shared.onnx_rewrite import rewritten
 from holdfast.sources.encoders.shared.onnx_shapes import with_fixed_sizes
 from holdfast.sources.encoders.shared.options import read
@@ -41,13 +42,13 @@ class Onnx(EncoderSource):
     def open(self, name: str, options: Options) -> Encoder:
         """Open `onnx:file.onnx?mean=0.5&std=0.25`; `output=` picks one of several outputs by name.
 
-        Mean and std: the options, or the metadata properties `holdfast.mean` and `holdfast.std` (comma separated). The
-        input is [batch, channel, height, width]; its size is the file's, or `size=` where the file leaves it open.
-        Geometry: pictures are squashed to that size (bicubic), for an ONNX file says nothing about it.
+        Mean, std and how pictures become the input: the options, or metadata of the file by the same names (see
+        `metadata`), or assumed (see `assumed`; mean and std never are). The input is [batch, channel, height, width];
+        its size is the file's, or `size=` or `crop=` where the file leaves it open.
 
         Raises:
-            HoldfastError: not an ONNX file, an operator that onnx2torch does not know, no mean and std, an unknown
-                output or several to choose from, an input that is not one batch of images.
+            HoldfastError: not an ONNX file, an operator that onnx2torch does not know, no mean and std, metadata that
+                cannot be read, an unknown output or several to choose from, an input that is not one batch of images.
         """
         output = take(options, "output", str, None)
         common = read(options)
@@ -79,19 +80,13 @@ class Onnx(EncoderSource):
         if output is not None and output not in outputs:
             raise unknown(f"output of {name}", output, outputs)
         index = outputs.index(output or outputs[0])
-        shape = _shape(proto, name, common.size)
+        said = metadata(proto.metadata_props, name)
+        shape = _shape(proto, name, common.size or said.pictures.size)
         try:
             graph = with_fixed_sizes(graph, shape, _inputs(proto)[0].type.tensor_type.shape.dim[0].dim_value)
         except HoldfastError as error:
             raise HoldfastError(f"{name!r}: {error}") from error
-        # preprocessing: what the file says of itself
-        metadata = {entry.key: entry.value for entry in proto.metadata_props}
-        mean, std = (
-            [float(part) for part in metadata[key].split(",")] if key in metadata else None
-            for key in ("holdfast.mean", "holdfast.std")
-        )
-        geometry = Geometry(shape[1:], shape[0], None, "bicubic", "input of the ONNX graph, squashed")
-        preprocessing = Preprocessing(mean, std, f"metadata of {name}", shape, geometry)
+        preprocessing = said_by_file(said, shape, name)
         origin = {"source": f"onnx:{name}", "weights": name, "opset": proto.opset_import[0].version}
         return assemble(
             _Output(graph, index), common, preprocessing, origin, output=f"output {outputs[index]}", root=graph
@@ -107,7 +102,7 @@ def _shape(proto: Any, name: str, size: tuple[int, int] | None) -> tuple[int, in
         raise HoldfastError(f"{name!r}: expected one input [batch, channel, height, width], got {got} {dims}")
     height, width = size or dims[2:]
     if min(height, width) < 1:
-        raise HoldfastError(f"{name!r} leaves the image size open: give ?size=H or ?size=HxW")
+        raise HoldfastError(f"{name!r} leaves the image size open: give ?resize=256&crop=224, or ?size=H or ?size=HxW")
     return dims[1], height, width
 
 

@@ -11,9 +11,10 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.optional import optional
-from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.weights import fetching, no_pickle, seeded
 
 

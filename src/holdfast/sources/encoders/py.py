@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from holdfast.core.encoder import BY_CALLER, Encoder
@@ -12,9 +13,10 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, sides, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.foreign import foreign
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.layer import Reshaped, Tap
-from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.weights import seeded
 
 
@@ -34,10 +36,12 @@ class Py(EncoderSource):
         The factory returns an `Encoder` (whose own mean, std and geometry hold), or any `nn.Module` that maps
         normalised images to [B, D], and then `?mean=...&std=...` are required. It is called with torch's generator
         seeded by `seed=`. `input=16` or `input=8x32` is the shape that a module takes whose inputs are no images; they
-        come to it as [B, 1, 16, 1] and are reshaped, with one mean and one std.
+        come to it as [B, 1, 16, 1] and are reshaped, with one mean and one std. `resize=256&crop=224` or
+        `resize=squash&size=224` say how pictures become the input of a module.
 
         Raises:
-            HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous.
+            HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous, words
+                about pictures that are not all of them.
         """
         shape = take(options, "input", sides, None)
         common = read(options)
@@ -58,10 +62,11 @@ class Py(EncoderSource):
         origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
         # an Encoder brings all that options could say
         if isinstance(result, Encoder):
-            if common.layer or common.pool or common.mean or common.size or shape:
+            if common.layer or common.pool or common.mean or common.pictures.given or shape:
                 raise HoldfastError(
-                    f"{options.spec}: the factory returns an Encoder, which has its own layer, mean, std and size; "
-                    "leave out layer, pool, mean, std, size and input, or return the bare module"
+                    f"{options.spec}: the factory returns an Encoder, which has its own layer, mean, std and geometry; "
+                    "leave out layer, pool, mean, std, input, size, resize, crop and interpolation, or return the bare "
+                    "module"
                 )
             result.name = common.name
             result.origin = {**origin, "normalisation": BY_CALLER, **result.origin}
@@ -71,8 +76,29 @@ class Py(EncoderSource):
             raise HoldfastError(f"{options.spec}: expected an Encoder or an nn.Module, got {type(result).__name__}")
         if common.mean is None or common.std is None:
             raise HoldfastError(f"{options.spec} returns a bare module: give ?mean=...&std=... (mean=0&std=1 for none)")
-        origin["normalisation"] = BY_CALLER
         network = result if shape is None else Reshaped(result, shape)
-        tap = Tap(network, common.layer, common.pool, root=result)
-        root = next(path for path, module in tap.named_modules() if module is result)
-        return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin, root=root)
+        if not common.pictures.given:
+            origin["normalisation"] = BY_CALLER
+            tap = Tap(network, common.layer, common.pool, root=result)
+            root = next(path for path, module in tap.named_modules() if module is result)
+            return Encoder(tap, mean=common.mean, std=common.std, name=common.name, origin=origin, root=root)
+        # how pictures become its input is for the spec to say
+        if common.size is None or common.pictures.resize is None:
+            raise HoldfastError(
+                f"{options.spec}: a bare module says nothing of pictures; give all of it, as in resize=256&crop=224 or "
+                "resize=squash&size=224"
+            )
+        preprocessing = Preprocessing(None, None, BY_CALLER, (_channels(network, common), *common.size), None)
+        return assemble(network, common, preprocessing, origin, root=result)
+
+
+def _channels(network: nn.Module, common: Common) -> int:
+    """Return the number of means; where one stands for all channels, 3 if the network takes colours, else 1."""
+    if common.mean is not None and len(common.mean) > 1:
+        return len(common.mean)
+    try:
+        with torch.no_grad():
+            network.eval()(torch.zeros(2, 3, *(common.size or ())))
+    except Exception:  # whatever a network raises; `assemble` says what it raises on grey pictures too
+        return 1
+    return 3

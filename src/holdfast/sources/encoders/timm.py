@@ -10,10 +10,11 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.optional import optional
-from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
 from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.weights import fetching, fill, misfits, no_pickle, seeded
 
 

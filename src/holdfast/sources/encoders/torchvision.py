@@ -10,10 +10,11 @@ from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.runtime.optional import optional
-from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble, interpolation
+from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
 from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.pictures import interpolation
 from holdfast.sources.encoders.shared.weights import fetching, no_pickle, seeded
 
 

@@ -1,8 +1,7 @@
 """From a network and what its source says about preprocessing to an `Encoder`: the last step of every source."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -11,6 +10,10 @@ from holdfast.core.encoder import BY_CALLER, Encoder, Geometry
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.sources.encoders.shared.layer import Tap
 from holdfast.sources.encoders.shared.options import Common
+from holdfast.sources.encoders.shared.pictures import reworded
+
+GIVEN = "given in the spec"
+"""Who says how pictures become the input, where the user does."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def assemble(
     Args:
         network: maps normalised images to what `layer` and `pool` reduce to [B, D].
         common: the user's options.
-        preprocessing: the source's own mean, std and geometry; `mean`, `std` and `size` override them.
+        preprocessing: the source's own mean, std and geometry; those of the user override them.
         origin: further facts for the record.
         layer: the source's default layer, where the user names none.
         output: what the network's own output is, for the record.
@@ -73,8 +76,9 @@ def assemble(
             f"encoder {common.name!r} takes {shape[0]} channels, {source} has {len(mean)} means; give one, "
             f"or {shape[0]}"
         )
+    geometry = reworded(geometry, common.pictures, shape, GIVEN, f"encoder {common.name!r}")
     if common.size is not None:
-        geometry, shape = _resized(geometry, common.size), (shape[0], *common.size)
+        shape = (shape[0], *common.size)
     # one image shows that it runs, before any audit begins
     encoder = Encoder(
         tap,
@@ -93,25 +97,6 @@ def assemble(
     )
     _try_once(encoder, shape)
     return encoder
-
-
-def interpolation(name: str) -> Literal["nearest", "bilinear", "bicubic", "lanczos"]:
-    """Return the name of a filter that `Geometry` knows.
-
-    Raises:
-        HoldfastError: another one, such as timm's "random".
-    """
-    match name:
-        case "nearest" | "bilinear" | "bicubic" | "lanczos":
-            return name
-    raise HoldfastError(f"interpolation {name!r} is none of nearest, bilinear, bicubic, lanczos")
-
-
-def _resized(geometry: Geometry | None, size: tuple[int, int]) -> Geometry | None:
-    if geometry is None:
-        return None
-    resize = geometry.resize and round(geometry.resize * min(size) / min(geometry.size))  # the same share is cropped
-    return replace(geometry, size=size, resize=resize, source=f"{geometry.source}, size given in the spec")
 
 
 def _try_once(encoder: Encoder, shape: tuple[int, int, int]) -> None:

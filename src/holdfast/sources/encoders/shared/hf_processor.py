@@ -9,7 +9,8 @@ import torch
 
 from holdfast.core.encoder import Geometry
 from holdfast.runtime.errors import HoldfastError
-from holdfast.sources.encoders.shared.assemble import Preprocessing, interpolation
+from holdfast.sources.encoders.shared.assemble import Preprocessing
+from holdfast.sources.encoders.shared.pictures import interpolation
 
 _RESAMPLE = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL.Image.Resampling
 

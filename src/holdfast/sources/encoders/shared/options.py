@@ -1,11 +1,12 @@
 """The options that every encoder source understands after the `?` of a spec string."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from holdfast.core.spec_string import Options, finish, one_of, sides, take
+from holdfast.core.spec_string import Options, finish, one_of, take
 from holdfast.runtime.checked import integer, number
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders.shared.layer import POOLS
+from holdfast.sources.encoders.shared.pictures import PictureWords, picture_words
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Common:
         pool: how that becomes one vector per image, see `POOLS`.
         mean: per-channel mean in [0, 1] pixels, overriding the source's; given together with `std`.
         std: per-channel standard deviation.
-        size: (height, width) of the input, overriding the source's.
+        pictures: how pictures become the input, overriding what the source says.
     """
 
     name: str
@@ -30,7 +31,12 @@ class Common:
     pool: str | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    size: tuple[int, int] | None = None
+    pictures: PictureWords = field(default_factory=PictureWords)
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(height, width) of the input, overriding the source's."""
+        return self.pictures.size
 
 
 def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[str, ...] | None = None) -> Common:
@@ -39,12 +45,12 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
     Args:
         options: what stood behind the `?`.
         pools: words that `pool=` accepts.
-        takes: those of "weights", "seed", "layer", "pool", "mean", "std" and "size" that the source obeys; None: all,
-            as `assemble` does.
+        takes: those of "weights", "seed", "layer", "pool", "mean", "std", "size", "resize", "crop" and "interpolation"
+            that the source obeys; None: all, as `assemble` does.
 
     Raises:
         HoldfastError: an option that nobody knows ("did you mean") or that the source does not obey, a value that
-            cannot be read, mean without std.
+            cannot be read, mean without std, words about pictures that contradict each other.
     """
     if takes is not None and (ignored := [name for name in options if name not in ("label", *takes)]):
         may = ", ".join(("label", *takes))
@@ -57,7 +63,7 @@ def read(options: Options, pools: tuple[str, ...] = tuple(POOLS), takes: tuple[s
         pool=take(options, "pool", one_of(*pools), None),
         mean=take(options, "mean", _numbers, None),
         std=take(options, "std", _numbers, None),
-        size=take(options, "size", _size, None),
+        pictures=picture_words(options),
     )
     finish(options)
     if (common.mean is None) != (common.std is None):
@@ -73,10 +79,3 @@ def _label(text: str) -> str:
 
 def _numbers(text: str) -> tuple[float, ...]:
     return tuple(number(part) for part in text.split(","))
-
-
-def _size(text: str) -> tuple[int, int]:
-    pixels = list(sides(text, "positive pixels, H or HxW"))
-    if len(pixels) > 2:
-        raise ValueError("expected positive pixels, H or HxW")
-    return pixels[0], pixels[-1]

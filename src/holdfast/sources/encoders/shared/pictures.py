@@ -1,0 +1,138 @@
+"""The words of a spec, or of a file's metadata, that say how pictures become an encoder's input."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from holdfast.core.encoder import Geometry, Interpolation
+from holdfast.core.spec_string import Options, positive, sides, take
+from holdfast.runtime.errors import HoldfastError
+
+SQUASH: Literal["squash"] = "squash"
+
+
+@dataclass(frozen=True)
+class PictureWords:
+    """How pictures become the input, as far as somebody says; None: not a word of it.
+
+    Attributes:
+        size: (height, width) of the input, from `size=` or `crop=`.
+        resize: the length to which a picture's shorter side is scaled before its centre is cropped to `size`, or
+            "squash": the whole picture is brought to `size`.
+        interpolation: the filter of both.
+        given: the words as they were written, such as "resize=256&crop=224".
+    """
+
+    size: tuple[int, int] | None = None
+    resize: int | Literal["squash"] | None = None
+    interpolation: Interpolation | None = None
+    given: str = ""
+
+
+def picture_words(options: Options) -> PictureWords:
+    """Take `size=`, `resize=`, `crop=` and `interpolation=`.
+
+    Raises:
+        HoldfastError: a value that cannot be read, or words that contradict each other.
+    """
+    given = [f"{name}={options[name]}" for name in ("size", "resize", "crop", "interpolation") if name in options]
+    size, crop = take(options, "size", _size, None), take(options, "crop", _size, None)
+    resize = take(options, "resize", _resize, None)
+    words = PictureWords(size or crop, resize, take(options, "interpolation", _filter, None), "&".join(given))
+    if size and crop:
+        problem = "size= and crop= both say how large the input is; leave out size= where pictures are cropped"
+    elif crop and resize == SQUASH:
+        problem = "resize=squash crops nothing; give size= in place of crop="
+    elif crop and resize is None:
+        problem = (
+            "crop= cuts the centre out of a picture whose shorter side has the length resize=; give both, as in "
+            "resize=256&crop=224, or size= alone to keep the source's own share"
+        )
+    else:
+        _check_inside(words.size, resize, options.spec)
+        return words
+    raise HoldfastError(f"spec {options.spec!r}: {problem}")
+
+
+def reworded(
+    geometry: Geometry | None, words: PictureWords, shape: tuple[int, int, int], where: str, spec: str
+) -> Geometry | None:
+    """Return a geometry in which the words hold, and the rest is as it was.
+
+    A new size alone keeps the share that is cropped. Without any geometry, `resize=` begins one (bilinear).
+
+    Args:
+        geometry: the source's own, or None where it has none.
+        words: what is said over and above.
+        shape: (channels, height, width) of the input, where neither says its size.
+        where: who says the words, for the record.
+        spec: who asks, for errors.
+
+    Raises:
+        HoldfastError: words that need more of a geometry than there is, a crop larger than what it is cut from.
+    """
+    if words == PictureWords():
+        return geometry
+    if geometry is None and words.resize is None:
+        if words.interpolation is None:
+            return None
+        raise HoldfastError(
+            f"{spec}: interpolation= is not enough, for the source says nothing of how pictures become the input; "
+            "give resize=256&crop=224, or resize=squash"
+        )
+    # what is not said stays
+    before = geometry or Geometry(shape[1:], shape[0], None, "bilinear", "")
+    size = words.size or (before.size if geometry else shape[1:])
+    resize = before.resize and round(before.resize * min(size) / min(before.size))
+    if words.resize is not None:
+        resize = None if words.resize == SQUASH else words.resize
+        _check_inside(size, words.resize, spec)
+    whole = words.size and words.resize and words.interpolation
+    source = f"{words.given} {where}"
+    if not whole:
+        source += f"; else {before.source}" if geometry else ", bilinear"
+    return replace(
+        before, size=size, resize=resize, interpolation=words.interpolation or before.interpolation, source=source
+    )
+
+
+def interpolation(name: str) -> Interpolation:
+    """Return the name of a filter that `Geometry` knows.
+
+    Raises:
+        HoldfastError: another one, such as timm's "random".
+    """
+    match name:
+        case "nearest" | "bilinear" | "bicubic" | "lanczos":
+            return name
+    raise HoldfastError(f"interpolation {name!r} is none of nearest, bilinear, bicubic, lanczos")
+
+
+def _check_inside(size: tuple[int, int] | None, resize: int | str | None, spec: str) -> None:
+    if size is not None and isinstance(resize, int) and resize < max(size):
+        raise HoldfastError(
+            f"{spec}: a picture whose shorter side is resized to {resize} has no {size[0]}x{size[1]} pixels to crop; "
+            f"give resize={max(size)} or more, or a smaller crop"
+        )
+
+
+def _filter(text: str) -> Interpolation:
+    try:
+        return interpolation(text)
+    except HoldfastError:
+        raise ValueError("expected nearest, bilinear, bicubic or lanczos") from None
+
+
+def _resize(text: str) -> int | Literal["squash"]:
+    if text == SQUASH:
+        return SQUASH
+    try:
+        return positive(text)
+    except ValueError:
+        raise ValueError("expected the pixels of the shorter side, such as 256, or the word squash") from None
+
+
+def _size(text: str) -> tuple[int, int]:
+    pixels = list(sides(text, "positive pixels, H or HxW"))
+    if len(pixels) > 2:
+        raise ValueError("expected positive pixels, H or HxW")
+    return pixels[0], pixels[-1]
