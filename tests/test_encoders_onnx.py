@@ -155,7 +155,7 @@ def test_weights_that_a_graph_computes(tmp_path):
     path = tmp_path / "m.onnx"
     _saved(path, nodes, weights, opset=17)
     encoder = _same_as_onnxruntime(path)
-    assert sorted(tuple(p.shape) for p in encoder.parameters()) == [(4,), (4, 3, 3, 3), (4, 4, 3, 3)]
+    assert sorted(tuple(p.shape) for p in encoder.parameters()) == [(4,), (4, 3, 3, 3), (4, 4, 3, 3), (16, 5)]
     _certifies(encoder)
 
 

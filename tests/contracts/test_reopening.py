@@ -201,13 +201,24 @@ def test_a_root_that_the_source_does_not_know_is_refused_before_a_step(
         train(recipe(tmp_path, spec), tmp_path / "run", encoder=wrong, opens=spec)
 
 
-def test_onnx_is_refused_before_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("onnx2torch")
-    _no_step(monkeypatch)
-    path, net = tmp_path / "net.onnx", nn.Sequential(nn.Flatten(), nn.Linear(3072, 4))
-    torch.onnx.export(net, (torch.rand(1, 3, 32, 32),), path, dynamo=False)
-    with pytest.raises(HoldfastError, match="got one converted from ONNX"):
-        train(recipe(tmp_path, f"onnx:{path}?mean=0&std=1"), tmp_path / "run")
+def test_onnx_is_trained_and_written_again(tmp_path: Path) -> None:
+    ort, onnx = pytest.importorskip("onnxruntime"), pytest.importorskip("onnx")
+    path, net = tmp_path / "net.onnx", nn.Sequential(nn.Conv2d(3, 2, 4, stride=4), nn.Flatten(), nn.Linear(128, 4))
+    torch.onnx.export(
+        net, (torch.rand(1, 3, 32, 32),), path, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "b"}}
+    )
+    spec = f"onnx:{path}?mean=0.5&std=0.25"
+    trained = train(recipe(tmp_path, spec), tmp_path / "run")
+    x = torch.rand(3, 3, 32, 32)
+    before, after = open_encoder(spec)(x), trained.encoder(x)
+    assert (before - after).abs().max() > 1e-3
+    assert torch.equal(open_encoder(trained.spec)(x), after)
+    file = tmp_path / "run" / "encoder.onnx"
+    onnx.checker.check_model(onnx.load(file), full_check=True)
+    session = ort.InferenceSession(file)
+    (theirs,) = session.run(None, {session.get_inputs()[0].name: ((x - 0.5) / 0.25).numpy()})
+    torch.testing.assert_close(torch.tensor(theirs), after, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(open_encoder(str(file))(x), after, rtol=1e-4, atol=1e-5)  # it brings mean and std
 
 
 @pytest.mark.usefixtures("mine")

@@ -291,7 +291,7 @@ def test_networks_that_cannot_be_trained_are_refused(tmp_path: Path) -> None:
             observed(tmp_path / type(module).__name__, Encoder(module, mean=0, std=1), FineTuned(epochs=1))
 
     linear = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
-    refused(torch.fx.symbolic_trace(linear), "converted from ONNX or traced")
+    refused(torch.fx.symbolic_trace(linear), "got a traced one")
     refused(Buffers(), "got buffers only")
     refused(Detached(linear), "a gradient to the network's weights")
     refused(Detached(nn.Flatten()), "a gradient to the network's weights")

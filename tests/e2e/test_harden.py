@@ -505,7 +505,7 @@ def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
 def test_what_cannot_be_trained_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traced = torch.fx.symbolic_trace(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)))
     monkeypatch.setattr(hardening, "open_encoder", lambda _: Encoder(traced, mean=0, std=1))
-    with pytest.raises(HoldfastError, match="got one converted from ONNX or traced"):
+    with pytest.raises(HoldfastError, match="got a traced one"):
         harden(replace(FEW, data="nowhere.npz"), tmp_path / "out")
 
 

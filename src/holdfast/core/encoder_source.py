@@ -1,6 +1,7 @@
 """Where encoders come from: what stands before the ":" of a spec string."""
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import ClassVar
 
 from holdfast.core.encoder import Encoder
@@ -17,12 +18,14 @@ class EncoderSource(metaclass=Checked):
         about: what it opens, with an example, in one line.
         extra: the extra of `pip install 'holdfast[extra]'` that it needs.
         suffix: paths that end so need no source before them.
+        writes: how paths end of the files that `write` makes; None: an encoder that was trained is its weights alone.
         runs: what code of others a spec runs, where it runs any, such as "a Python module".
     """
 
     about: ClassVar[str]
     extra: ClassVar[str | None] = None
     suffix: ClassVar[str | None] = None
+    writes: ClassVar[str | None] = None
 
     @abstractmethod
     def open(self, name: str, options: Options) -> Encoder:
@@ -35,6 +38,20 @@ class EncoderSource(metaclass=Checked):
         Raises:
             HoldfastError: an unknown name or option, an absent package, weights that cannot be had.
         """
+
+    def write(self, name: str, options: Options, encoder: Encoder, path: Path) -> None:
+        """Write an encoder that was opened here and trained since, as a file of the kind that this source opens.
+
+        Args:
+            name: as `open` was given it.
+            options: as `open` was given them.
+            encoder: with the weights that it has now.
+            path: the file.
+
+        Raises:
+            HoldfastError: weights that such a file cannot hold.
+        """
+        raise NotImplementedError
 
     def runs(self, name: str, options: Options) -> str:
         """Return what code a spec runs beside that of installed packages, in a few words; "" where it runs none."""

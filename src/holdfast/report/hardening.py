@@ -47,6 +47,7 @@ def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
         lines["Use it"] = f"holdfast audit {shlex.quote(hardening['encoder'])} --data FOLDER"
     elif not audited(hardening):
         console.print(Text("What came out could not be measured: do not use it before you know why.", style="bold red"))
+    lines |= {"File": hardening["file"]} if hardening.get("file") else {}
     lines |= {"Again": hardening["command"]} if spec else {}
     for name, line in {**lines, "Report": hardening["report"]}.items():
         console.print(Text.assemble(f"{name}: ", (line, "bold")), soft_wrap=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from holdfast.core import Batch, Encoder, Facts, HoldfastError, Images, Rng, StepResult, Student, View
 from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.listener import Listener, Silent
-from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders import open_encoder, write, written_as
 from holdfast.sources.encoders.shared.copies import save, trainable, with_weights
 from holdfast.sources.encoders.shared.weights import seeded
 from holdfast.storage.run_folder import Store, files_read
@@ -83,7 +83,8 @@ def train(
 ) -> Trained:
     """Train an encoder; interrupted, the same call goes on and comes to the same weights; done, it says so at once.
 
-    The folder holds `encoder.safetensors`, what came out; `recipe.json`; `log.parquet`, a row for every step;
+    The folder holds `encoder.safetensors`, what came out, and that as a file of the encoder's source, where it has such
+    files, as `encoder.onnx`; `recipe.json`; `log.parquet`, a row for every step;
     `snapshots/`, where the recipe asks for them; and `checkpoint.pt`.
 
     Args:
@@ -125,7 +126,7 @@ class _Training:
     ):
         self.recipe, self.store, self.monitors, self.listener = recipe, store, monitors, listener
         self.path = store.folder / "encoder.safetensors"
-        self.spec = with_weights(opens or recipe.encoder, self.path)
+        self.opens, self.spec = opens, with_weights(opens or recipe.encoder, self.path)
         self.accelerator = engines.engine(recipe, track, store.folder)
         # the images, and how long the training takes
         self.images = images or TrainingImages(
@@ -388,6 +389,8 @@ class _Training:
         about = {"trained": recipe.title, "recipe": json.dumps(settings)}
         if self.accelerator.is_main_process:
             self.store.write(self.path.name, lambda path: save(encoder, path, about))
+            if (opens := self.opens) and (ends := written_as(opens)):
+                self.store.write(f"encoder{ends}", lambda path: write(opens, encoder, path))
         self.accelerator.wait_for_everyone()
         return Trained(encoder, self.spec, self.step, resumed, self.log.rows, self.pace)
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from holdfast.core import registry
 from holdfast.core.encoder import Encoder
-from holdfast.core.spec_string import parse
+from holdfast.core.encoder_source import EncoderSource
+from holdfast.core.spec_string import Options, parse
 from holdfast.runtime.doctor import doctor
 from holdfast.runtime.errors import HoldfastError, unknown
 
-__all__ = ["doctor", "open_encoder", "suffixes"]
+__all__ = ["doctor", "open_encoder", "suffixes", "write", "written_as"]
 
 
 def open_encoder(spec: str) -> Encoder:
@@ -24,6 +25,27 @@ def open_encoder(spec: str) -> Encoder:
     Raises:
         HoldfastError: an unknown source, name or option, an absent package, weights that cannot be had.
     """
+    source, name, options = _source(spec)
+    return source.open(name, options)
+
+
+def written_as(spec: str) -> str | None:
+    """Return how files of the source of a spec end, where it writes some of encoders that were trained."""
+    return _source(spec)[0].writes
+
+
+def write(spec: str, encoder: Encoder, path: Path) -> None:
+    """Write an encoder that a spec opened, and that was trained since, as a file of its source's own.
+
+    Raises:
+        HoldfastError: weights that such a file cannot hold.
+    """
+    source, name, options = _source(spec)
+    source.write(name, options, encoder, path)
+
+
+def _source(spec: str) -> tuple[EncoderSource, str, Options]:
+    """Return the source that a spec names, and what stands behind its ":" and its "?"."""
     source, name, options = parse(spec)
     sources = registry.names("encoders")
     if source is None:
@@ -36,7 +58,7 @@ def open_encoder(spec: str) -> Encoder:
     if source not in sources:
         raise unknown("encoder source", source, sources)
     part: Any = registry.find("encoders", source)
-    return part().open(name, options)
+    return part(), name, options
 
 
 def suffixes() -> dict[str, str]:

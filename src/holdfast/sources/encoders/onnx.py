@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -13,10 +14,18 @@ from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, first_line, unknown
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import assemble
-from holdfast.sources.encoders.shared.onnx_metadata import metadata, said_by_file
+from holdfast.sources.encoders.shared.onnx_metadata import metadata, said_by_file, with_preprocessing
 from holdfast.sources.encoders.shared.onnx_rewrite import rewritten
 from holdfast.sources.encoders.shared.onnx_shapes import with_fixed_sizes
+from holdfast.sources.encoders.shared.onnx_weights import parametrised, with_weights_of
 from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.weights import fill, read_safetensors
+
+KEPT = ("output", "layer", "pool")
+"""Options that say what the representation is, which a file that is written does not say of itself."""
+
+SAME = 1e-4
+"""Share of the largest value by which representations of an encoder and of what was written of it may differ."""
 
 
 class _Output(nn.Module):
@@ -38,6 +47,7 @@ class Onnx(EncoderSource):
     about = "an ONNX file, differentiable: onnx:encoder.onnx?mean=0&std=1"
     extra = "onnx"
     suffix = ".onnx"
+    writes = ".onnx"
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `onnx:file.onnx?mean=0.5&std=0.25`; `output=` picks one of several outputs by name.
@@ -46,33 +56,17 @@ class Onnx(EncoderSource):
         `metadata`), or assumed (see `assumed`; mean and std never are). The input is [batch, channel, height, width];
         its size is the file's, or `size=` or `crop=` where the file leaves it open.
 
+        Its weights are parameters, so that it can be trained; `?weights=learned.safetensors` opens what came of it.
+
         Raises:
             HoldfastError: not an ONNX file, an operator that onnx2torch does not know, no mean and std, metadata that
                 cannot be read, an unknown output or several to choose from, an input that is not one batch of images.
         """
         output = take(options, "output", str, None)
         common = read(options)
-        # packages and the file
-        onnx = optional("onnx", "onnx", "onnx", options.spec)
-        for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
-            optional(part, "onnx", "onnx", options.spec)
-        onnx2torch = optional("onnx2torch", "onnx2torch", "onnx", options.spec)
-        if common.weights != "default":
-            raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=")
-        if not Path(name).is_file():
-            raise HoldfastError(f"ONNX file {name!r} does not exist")
-        try:
-            proto = onnx.load(name)
-            onnx.checker.check_model(proto)
-        except Exception as error:  # protobuf and onnx raise errors of their own
-            raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
-        try:
-            # torch modules in place of operators
-            graph = onnx2torch.convert(rewritten(proto, onnx, onnx2torch.converter.get_converter))
-        except HoldfastError as error:
-            raise HoldfastError(f"{name!r}: {error}") from error
-        except Exception as error:
-            raise HoldfastError(f"{name!r}: onnx2torch cannot convert it: {first_line(error)}") from error
+        onnx, onnx2torch = self._packages(options.spec)
+        proto = _read(name, onnx)
+        model, graph = _converted(proto, name, onnx, onnx2torch)
         # the one output, and the sizes of the input
         outputs = [value.name for value in proto.graph.output]
         if output is None and len(outputs) > 1:
@@ -86,11 +80,70 @@ class Onnx(EncoderSource):
             graph = with_fixed_sizes(graph, shape, _inputs(proto)[0].type.tensor_type.shape.dim[0].dim_value)
         except HoldfastError as error:
             raise HoldfastError(f"{name!r}: {error}") from error
+        # its weights, the file's or those that were learned since
+        graph = parametrised(graph, model)
+        if common.weights == "random":
+            raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=random")
+        if common.weights != "default":
+            fill(graph, read_safetensors(common.weights)[0], f"weights file {common.weights!r}")
         preprocessing = said_by_file(said, shape, name)
-        origin = {"source": f"onnx:{name}", "weights": name, "opset": proto.opset_import[0].version}
+        learned = {} if common.weights == "default" else {"learned": common.weights}
+        origin = {"source": f"onnx:{name}", "weights": name, **learned, "opset": proto.opset_import[0].version}
         return assemble(
             _Output(graph, index), common, preprocessing, origin, output=f"output {outputs[index]}", root=graph
         )
+
+    def write(self, name: str, options: Options, encoder: Encoder, path: Path) -> None:
+        """Write the file anew with the weights that the encoder has now, in float32 and opset 17 at most.
+
+        It says of itself what the encoder's preprocessing is. What is written is opened and compared before it counts.
+
+        Raises:
+            HoldfastError: weights that the file computes from several tensors.
+        """
+        onnx, onnx2torch = self._packages(options.spec)
+        model, before = _converted(_read(name, onnx), name, onnx, onnx2torch)
+        graph: Any = encoder.module.get_submodule(encoder.root)
+        written = with_weights_of(graph, parametrised(before, model), model, onnx)
+        onnx.helper.set_model_props(written, with_preprocessing(model.metadata_props, encoder))
+        onnx.save(written, path)
+        # opened again, it is the same encoder
+        again = self.open(str(path), Options({k: v for k, v in options.items() if k in KEPT}, options.spec))
+        shape = _shape(model, name, encoder.geometry and encoder.geometry.size)
+        x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            reps, expected = again(x), encoder(x.to(encoder.device)).cpu()
+        if (apart := float((reps - expected).abs().max())) > SAME * float(expected.abs().max()):
+            raise HoldfastError(f"{name!r}: what was written of it differs from what was learned, by {apart:.2g}")
+
+    def _packages(self, spec: str) -> tuple[Any, Any]:
+        onnx = optional("onnx", "onnx", "onnx", spec)
+        for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
+            optional(part, "onnx", "onnx", spec)
+        return onnx, optional("onnx2torch", "onnx2torch", "onnx", spec)
+
+
+def _read(name: str, onnx: Any) -> Any:
+    """Return the model in a file."""
+    if not Path(name).is_file():
+        raise HoldfastError(f"ONNX file {name!r} does not exist")
+    try:
+        proto = onnx.load(name)
+        onnx.checker.check_model(proto)
+    except Exception as error:  # protobuf and onnx raise errors of their own
+        raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
+    return proto
+
+
+def _converted(proto: Any, name: str, onnx: Any, onnx2torch: Any) -> tuple[Any, Any]:
+    """Return the model as onnx2torch reads it, and the graph of torch modules that it makes of it."""
+    try:
+        model = rewritten(proto, onnx, onnx2torch.converter.get_converter)
+        return model, onnx2torch.convert(model).eval()  # in training mode BatchNorm would learn from what is tried
+    except HoldfastError as error:
+        raise HoldfastError(f"{name!r}: {error}") from error
+    except Exception as error:
+        raise HoldfastError(f"{name!r}: onnx2torch cannot convert it: {first_line(error)}") from error
 
 
 def _shape(proto: Any, name: str, size: tuple[int, int] | None) -> tuple[int, int, int]:

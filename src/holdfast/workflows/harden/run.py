@@ -12,7 +12,7 @@ from holdfast.report.html import write_report
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import public
 from holdfast.sources.data import ImageSet, open_images
-from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders import open_encoder, written_as
 from holdfast.sources.encoders.shared.copies import copied, trainable, with_weights
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.storage.record_file import RECORD as RECORD_FILE
@@ -51,7 +51,8 @@ def harden(
     were not learned from, with its report; `accuracy/`, that of classifiers of them, where there are labels;
     `harden.json`, the record; and what a training leaves.
 
-    The record: `encoder`, the spec of the hardened encoder; `steps`; `pace`, see `Pace`; `budget` and `seconds`, asked
+    The record: `encoder`, the spec of the hardened encoder; `file`, where it lies as a file of its source's own, as an
+    ONNX file, else None; `steps`; `pace`, see `Pace`; `budget` and `seconds`, asked
     for and taken, and those of the audits, all of this run; `measures`, see `changes`; `price`, see `drift`;
     `warnings`; `command`, to do it again; `audit` and `report`, where these lie; `failures`.
 
@@ -112,8 +113,10 @@ def harden(
     price = drift(start, trained, held_out, hardening.device)
 
     # The record
+    ends = after and written_as(hardening.encoder)
     record = {
         "encoder": after or str(folder / ENCODER),
+        "file": str(folder / f"encoder{ends}") if ends else None,
         "from": hardening.encoder,
         "objective": registry.part_name(hardening.method()),
         "ball": registry.spec(hardening.ball()),

@@ -13,6 +13,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.privacy import public
+from holdfast.sources.encoders.shared.onnx_weights import trains
 from holdfast.sources.encoders.shared.weights import fill
 
 PREFIX = "network."
@@ -22,13 +23,14 @@ def trainable(encoder: Encoder) -> Encoder:
     """Return a copy in training mode, all of whose weights have a gradient.
 
     Raises:
-        HoldfastError: a network that was converted or traced, or whose weights are no parameters.
+        HoldfastError: a network that was traced, or whose weights are no parameters.
     """
-    if any(isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)) for module in encoder.modules()):
-        raise HoldfastError(
-            f"encoder {encoder.name!r}: expected a torch module to train, got one converted from ONNX or traced, "
-            "which keeps weights as constants and knows no training mode; open the original network"
-        )
+    for module in encoder.modules():
+        if isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)) and not trains(module):
+            raise HoldfastError(
+                f"encoder {encoder.name!r}: expected a torch module to train, got a traced one, which may keep weights "
+                "as constants and knows no training mode; open the original network"
+            )
     student = copied(encoder)
     floats = [value for value in student.module.parameters() if value.is_floating_point()]
     if not floats and any(value.is_floating_point() for value in student.module.buffers()):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.core.encoder import Geometry
+from holdfast.core.encoder import Encoder, Geometry
 from holdfast.core.spec_string import Options
 from holdfast.sources.encoders.shared.assemble import Preprocessing
 from holdfast.sources.encoders.shared.options import Common, read
@@ -38,6 +38,19 @@ def said_by_file(said: Common, shape: tuple[int, int, int], name: str) -> Prepro
     source = f"metadata of {name}"
     geometry = reworded(assumed(shape), said.pictures, shape, f"in its {source}", f"{name!r}")
     return Preprocessing(said.mean, said.std, source, shape, geometry)
+
+
+def with_preprocessing(properties: Iterable[Any], encoder: Encoder) -> dict[str, str]:
+    """Return the metadata of a file with the preprocessing of an encoder, as `metadata` reads it."""
+    words = {entry.key: entry.value for entry in properties if entry.key.removeprefix(_PREFIX) not in _TAKES}
+    words |= {f"{_PREFIX}{key}": ",".join(map(repr, getattr(encoder, key))) for key in ("mean", "std")}
+    if (geometry := encoder.geometry) is None:
+        return words
+    height, width = geometry.size
+    pictures = {"crop": f"{height}x{width}", "resize": str(geometry.resize), "interpolation": geometry.interpolation}
+    if geometry.resize is None:
+        pictures = {"size": pictures["crop"], "resize": "squash", "interpolation": geometry.interpolation}
+    return words | {f"{_PREFIX}{key}": value for key, value in pictures.items()}
 
 
 def assumed(shape: tuple[int, int, int]) -> Geometry | None:
