@@ -87,7 +87,7 @@ def test_every_weight_is_learned_and_written(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("words", ["size=4&resize=squash", "resize=6&crop=4&interpolation=bicubic"])
 def test_preprocessing_is_written(tmp_path: Path, words: str) -> None:
-    spec = made_of("half", tmp_path / "net.onnx").replace("mean=0&std=1", f"mean=0.1,0.2,0.3&std=0.5&{words}")
+    spec = made_of("half", tmp_path / "net.onnx").replace("mean=0&std=1", f"mean=0.1,0.2,0.3&std=0.5,0.5,0.25&{words}")
     encoder = open_encoder(spec)
     write(spec, encoder, tmp_path / "again.onnx")
     again = open_encoder(str(tmp_path / "again.onnx"))

@@ -83,9 +83,8 @@ def train(
 ) -> Trained:
     """Train an encoder; interrupted, the same call goes on and comes to the same weights; done, it says so at once.
 
-    The folder holds `encoder.safetensors`, what came out, and that as a file of the encoder's source, where it has such
-    files, as `encoder.onnx`; `recipe.json`; `log.parquet`, a row for every step;
-    `snapshots/`, where the recipe asks for them; and `checkpoint.pt`.
+    The folder holds `encoder.safetensors`, what came out, and `encoder.onnx`, where it was opened from such a file;
+    `recipe.json`; `log.parquet`, a row for every step; `snapshots/`, where asked for; and `checkpoint.pt`.
 
     Args:
         recipe: what to do.
@@ -264,7 +263,8 @@ class _Training:
                     outcome = self._learn(part, epoch)
                     self.accelerator.backward(outcome.loss / len(parts))
                 outcomes.append(StepResult(*(value.detach() for value in outcome)))
-        facts = {name: float(torch.stack(values).mean()) for name, values in _columns(outcomes)}
+        columns = zip(StepResult._fields, zip(*outcomes, strict=True), strict=True)
+        facts = {name: float(torch.stack(values).mean()) for name, values in columns}
         norm = float(self.accelerator.clip_grad_norm_(self.student.parameters(), recipe.clip or float("inf")))
         self._judge(facts | {"gradient": norm})
         # the step, and all that follows the weights: twin, running mean, log, monitors
@@ -397,7 +397,3 @@ class _Training:
 
 def _number(seed: int, *names: object) -> int:
     return Rng(seed, ("training", *map(str, names))).generator().initial_seed()
-
-
-def _columns(outcomes: list[StepResult]) -> list[tuple[str, tuple[Tensor, ...]]]:
-    return list(zip(StepResult._fields, zip(*outcomes, strict=True), strict=True))
