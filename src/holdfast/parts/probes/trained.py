@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holdfast.core import Head, HoldfastError, LinearProbe, Reps
 from holdfast.runtime.errors import unknown
+from holdfast.sources.encoders.shared.onnx_graph import head_of_file
 from holdfast.sources.encoders.shared.weights import read_safetensors
 
 
@@ -17,10 +18,11 @@ from holdfast.sources.encoders.shared.weights import read_safetensors
 class Trained(LinearProbe):
     """The tensors LAYER.weight [C, D] and LAYER.bias [C] of a file; nothing is learned, so every image is unseen.
 
-    Logit c stands for label c, unless the file holds the labels as `classes` [C]. A missing bias is 0.
+    Logit c stands for label c, unless the file holds the labels as `classes` [C]. A missing bias is 0. An ONNX file is
+    read for the linear layer at its end, for an encoder that is the same file up to there (`?output=`).
 
     Attributes:
-        path: a safetensors file.
+        path: a safetensors file, or an ONNX file (.onnx).
         layer: the layer's name; "" for a file whose keys are "weight" and "bias"; "last" for the last matrix of a
             network's file, in the order of its numbered names.
 
@@ -45,18 +47,7 @@ class Trained(LinearProbe):
         Raises:
             HoldfastError: no such file or layer, tensors that are not a head's, not finite, or of another width.
         """
-        # the matrix: by the layer's name, or the last one of the file
-        state, _ = read_safetensors(self.path)
-        matrices = sorted((key.removesuffix("weight") for key in state if _is_head(key, state)), key=_natural)
-        prefix = f"{self.layer}." if self.layer else ""
-        if self.layer == "last" and matrices:
-            prefix = matrices[-1]
-        if prefix not in matrices:
-            names = [name.removesuffix(".") or "''" for name in matrices]
-            raise unknown(f"layer of {self.path!r} (or layer=last)", self.layer, names)
-        weights = state[f"{prefix}weight"].float()
-        bias = state.get(f"{prefix}bias", torch.zeros(len(weights))).float()
-        classes = state.get("classes", torch.arange(len(weights))).long()
+        weights, bias, classes, reads = self._layer_of_onnx() if self.path.endswith(".onnx") else self._layer()
         # a head: one finite row, bias and label for each class, as wide as the representations
         if bias.shape != (len(weights),) or classes.shape != bias.shape or not classes.diff().gt(0).all():
             raise HoldfastError(
@@ -70,10 +61,32 @@ class Trained(LinearProbe):
             )
         if weights.shape[1] != reps.shape[1]:
             raise HoldfastError(
-                f"{self.path!r}: the head reads {weights.shape[1]} features, the representations have {reps.shape[1]}; "
-                "choose another layer of the file or of the encoder"
+                f"{self.path!r}: the head reads {weights.shape[1]} features{reads}, the representations have "
+                f"{reps.shape[1]}; choose another layer of the file or of the encoder"
             )
         return Head(weights, bias, classes)
+
+    def _layer(self) -> tuple[Tensor, Tensor, Tensor, str]:
+        """Return weights, bias, labels and nothing more to say: by the layer's name, or the last one of the file."""
+        state, _ = read_safetensors(self.path)
+        matrices = sorted((key.removesuffix("weight") for key in state if _is_head(key, state)), key=_natural)
+        prefix = f"{self.layer}." if self.layer else ""
+        if self.layer == "last" and matrices:
+            prefix = matrices[-1]
+        if prefix not in matrices:
+            names = [name.removesuffix(".") or "''" for name in matrices]
+            raise unknown(f"layer of {self.path!r} (or layer=last)", self.layer, names)
+        weights = state[f"{prefix}weight"].float()
+        bias = state.get(f"{prefix}bias", torch.zeros(len(weights))).float()
+        return weights, bias, state.get("classes", torch.arange(len(weights))).long(), ""
+
+    def _layer_of_onnx(self) -> tuple[Tensor, Tensor, Tensor, str]:
+        """Return weights, bias, labels and what tensor they read."""
+        if self.layer not in ("", "last"):
+            raise HoldfastError(f"{self.path!r}: the head of an ONNX file is its last layer; leave out layer")
+        head = head_of_file(self.path)
+        reads = f" (of its tensor {head.reads}; ?output={head.reads} makes it the encoder's)"
+        return head.weights.float(), head.bias.float(), torch.arange(len(head.weights)), reads
 
 
 def _is_head(key: str, state: Mapping[str, Tensor]) -> bool:

@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
 
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, take
-from holdfast.runtime.errors import HoldfastError, first_line, unknown
+from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import assemble
+from holdfast.sources.encoders.shared.onnx_graph import cut
 from holdfast.sources.encoders.shared.onnx_metadata import metadata, said_by_file, with_preprocessing
 from holdfast.sources.encoders.shared.onnx_rewrite import rewritten
 from holdfast.sources.encoders.shared.onnx_shapes import with_fixed_sizes
@@ -28,18 +27,6 @@ SAME = 1e-4
 """Share of the largest value by which representations of an encoder and of what was written of it may differ."""
 
 
-class _Output(nn.Module):
-    """Runs a converted graph and picks one of its outputs."""
-
-    def __init__(self, graph: nn.Module, index: int):
-        super().__init__()
-        self.graph, self.index = graph, index
-
-    def forward(self, x: Float[Tensor, "batch channel height width"]) -> Float[Tensor, "..."]:
-        outputs = self.graph(x)
-        return outputs[self.index] if isinstance(outputs, (tuple, list)) else outputs
-
-
 @dataclass(frozen=True)
 class Onnx(EncoderSource):
     """Networks in ONNX files, made differentiable by onnx2torch."""
@@ -50,7 +37,9 @@ class Onnx(EncoderSource):
     writes = ".onnx"
 
     def open(self, name: str, options: Options) -> Encoder:
-        """Open `onnx:file.onnx?mean=0.5&std=0.25`; `output=` picks one of several outputs by name.
+        """Open `onnx:file.onnx?mean=0.5&std=0.25`; `output=` names the tensor that is the representation.
+
+        It may be any that the graph computes, such as the input of a classifier at its end; else it is the one output.
 
         Mean, std and how pictures become the input: the options, or metadata of the file by the same names (see
         `metadata`), or assumed (see `assumed`; mean and std never are). The input is [batch, channel, height, width];
@@ -60,20 +49,15 @@ class Onnx(EncoderSource):
 
         Raises:
             HoldfastError: not an ONNX file, an operator that onnx2torch does not know, no mean and std, metadata that
-                cannot be read, an unknown output or several to choose from, an input that is not one batch of images.
+                cannot be read, an unknown tensor or several outputs to choose from, an input that is no batch of
+                images.
         """
         output = take(options, "output", str, None)
         common = read(options)
         onnx, onnx2torch = self._packages(options.spec)
-        proto = _read(name, onnx)
+        proto = cut(_read(name, onnx), output, name, onnx)
         model, graph = _converted(proto, name, onnx, onnx2torch)
-        # the one output, and the sizes of the input
-        outputs = [value.name for value in proto.graph.output]
-        if output is None and len(outputs) > 1:
-            raise HoldfastError(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
-        if output is not None and output not in outputs:
-            raise unknown(f"output of {name}", output, outputs)
-        index = outputs.index(output or outputs[0])
+        # the sizes of the input
         said = metadata(proto.metadata_props, name)
         shape = _shape(proto, name, common.size or said.pictures.size)
         try:
@@ -89,20 +73,19 @@ class Onnx(EncoderSource):
         preprocessing = said_by_file(said, shape, name)
         learned = {} if common.weights == "default" else {"learned": common.weights}
         origin = {"source": f"onnx:{name}", "weights": name, **learned, "opset": proto.opset_import[0].version}
-        return assemble(
-            _Output(graph, index), common, preprocessing, origin, output=f"output {outputs[index]}", root=graph
-        )
+        return assemble(graph, common, preprocessing, origin, output=f"tensor {proto.graph.output[0].name}")
 
     def write(self, name: str, options: Options, encoder: Encoder, path: Path) -> None:
         """Write the file anew with the weights that the encoder has now, in float32 and opset 17 at most.
 
-        It says of itself what the encoder's preprocessing is. What is written is opened and compared before it counts.
+        It ends at the representation: what came after it in the file was not learned with it. It says of itself what the encoder's preprocessing is. What is written is opened and compared before it counts.
 
         Raises:
             HoldfastError: weights that the file computes from several tensors.
         """
         onnx, onnx2torch = self._packages(options.spec)
-        model, before = _converted(_read(name, onnx), name, onnx, onnx2torch)
+        proto = cut(_read(name, onnx), options.get("output"), name, onnx)
+        model, before = _converted(proto, name, onnx, onnx2torch)
         graph: Any = encoder.module.get_submodule(encoder.root)
         written = with_weights_of(graph, parametrised(before, model), model, onnx)
         onnx.helper.set_model_props(written, with_preprocessing(model.metadata_props, encoder))
