@@ -54,7 +54,7 @@ def alone(model: Path, x: np.ndarray, mean: list[float], std: list[float]) -> np
 
     session = onnxruntime.InferenceSession(model)
     normalised = (x - np.array(mean, np.float32)[:, None, None]) / np.array(std, np.float32)[:, None, None]
-    return np.concatenate([session.run(None, {"image": part})[0] for part in np.split(normalised, 10)])
+    return np.concatenate([np.asarray(session.run(None, {"image": part})[0]) for part in np.split(normalised, 10)])
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Read an ONNX graph backward from a tensor: what computes it; and the linear head at its end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -99,24 +99,33 @@ def head_of_file(path: str) -> FileHead:
     node = makers.get(model.graph.output[0].name)
     while node is not None and node.op_type in _BEHIND:
         node = makers.get(node.input[0])
-    # an addition of a constant, or none
-    last, bias = node, None
+    # a constant that is added, and the product before it
+    last, bias = node, torch.zeros(1)
     if node is not None and node.op_type == "Add":
         added = [name for name in node.input if name in stored]
-        node = next((makers[name] for name in node.input if name in makers), None)
         bias = weights(added[0]) if added else None
-    if node is not None and node.op_type in ("MatMul", "Gemm") and (matrix := weights(node.input[1])) is not None:
-        options = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-        if node.op_type == "Gemm":
-            bias = weights(node.input[2]) if len(node.input) > 2 else torch.zeros(1)
-            bias = None if bias is None else options.get("beta", 1.0) * bias
-        elif last is node:
-            bias = torch.zeros(1)
-        turned = matrix if options.get("transB") else matrix.T
-        if bias is not None and matrix.ndim == 2 and bias.numel() in (1, len(turned)) and not options.get("transA"):
-            head = options.get("alpha", 1.0) * turned
-            return FileHead(head.contiguous(), bias.reshape(-1).expand(len(head)).contiguous(), node.input[0])
+        node = next((makers[name] for name in node.input if name in makers), None)
+    head = _product(node, weights, onnx) if node is not None and bias is not None else None
+    if node is not None and head is not None and bias is not None:
+        matrix, own = head
+        bias = (own + bias).reshape(-1)
+        if len(bias) in (1, len(matrix)):
+            return FileHead(matrix, bias.expand(len(matrix)).contiguous(), node.input[0])
     raise HoldfastError(
         f"{path!r}: expected a linear layer with weights of its own (Gemm, or MatMul and Add) at its end, got "
         f"{last.op_type if last is not None else 'none'}; give the head as a safetensors file"
     )
+
+
+def _product(node: Any, weights: Callable[[str], Tensor | None], onnx: Any) -> tuple[Tensor, Tensor] | None:
+    """Return the matrix [C, D] of a MatMul or Gemm and its own bias; None where they are not stored."""
+    if node.op_type not in ("MatMul", "Gemm"):
+        return None
+    options = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
+    matrix, bias = weights(node.input[1]), torch.zeros(1)
+    if len(node.input) > 2:
+        bias = weights(node.input[2])
+    if matrix is None or bias is None or matrix.ndim != 2 or options.get("transA"):
+        return None
+    turned = matrix if options.get("transB") else matrix.T
+    return (options.get("alpha", 1.0) * turned).contiguous(), options.get("beta", 1.0) * bias

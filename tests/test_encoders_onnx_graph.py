@@ -1,0 +1,127 @@
+"""Any tensor of an ONNX file as the representation, and the linear head at its end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor
+
+from holdfast.core import HoldfastError
+from holdfast.parts.probes.trained import Trained
+from holdfast.sources.encoders import open_encoder
+
+make = helper.make_node
+DRAW = np.random.default_rng(0)
+KERNEL = DRAW.normal(size=(6, 3, 3, 3)).astype(np.float32)
+MATRIX = DRAW.normal(size=(4, 6)).astype(np.float32)
+BIAS = DRAW.normal(size=4).astype(np.float32)
+
+TRUNK = [
+    make("Conv", ["x", "kernel"], ["wide"]), make("Relu", ["wide"], ["rectified"]),
+    make("GlobalAveragePool", ["rectified"], ["pooled"]), make("Flatten", ["pooled"], ["features"]),
+]  # fmt: skip
+HEADS: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
+    "gemm": (
+        [make("Gemm", ["features", "m", "b"], ["logits"], transB=1, alpha=0.5, beta=2.0)],
+        {"m": 2 * MATRIX, "b": BIAS / 2},
+    ),
+    "gemm without bias, then add": (
+        [make("Gemm", ["features", "m"], ["product"]), make("Add", ["b", "product"], ["logits"])],
+        {"m": MATRIX.T, "b": BIAS},
+    ),
+    "matmul, add, softmax": (
+        [make("MatMul", ["features", "m"], ["product"]), make("Add", ["product", "b"], ["sum"]),
+         make("Softmax", ["sum"], ["logits"])],
+        {"m": MATRIX.T, "b": BIAS},
+    ),
+    "a matrix in float16 behind cast": (
+        [make("Cast", ["half"], ["m"], to=TensorProto.FLOAT),
+         make("Gemm", ["features", "m", "b"], ["logits"], transB=1)],
+        {"half": MATRIX.astype(np.float16), "b": BIAS},
+    ),
+}  # fmt: skip
+
+
+def saved(path: Path, nodes: Sequence[Any], weights: dict[str, np.ndarray], output: str = "logits") -> Path:
+    import onnx
+
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", 3, 8, 8])
+    result = helper.make_tensor_value_info(output, TensorProto.FLOAT, ["b", None])
+    stored = [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "tiny", [image], [result], initializer=stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def classifier(folder: Path, kind: str = "gemm") -> Path:
+    nodes, weights = HEADS[kind]
+    return saved(folder / "m.onnx", [*TRUNK, *nodes], {"kernel": KERNEL, **weights})
+
+
+def images() -> Tensor:
+    return torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def by_hand(x: Tensor) -> Tensor:
+    return torch.nn.functional.conv2d(x, torch.tensor(KERNEL)).relu().mean((2, 3))
+
+
+def test_any_tensor_is_a_representation(tmp_path: Path) -> None:
+    path = classifier(tmp_path)
+    logits, features = open_encoder(f"{path}?mean=0&std=1"), open_encoder(f"{path}?mean=0&std=1&output=features")
+    torch.testing.assert_close(features(images()), by_hand(images()))
+    torch.testing.assert_close(logits(images()), by_hand(images()) @ torch.tensor(MATRIX).T + torch.tensor(BIAS))
+    assert (logits.origin["layer"], features.origin["layer"]) == ("output logits", "tensor features")
+    assert logits.fingerprint != features.fingerprint
+    assert sum(p.numel() for p in features.parameters()) == KERNEL.size  # what comes after is not there
+    assert open_encoder(f"{path}?mean=0&std=1&output=wide&pool=avg")(images()).shape == (5, 6)
+
+
+def test_names_that_no_tensor_has(tmp_path: Path) -> None:
+    path = classifier(tmp_path)
+    for name in ("feature", "x", "kernel"):
+        with pytest.raises(HoldfastError, match=f"unknown tensor of .*m.onnx '{name}'; .*known: features, logits"):
+            open_encoder(f"{path}?mean=0&std=1&output={name}")
+    with pytest.raises(HoldfastError, match="did you mean 'features'"):
+        open_encoder(f"{path}?mean=0&std=1&output=feature")
+    with pytest.raises(HoldfastError, match=r"choose pool=avg or flatten"):
+        open_encoder(f"{path}?mean=0&std=1&output=rectified")
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_the_head_of_a_file(kind: str, tmp_path: Path) -> None:
+    path = classifier(tmp_path, kind)
+    reps = open_encoder(f"{path}?mean=0&std=1&output=features")(images())
+    head = Trained(str(path)).fit(reps, torch.tensor([0]))
+    torch.testing.assert_close(head.scores(reps), reps @ torch.tensor(MATRIX).T + torch.tensor(BIAS), atol=5e-3, rtol=0)
+    assert head.classes.tolist() == [0, 1, 2, 3]
+
+
+def test_files_that_end_otherwise(tmp_path: Path) -> None:
+    reps, label = torch.zeros(1, 6), torch.tensor([0])
+    trunk = saved(tmp_path / "trunk.onnx", TRUNK, {"kernel": KERNEL}, "features")
+    with pytest.raises(HoldfastError, match=r"expected a linear layer .* at its end, got Flatten; give the head as"):
+        Trained(str(trunk)).fit(reps, label)
+    computed = [*TRUNK, make("MatMul", ["features", "features"], ["logits"])]
+    with pytest.raises(HoldfastError, match="at its end, got MatMul"):
+        Trained(str(saved(tmp_path / "product.onnx", computed, {"kernel": KERNEL}))).fit(reps, label)
+    with pytest.raises(HoldfastError, match=r"reads 6 features \(of its tensor features; \?output=features"):
+        Trained(str(classifier(tmp_path))).fit(torch.zeros(1, 4), label)
+    with pytest.raises(HoldfastError, match="leave out layer"):
+        Trained(str(classifier(tmp_path)), "fc").fit(reps, label)
+    with pytest.raises(HoldfastError, match="is not a readable ONNX file"):
+        Trained(str(tmp_path / "absent.onnx")).fit(reps, label)
+    nodes, weights = HEADS["gemm"]
+    broken = {"kernel": KERNEL, **weights, "b": np.full(4, np.nan, np.float32)}
+    with pytest.raises(HoldfastError, match=r"finite head of at least 2 classes.* 4 values that are NaN"):
+        Trained(str(saved(tmp_path / "nan.onnx", [*TRUNK, *nodes], broken))).fit(reps, label)
+
+
+def test_labels_that_the_head_does_not_know(tmp_path: Path) -> None:
+    head = Trained(str(classifier(tmp_path))).fit(torch.zeros(1, 6), torch.tensor([0]))
+    with pytest.raises(HoldfastError, match=r"labels \[7\]: expected classes that the head knows"):
+        head.ranks(torch.zeros(1, 6), torch.tensor([7]))
