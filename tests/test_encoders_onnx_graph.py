@@ -12,7 +12,7 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError
 from holdfast.parts.probes.trained import Trained
-from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders import open_encoder, write
 
 make = helper.make_node
 DRAW = np.random.default_rng(0)
@@ -75,10 +75,22 @@ def test_any_tensor_is_a_representation(tmp_path: Path) -> None:
     logits, features = open_encoder(f"{path}?mean=0&std=1"), open_encoder(f"{path}?mean=0&std=1&output=features")
     torch.testing.assert_close(features(images()), by_hand(images()))
     torch.testing.assert_close(logits(images()), by_hand(images()) @ torch.tensor(MATRIX).T + torch.tensor(BIAS))
-    assert (logits.origin["layer"], features.origin["layer"]) == ("output logits", "tensor features")
+    assert (logits.origin["layer"], features.origin["layer"]) == ("tensor logits", "tensor features")
     assert logits.fingerprint != features.fingerprint
     assert sum(p.numel() for p in features.parameters()) == KERNEL.size  # what comes after is not there
     assert open_encoder(f"{path}?mean=0&std=1&output=wide&pool=avg")(images()).shape == (5, 6)
+
+
+def test_old_files_that_list_weights_among_inputs(tmp_path: Path) -> None:
+    import onnx
+
+    path = classifier(tmp_path)
+    model = onnx.load(path)
+    model.ir_version = 3
+    for tensor in model.graph.initializer:
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    onnx.save(model, path)
+    torch.testing.assert_close(open_encoder(f"{path}?mean=0&std=1&output=features")(images()), by_hand(images()))
 
 
 def test_names_that_no_tensor_has(tmp_path: Path) -> None:
@@ -125,3 +137,16 @@ def test_labels_that_the_head_does_not_know(tmp_path: Path) -> None:
     head = Trained(str(classifier(tmp_path))).fit(torch.zeros(1, 6), torch.tensor([0]))
     with pytest.raises(HoldfastError, match=r"labels \[7\]: expected classes that the head knows"):
         head.ranks(torch.zeros(1, 6), torch.tensor([7]))
+
+
+def test_what_is_written_ends_at_the_representation(tmp_path: Path) -> None:
+    import onnx
+
+    spec = f"onnx:{classifier(tmp_path)}?mean=0&std=1&output=features"
+    encoder = open_encoder(spec)
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.mul_(2)
+    write(spec, encoder, tmp_path / "again.onnx")
+    torch.testing.assert_close(open_encoder(str(tmp_path / "again.onnx"))(images()), 2 * by_hand(images()))
+    assert [value.name for value in onnx.load(tmp_path / "again.onnx").graph.output] == ["features"]

@@ -78,7 +78,8 @@ class Onnx(EncoderSource):
     def write(self, name: str, options: Options, encoder: Encoder, path: Path) -> None:
         """Write the file anew with the weights that the encoder has now, in float32 and opset 17 at most.
 
-        It ends at the representation: what came after it in the file was not learned with it. It says of itself what the encoder's preprocessing is. What is written is opened and compared before it counts.
+        It ends at the representation, for what came after it was not learned with it. It says of itself what the
+        encoder's preprocessing is. What is written is opened and compared before it counts.
 
         Raises:
             HoldfastError: weights that the file computes from several tensors.

@@ -29,16 +29,16 @@ def cut(model: Any, output: str | None, name: str, onnx: Any) -> Any:
     outputs = [value.name for value in model.graph.output]
     if output is None and len(outputs) != 1:
         raise HoldfastError(f"{name!r} has several outputs; give ?output= one of: {', '.join(outputs)}")
-    output = output or outputs[0]
+    chosen = outputs[0] if output is None else output
     tensors = [tensor for node in model.graph.node for tensor in node.output if tensor]
-    if output not in tensors:
-        raise unknown(f"tensor of {name}", output, tensors)
+    if chosen not in tensors:
+        raise unknown(f"tensor of {name}", chosen, tensors)
     typed = onnx.shape_inference.infer_shapes(model).graph
     values = {value.name: value for value in (*typed.value_info, *typed.output)}
     result = onnx.ModelProto()
     result.CopyFrom(model)
     # backward through the nodes, which stand in the order in which they run
-    wanted, kept = {output}, []
+    wanted, kept = {chosen}, []
     for node in reversed(result.graph.node):
         if wanted.intersection(node.output):
             kept.append(node)
@@ -46,11 +46,13 @@ def cut(model: Any, output: str | None, name: str, onnx: Any) -> Any:
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in reversed(kept)]
     del result.graph.node[:], result.graph.output[:]
     result.graph.node.extend(nodes)
-    untyped = onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, None)
-    result.graph.output.append(values.get(output, untyped))
-    stored = [tensor for tensor in result.graph.initializer if tensor.name in wanted]
-    del result.graph.initializer[:]
-    result.graph.initializer.extend(stored)
+    untyped = onnx.helper.make_tensor_value_info(chosen, onnx.TensorProto.FLOAT, None)
+    result.graph.output.append(values.get(chosen, untyped))
+    # weights that nothing reads any more, among the inputs too, where old files list them
+    unread = {tensor.name for tensor in result.graph.initializer} - wanted
+    for entries in (result.graph.initializer, result.graph.input):
+        for place in reversed([place for place, entry in enumerate(entries) if entry.name in unread]):
+            del entries[place]
     return result
 
 
