@@ -50,6 +50,7 @@ from holdfast.parts.observations.radii import Radii
 from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.shared.margins import OfMargins
 from holdfast.parts.observations.smoothed import Smoothed
+from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.smoothing.pair_probability import PairProbability
 from holdfast.parts.threats.gamma import Gamma
 from holdfast.parts.threats.global_shuffle import GlobalShuffle
@@ -177,6 +178,8 @@ class Seen:
             case Represented():
                 assert observation.threat in CORRUPTIONS
                 return {"reps": world.corrupted[CORRUPTIONS.index(observation.threat)][k]}
+            case Thumbnails():
+                return {"thumbnails": torch.arange(float(world.images))[:, None]}  # none looks like another
             case Drifts():
                 return self._drifts()
             case Certified():
@@ -448,6 +451,7 @@ def separated(measure: Any, world: World) -> list[Table]:
 SHORT: dict[str, Any] = {"attack": Pgd(10), "readouts": (10,)}
 QUICK: dict[str, Any] = {"attack": Apgd(4)}
 TWO: dict[str, Any] = {"threats": CORRUPTIONS}
+OFTEN: dict[str, Any] = {"rate": 0.05}
 COUNTED: dict[str, Any] = {"negatives": NEGATIVES}
 
 LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
@@ -468,6 +472,8 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "corruption_drift": (observed, TWO),
     "cosine_to_self": (observed, SHORT),
     "cosine_to_target": (observed, SHORT),
+    "edited_matching": (observed, TWO | OFTEN),
+    "edited_retrieval": (observed, TWO),
     "effective_rank": (observed, {}),
     "failure_probability": (rare, {}),
     "feature_distance": (observed, {}),
@@ -480,6 +486,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "margin_calibration": (observed, {"tail": 5, "orders": (2, 1)}),
     "margin_distribution": (observed, SHORT),
     "nearest_neighbour_accuracy": (observed, SHORT),
+    "matching": (observed, QUICK | OFTEN),
     "neighbour_consistency": (observed, TWO),
     "overlap_risk": (observed, SHORT),
     "probabilistic_accuracy": (held, {}),
@@ -489,6 +496,7 @@ LAWS: dict[str, tuple[Law, dict[str, Any]]] = {
     "radius_likeness": (compared, {}),
     "relative_drop": (corrupted, TWO),
     "relative_quantile": (observed, SHORT),
+    "retrieval": (observed, QUICK),
     "robust_accuracy": (broken, {}),
     "robust_probe": (heads, TWO),
     "smoothed_accuracy": (observed, {}),

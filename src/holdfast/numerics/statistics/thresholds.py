@@ -1,0 +1,93 @@
+"""Shares at a threshold that is itself an estimate: the distance that a rate of all pairs of images lies below.
+
+Which images there are decides the share, given the threshold, and the threshold. The second does not vanish beside the
+first, and rules where few pairs lie below the threshold.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Score
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics.proportions import effective_trials
+
+
+@dataclass(frozen=True)
+class AtRate:
+    """The mean of values that depend on a threshold, which is the quantile of the pairs' distances at a rate.
+
+    To first order (Hájek) image i moves the share of pairs below a threshold by 2 (u_i - ū) / N, with u_i the share of
+    its own pairs there. v = Σ 4 (u_i - ū)² / N² gives the number of independent pairs that these are worth, and their
+    binomial interval [r₁, r₂] around the rate. The thresholds of these rates hold that of all such images (Woodruff);
+    the means there, and the interval of the mean given the threshold, are combined with the correlation of what each
+    image contributes to both (MOVER).
+
+    Attributes:
+        values: rate -> a value of each image, [N]; NaN where undefined.
+        near: u_i, [N].
+        rate: of the pairs.
+        pairs: how many there are.
+
+    Source: Woodruff (1952), "Confidence intervals for medians and other position measures"; Korn & Graubard (1998); Zou
+    & Donner (2008), "MOVER".
+    """
+
+    values: Callable[[float], Float[Tensor, "population"]]
+    near: Float[Tensor, "population"]
+    rate: float
+    pairs: float
+
+    def score(self, reduce: Callable[[Float[Tensor, "population"]], Score]) -> Score:
+        """Return the mean with an interval over images in both roles.
+
+        Args:
+            reduce: makes a score, with the interval given the threshold, of one value per image.
+
+        Example:
+            >>> quantiles = torch.linspace(0, 0.2, 40)
+            >>> near = 0.05 + 0.04 * torch.sin(torch.arange(40.0))
+            >>> score = AtRate(lambda rate: (quantiles > rate).double(), near, 0.05, 780).score(statistics.share)
+            >>> print(f"{score.value:.2f} in [{score.low:.2f}, {score.high:.2f}]")
+            0.75 in [0.57, 0.89]
+        """
+        score = reduce(self.values(self.rate))
+        if score.value is None or score.low is None or score.high is None:
+            return score
+        by_value, by_pairs = self._influences(score.confidence)
+        lengths = by_value.norm() * by_pairs.norm()
+        rho = float(by_value @ by_pairs / lengths) if lengths > 0 else 0.0
+        ends = [self._mean(rate) for rate in self._rates(score.confidence)]
+        least, most = min(*ends, score.value), max(*ends, score.value)
+        below = statistics.combined(score.value - score.low, score.value - least, -rho)
+        above = statistics.combined(score.high - score.value, most - score.value, -rho)
+        kind = f"{score.interval}, and of the threshold, by the pairs' effective size (MOVER)"
+        return replace(score, low=max(score.value - below, 0.0), high=min(score.value + above, 1.0), interval=kind)
+
+    def influence(self) -> Float[Tensor, "population"]:
+        """Return each image's influence on the mean, by its own value and by its pairs."""
+        by_value, by_pairs = self._influences(0.95)
+        return by_value + by_pairs
+
+    def _mean(self, rate: float) -> float:
+        return float(self.values(rate).nanmean())
+
+    def _influences(self, confidence: float) -> tuple[Tensor, Tensor]:
+        """By its value, and by its pairs: what they move, times the mean's slope between the rates of the interval."""
+        low, high = self._rates(confidence)
+        slope = (self._mean(low) - self._mean(high)) / (high - low)
+        values = self.values(self.rate)
+        by_value = (values - values.nanmean()).nan_to_num(0.0) / max(int((~values.isnan()).sum()), 1)
+        return by_value, slope * self._moves
+
+    @property
+    def _moves(self) -> Tensor:
+        return 2 * (self.near - self.near.mean()).double() / len(self.near)
+
+    def _rates(self, confidence: float) -> tuple[float, float]:
+        """The interval of the share of pairs below the threshold."""
+        variance = float(self._moves.square().sum())
+        size = effective_trials(self.rate, variance, max(len(self.near) - 1, 1), self.pairs, confidence)
+        return statistics.clopper_pearson(self.rate * size, size, confidence)

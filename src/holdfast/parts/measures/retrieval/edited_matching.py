@@ -1,0 +1,87 @@
+"""Edited matching: whether an image still matches its original after everyday edits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import Observation, Score, Subject, Table, Threat
+from holdfast.core.chart import Chart
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics.thresholds import AtRate
+from holdfast.parts.measures.shared.disturbed import DisturbedMeasure
+from holdfast.parts.measures.shared.edits import EDITS
+from holdfast.parts.measures.shared.matched import CONDITION, Matched, above
+
+
+@dataclass(frozen=True)
+class EditedMatching(Matched, DisturbedMeasure):
+    """missed = P[ d(f(c(x)), f(x)) >= t ] for each edit c, and their average.
+
+    The twin of `Matching` without an adversary, with the same threshold: t is the smallest distance that more than
+    `rate` of the pairs of different clean images reach, a plug-in estimate from the population, whose error is in the
+    intervals.
+
+    Table, one row per image of the population, NaN where it was not edited: `missed@EDIT`, 1 where the copy no longer
+    matches; `missed`, their mean; `quantile@EDIT`, the share of the pairs at or below d(f(c(x)), f(x)); `near`, the
+    share of an image's own pairs below the threshold; `threshold`, `allowed` and `pairs`.
+    """
+
+    threats: tuple[Threat, ...] = EDITS
+
+    per_image = "missed"
+    better = "lower"
+    unit = "share"
+    question = "How often does an edited copy no longer match its original, at a threshold for copies?"
+    how_to_read = (
+        "5 %: of 20 edited copies one is not recognised, at a threshold whose rate of false positives among pairs of "
+        "clean images the note says."
+    )
+    reference = (
+        "copy detection at a false positive rate, as in Douze et al. (2021), “The 2021 Image Similarity Dataset and "
+        "Challenge”, arXiv 2106.09672"
+    )
+
+    def __post_init__(self) -> None:
+        Matched.__post_init__(self)
+        DisturbedMeasure.__post_init__(self)
+
+    def observations(self) -> tuple[Observation, ...]:
+        """What the threshold is made of, and edited representations."""
+        return *self.compared(), *self.represented.values()
+
+    def observe(self, subject: Subject) -> Table:
+        """Return which edited images no longer match."""
+        clean, disturbed = self.disturbed(subject)
+        quantiles, known = self.placed(subject, [(reps, clean[: len(reps)]) for reps in disturbed.values()])
+        placed = dict(zip(disturbed, quantiles, strict=True))
+        missed = self.averaged({title: above(values, self.rate) for title, values in placed.items()})
+        return missed | {f"quantile@{title}": values for title, values in placed.items()} | known
+
+    def score(self, table: Table) -> dict[str, Score]:
+        """Return the share that each edit takes from its match, and the mean over edits."""
+
+        def reduced(column: str) -> Score:
+            alone = column != self.per_image or len(self.corruptions) == 1
+            reduce = statistics.share if alone else partial(statistics.mean, most=1.0)
+            score = self._missed(table, column).score(lambda values: reduce(values, condition=CONDITION))
+            return self.noted(score, table)
+
+        return self.scored(table, reduced)
+
+    def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
+        """Return none: the scores of each edit stand in their own table."""
+        return ()
+
+    def influence(self, table: Table) -> Float[Tensor, "units"]:
+        """Return each image's influence on the mean."""
+        return self._missed(table, self.per_image).influence()
+
+    def _missed(self, table: Table, column: str) -> AtRate:
+        """Return what is known of one edit's misses, or of their mean over edits."""
+        titles = self.corruptions if column == self.per_image else (column.partition("@")[2],)
+        columns = [table[f"quantile@{title}"] for title in titles]
+        return self.at_rate(table, lambda rate: torch.stack([above(values, rate) for values in columns]).mean(0))

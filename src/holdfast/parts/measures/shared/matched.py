@@ -1,0 +1,91 @@
+"""What the measures of matching have in common: two images count as the same where their distance is small."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Measure, Observation, Score, Subject, Table
+from holdfast.core.registry import part_name
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.geometry.matching import matches
+from holdfast.numerics.statistics.thresholds import AtRate
+from holdfast.numerics.statistics.universal import padded
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.thumbnails import Thumbnails
+
+LEAST = 10
+"""Pairs that must be allowed below a threshold, for it to be estimated at all."""
+
+CONDITION = "given this threshold"
+
+
+@dataclass(frozen=True)
+class Matched(Measure):
+    """A measure that asks whether a distance is below a threshold t with a rate of false positives.
+
+    t is the smallest distance that more than `rate` of all pairs of different clean images reach: a plug-in estimate
+    from the population, see `matches`. Pairs that look alike are left out.
+
+    A distance is told by its quantile, the share of those pairs at or below it: no match is a quantile above the rate.
+
+    Attributes:
+        rate: of false positives, a share of the pairs of different images.
+        divergence: how representations are compared.
+    """
+
+    rate: float = 1e-3
+    divergence: str = "l2"
+
+    def __post_init__(self) -> None:
+        divergence(self.divergence)
+        if not 0 < self.rate < 1:
+            raise HoldfastError(f"{part_name(self)}: rate: expected a share of pairs in (0, 1), got {self.rate:g}")
+
+    def compared(self) -> tuple[Observation, ...]:
+        """What the threshold is estimated from: clean representations, and thumbnails to know look-alikes by."""
+        return Clean(), Thumbnails()
+
+    def placed(
+        self, subject: Subject, pairs: list[tuple[Float[Tensor, "images dim"], Float[Tensor, "images dim"]]]
+    ) -> tuple[list[Float[Tensor, "population"]], Table]:
+        """Return the quantiles of distances, NaN where there is no threshold, and the columns that tell what it is.
+
+        Args:
+            subject: the encoder that was observed.
+            pairs: representations whose distances are meant, row by row, of the first images.
+        """
+        clean, thumbnails = subject.read(Clean())["reps"].double(), subject.read(Thumbnails())["thumbnails"]
+        apart = torch.stack([divergence(self.divergence)(a.double(), b.double()) for a, b in pairs])
+        found = matches(clean, thumbnails, apart, self.rate, self.divergence)
+        limit = math.nan if found.allowed < LEAST else found.threshold
+        quantiles = torch.full_like(found.quantiles, torch.nan) if math.isnan(limit) else found.quantiles
+        numbers = {"threshold": limit, "allowed": float(found.allowed), "pairs": float(found.pairs)}
+        columns = {name: torch.full_like(found.near, number) for name, number in numbers.items()}
+        return list(padded(quantiles, len(clean))), {"near": found.near, **columns}
+
+    def at_rate(self, table: Table, values: Callable[[float], Float[Tensor, "population"]]) -> AtRate:
+        """Return what is known of the mean of values that depend on the rate."""
+        return AtRate(values, table["near"], self.rate, float(table["pairs"][0]))
+
+    def noted(self, score: Score, table: Table) -> Score:
+        """Return a score that says what its threshold is, or why there is none."""
+        limit, allowed, pairs = (float(table[name][0]) for name in ("threshold", "allowed", "pairs"))
+        of = f"{pairs:,.0f} pairs of {len(table['near'])} images"
+        if not math.isnan(limit):
+            words = f"threshold {limit:.4g} in {self.divergence}: {allowed:,.0f} of {of} match"
+            return replace(score, note="; ".join(filter(None, [words, score.note])))
+        if allowed < LEAST:
+            enough = math.ceil((1 + math.sqrt(1 + 8 * LEAST / self.rate)) / 2)
+            words = f"a rate of {self.rate:g} leaves {allowed:.0f} of {of}, and a threshold needs {LEAST}"
+            return replace(score, note=f"undefined: {words}; use {enough} images or a larger rate")
+        return replace(score, note=f"undefined: more than a share of {self.rate:g} of {of} are equal to this encoder")
+
+
+def above(quantiles: Float[Tensor, "images"], rate: float) -> Float[Tensor, "images"]:
+    """Return 1 where a distance does not match, 0 where it does; NaN where it is undefined."""
+    exceeds = quantiles > rate * (1 + 1e-12)  # as many match as `matches` allows
+    return torch.where(quantiles.isnan(), torch.nan, exceeds.double())

@@ -1,0 +1,354 @@
+"""Search and matching on hand-made representations: by loops, by scikit-learn, and what they refuse to tell."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score
+from torch import Tensor, nn
+
+from holdfast.core import Ball, Encoder, HoldfastError, Observation, registry
+from holdfast.numerics import statistics
+from holdfast.numerics.geometry import ranking
+from holdfast.numerics.geometry.divergences import divergence
+from holdfast.numerics.geometry.matching import look_alikes, matches
+from holdfast.numerics.geometry.ranking import ranked
+from holdfast.numerics.statistics.thresholds import AtRate
+from holdfast.parts.attacks.ensemble import Ensemble
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.measures.neighbours.nearest_neighbour_accuracy import NearestNeighbourAccuracy
+from holdfast.parts.measures.retrieval.edited_matching import EditedMatching
+from holdfast.parts.measures.retrieval.edited_retrieval import EditedRetrieval
+from holdfast.parts.measures.retrieval.matching import Matching
+from holdfast.parts.measures.retrieval.retrieval import Retrieval
+from holdfast.parts.objectives.targeted import Targeted
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.observations.represented import Represented
+from holdfast.parts.observations.thumbnails import Thumbnails
+from holdfast.parts.threats.crop import Crop
+from holdfast.parts.threats.jpeg import Jpeg
+from searched import Unsearched
+
+N, M, DIM = 30, 20, 4
+SHORT = {"attack": Pgd(4, 0.01)}
+EDITS = (Jpeg(50), Crop(0.5))
+
+
+@dataclass
+class Given(Unsearched):
+    """A subject whose representations are given."""
+
+    clean: Tensor
+    drifted: Tensor
+    aimed: Tensor
+    edited: tuple[Tensor, Tensor]
+    labels: Tensor | None = None
+    thumbnails: Tensor = field(default_factory=lambda: torch.arange(float(N))[:, None])
+    points: list[Tensor] = field(default_factory=list)
+    encoder: Encoder = field(default_factory=lambda: Encoder(nn.Flatten(), mean=0, std=1))
+    seed: int = 0
+    trained_apart = False
+
+    @property
+    def population(self) -> int:
+        return len(self.clean)
+
+    @property
+    def attacked(self) -> int:
+        return len(self.drifted)
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(i) for i in range(self.population)]
+
+    def batch(self, start: int, stop: int) -> Tensor:
+        raise AssertionError("measures do not look at images")
+
+    bank = learned = batch
+
+    def reached(self, ball: Ball) -> list[Tensor]:
+        return [self.drifted[:, None].double(), *self.points]
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        match observation:
+            case Clean():
+                return {"reps": self.clean}
+            case Thumbnails():
+                return {"thumbnails": self.thumbnails}
+            case Represented():
+                return {"reps": self.edited[EDITS.index(observation.threat)]}
+            case Attacked():
+                reps = self.aimed if isinstance(observation.objective, Targeted) else self.drifted
+                return {f"reps@{step}": reps for step in observation.steps}
+        raise AssertionError(observation)
+
+
+def given(spread: float = 1.5, **others) -> Given:
+    random = torch.Generator().manual_seed(0)
+
+    def moved(size: float = spread) -> Tensor:
+        return clean[:M] + size * torch.randn(M, DIM, generator=random)
+
+    clean = torch.randn(N, DIM, generator=random)
+    partner = torch.arange(M) ^ 1
+    aimed = clean[partner] + 0.6 * torch.randn(M, DIM, generator=random)
+    return Given(clean, moved(), aimed, (moved(), moved()), labels=torch.arange(N) % 4, **others)
+
+
+def distance(a: Tensor, b: Tensor, name: str = "l2") -> float:
+    return float(divergence(name)(a.double()[None], b.double()[None]))
+
+
+def rank(query: Tensor, clean: Tensor, own: int, name: str = "l2") -> int:
+    """1 + how many of the others are strictly nearer than the own image."""
+    limit = distance(query, clean[own], name)
+    return 1 + sum(distance(query, clean[j], name) < limit for j in range(len(clean)) if j != own)
+
+
+@pytest.mark.parametrize("name", ["l2", "cosine", "l1", "kl"])
+def test_the_original_is_ranked_as_by_loops(name: str) -> None:
+    subject = given()
+    ranks = [rank(subject.drifted[i], subject.clean, i, name) for i in range(M)]
+    assert len(set(ranks)) > 5
+    measure = Retrieval(**SHORT, divergence=name, k=(5, 1))
+    table = measure.observe(subject)
+    assert table["rank@4 steps"].tolist() == ranks
+    scores = measure.score(table)
+    assert scores["recall@5, 4 steps"].value == pytest.approx(np.mean(np.array(ranks) <= 5))
+    assert scores["recall@1, 4 steps"].value == pytest.approx(np.mean(np.array(ranks) == 1))
+    assert scores["mean reciprocal rank, 4 steps"].value == pytest.approx(np.mean(1 / np.array(ranks)))
+    assert "given this index" in scores["recall@1, 4 steps"].interval
+    assert list(scores)[-1] == "mean reciprocal rank, worst found"
+
+
+def test_recall_at_one_is_nearest_neighbour_accuracy() -> None:
+    subject = given()
+    ours, theirs = Retrieval(**SHORT), NearestNeighbourAccuracy(**SHORT)
+    scores, known = (part.score(part.observe(subject)) for part in (ours, theirs))
+    for query in ("4 steps", "worst found"):
+        assert scores[f"recall@1, {query}"].value == known[query].value
+
+
+def test_the_worst_of_all_that_was_met_counts() -> None:
+    """Of two searches of fewer images, one with points outside the ball, which are NaN."""
+    random = torch.Generator().manual_seed(5)
+    points = [torch.randn(5, 2, DIM, generator=random).double(), torch.randn(M, 1, DIM, generator=random).double()]
+    points[0][2:, 1] = torch.nan
+    subject = given(0.5, points=points)
+    worst = []
+    for i in range(M):
+        met = [subject.drifted[i], *(p[i, t] for p in points if i < len(p) for t in range(p.shape[1]))]
+        worst.append(max(rank(q, subject.clean, i) for q in met if not q.isnan().any()))
+    measure = Retrieval(**SHORT)
+    table = measure.observe(subject)
+    assert table["rank@worst found"].tolist() == worst
+    assert table["precision@worst found"].tolist() == pytest.approx([1 / r for r in worst])
+    assert (table["rank@worst found"] > table["rank@4 steps"]).any()
+    classes = Retrieval(**SHORT, relevant="class")
+    subject.points = [torch.full((M, 1, DIM), torch.nan, dtype=torch.float64)]
+    table = classes.observe(subject)
+    for column in ("rank", "precision"):
+        assert table[f"{column}@worst found"].tolist() == table[f"{column}@4 steps"].tolist()
+
+
+@pytest.mark.parametrize("name", ["l2", "cosine"])
+@pytest.mark.parametrize("levels", [2, 1000])
+def test_average_precision_is_scikit_learns(name: str, levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many equal distances, and almost without; however many queries are sorted at a time."""
+    random = torch.Generator().manual_seed(levels)
+    bank = torch.randint(1, levels + 1, (N, 3), generator=random).double()
+    queries = torch.randint(1, levels + 1, (M, 3), generator=random).double()
+    labels, own = torch.randint(3, (N,), generator=random), torch.arange(M)
+    labels[4] = 9  # alone in its class
+    first, precision = ranked(queries, bank, own, labels, name)
+    for i in range(M):
+        others = [j for j in range(N) if j != i]
+        apart = np.round([distance(queries[i], bank[j], name) for j in others], 12)
+        relevant = np.array([bool(labels[j] == labels[i]) for j in others])
+        if i == 4:
+            assert first[i].isnan()
+            assert precision[i].isnan()
+            continue
+        assert float(precision[i]) == pytest.approx(average_precision_score(relevant, -apart))
+        assert int(first[i]) == 1 + (apart < apart[relevant].min()).sum()
+    monkeypatch.setattr(ranking, "ENTRIES", 3 * N)
+    for whole, parts in zip((first, precision), ranked(queries, bank, own, labels, name), strict=True):
+        torch.testing.assert_close(whole, parts, equal_nan=True, rtol=0, atol=0)
+
+
+def test_equal_images_have_the_precision_of_their_share() -> None:
+    bank, labels = torch.ones(9, 2), torch.tensor([0, 0, 0, 1, 1, 1, 1, 1, 1])
+    _, precision = ranked(bank, bank, torch.arange(9), labels)
+    assert precision.tolist() == pytest.approx([2 / 8] * 3 + [5 / 8] * 6)
+
+
+def test_classes_judge_attacked_and_clean_queries() -> None:
+    subject = given()
+    measure = Retrieval(**SHORT, relevant="class", k=(1, 3))
+    assert measure.needs_labels
+    assert not measure.learns
+    assert measure.event is None
+    table = measure.observe(subject)
+    for query, reps in (("clean", subject.clean), ("4 steps", subject.drifted)):
+        right, precisions = [], []
+        for i in range(M):
+            others = sorted((distance(reps[i], subject.clean[j]), j) for j in range(N) if j != i)
+            relevant = [j % 4 == i % 4 for _, j in others]
+            right.append(any(relevant[:3]))
+            precisions.append(average_precision_score(relevant, [-d for d, _ in others]))
+        scores = measure.score(table)
+        assert scores[f"recall@3, {query}"].value == pytest.approx(np.mean(right))
+        assert scores[f"mean average precision, {query}"].value == pytest.approx(np.mean(precisions))
+    assert measure.relies_on("recall@1, clean") == ()
+    assert list(scores)[-1] == "mean average precision, worst found"
+    subject.labels = None
+    with pytest.raises(HoldfastError, match="label"):
+        measure.observe(subject)
+
+
+def test_edited_copies_are_searched_alike() -> None:
+    subject = given()
+    measure = EditedRetrieval(EDITS, k=(2, 4))
+    table = measure.observe(subject)
+    ranks = np.array([[rank(reps[i], subject.clean, i) for i in range(M)] for reps in subject.edited])
+    scores = measure.score(table)
+    assert scores["JPEG 50"].value == pytest.approx((ranks[0] <= 2).mean())
+    assert scores["cropped to 50 %"].value == pytest.approx((ranks[1] <= 2).mean())
+    assert scores["average"].value == pytest.approx((ranks <= 2).mean())
+    assert scores["average, recall@4"].value == pytest.approx((ranks <= 4).mean())
+    assert scores["average, mean reciprocal rank"].value == pytest.approx((1 / ranks).mean())
+    assert list(scores)[-1] == "average"
+    (chart,) = measure.charts(table, scores)
+    (line,) = chart.lines
+    assert dict(zip(line.x, line.y, strict=True))[2.0] == pytest.approx((ranks <= 2).mean())
+
+
+@pytest.mark.parametrize("name", ["l2", "cosine", "kl"])
+def test_the_threshold_lets_as_many_pairs_match_as_the_rate_allows(name: str) -> None:
+    subject, rate = given(), 0.07
+    thumbnails = torch.rand(N, 20, generator=torch.Generator().manual_seed(1))
+    alike = [(0, 1), (3, 9), (5, 8)]
+    for i, j in alike:
+        thumbnails[j] = thumbnails[i] + 2.9 / 255
+    thumbnails[7] = thumbnails[6]
+    thumbnails[7, 19] += 3.2 / 255  # one cell is enough to differ
+    assert look_alikes(thumbnails).tolist() == [list(pair) for pair in alike]
+    apart = {
+        (i, j): distance(subject.clean[i], subject.clean[j], name)
+        for i in range(N)
+        for j in range(N)
+        if (i != j if name == "kl" else i < j) and (min(i, j), max(i, j)) not in alike
+    }
+    pairs = list(apart.values())
+    queries = torch.tensor([0.0, math.nan, *sorted(pairs)[:60]]) * (1 + 1e-7)
+    found = matches(subject.clean, thumbnails, queries, rate, name)
+    assert found.pairs == len(pairs)
+    assert found.allowed == int(rate * len(pairs))
+    assert found.threshold == pytest.approx(sorted(pairs)[found.allowed])
+    assert sum(pair < found.threshold * (1 - 1e-9) for pair in pairs) == found.allowed
+    assert found.quantiles[1].isnan()
+    np.testing.assert_allclose(found.quantiles[2:], np.arange(1, 61) / len(pairs))
+    assert ((found.quantiles > rate) == (queries >= found.threshold))[2:].all()
+    below = {pair: value <= found.threshold * (1 + 1e-9) for pair, value in apart.items()}
+    near = [np.mean([below[pair] for pair in apart if i in pair]) for i in range(N)]
+    np.testing.assert_allclose(found.near, near)
+
+
+def test_evasion_and_collision_are_those_at_the_threshold() -> None:
+    subject, rate = given(), 0.1
+    subject.clean[1] = subject.clean[0] + 0.01
+    measure = Matching(**SHORT, rate=rate)
+    pairs = sorted(distance(subject.clean[i], subject.clean[j]) for i in range(N) for j in range(i))
+    limit = pairs[int(rate * len(pairs))]
+    evades = [distance(subject.drifted[i], subject.clean[i]) >= limit for i in range(M)]
+    before = [distance(subject.clean[i], subject.clean[i ^ 1]) for i in range(M)]
+    collides = [distance(subject.aimed[i], subject.clean[i ^ 1]) < limit for i in range(M) if before[i] >= limit]
+    assert 0 < np.mean(evades) < 1
+    assert 0 < np.mean(collides) < 1
+    assert len(collides) < M
+    table = measure.observe(subject)
+    scores = measure.score(table)
+    assert scores["evasion"].value == pytest.approx(np.mean(evades))
+    assert scores["collision"].value == pytest.approx(np.mean(collides))
+    assert scores["evasion"].note.startswith(f"threshold {limit:.4g} in l2: 43 of 435 pairs of 30 images match")
+    assert "given this threshold, and of the threshold" in scores["evasion"].interval
+    assert len(table["evades"]) == N
+    edited = EditedMatching(EDITS, rate=rate)
+    scores = edited.score(edited.observe(subject))
+    missed = [[distance(reps[i], subject.clean[i]) >= limit for i in range(M)] for reps in subject.edited]
+    assert scores["JPEG 50"].value == pytest.approx(np.mean(missed[0]))
+    assert scores["average"].value == pytest.approx(np.mean(missed))
+
+
+def test_without_a_threshold_there_is_no_number() -> None:
+    """Too few pairs for the rate, or more equal images than the rate allows."""
+    subject = given()
+    for measure in (Matching(**SHORT, rate=1e-3), EditedMatching(EDITS, rate=1e-3)):
+        for score in measure.score(measure.observe(subject)).values():
+            assert (score.value, score.low, score.high) == (None, None, None)
+            assert "leaves 0 of 435 pairs of 30 images" in score.note
+            assert "use 142 images or a larger rate" in score.note
+    assert int(1e-3 * 142 * 141 / 2) == 10
+    assert int(1e-3 * 141 * 140 / 2) == 9
+    subject.clean[:15] = 1.0
+    score = Matching(**SHORT, rate=0.1).score(Matching(**SHORT, rate=0.1).observe(subject))["evasion"]
+    assert score.value is None
+    assert "are equal to this encoder" in score.note
+
+
+def test_intervals_know_that_the_threshold_is_estimated() -> None:
+    quantiles = torch.linspace(0, 0.2, 200)
+
+    def values(rate: float) -> Tensor:
+        return (quantiles > rate).double()
+
+    alone = statistics.share(values(0.05))
+    exact = AtRate(values, torch.full((200,), 0.05), 0.05, pairs=1e12).score(statistics.share)
+    assert (exact.low, exact.high) == (pytest.approx(alone.low, abs=1e-4), pytest.approx(alone.high, abs=1e-4))
+    uneven = 0.05 * (1 + torch.randn(200, generator=torch.Generator().manual_seed(0)))
+    wide = AtRate(values, uneven, 0.05, pairs=19900).score(statistics.share)
+    assert wide.low < alone.low - 0.01
+    assert wide.high > alone.high + 0.01
+
+
+def test_an_image_with_more_pairs_below_raises_the_misses() -> None:
+    """By its pairs it pulls the threshold down: at the same own value its influence is larger."""
+    quantiles, near = torch.linspace(0, 0.2, 200), torch.full((200,), 0.05)
+    near[150:160] = 0.5
+    influence = AtRate(lambda rate: (quantiles > rate).double(), near, 0.05, pairs=19900).influence()
+    assert (influence[150:160] > influence[160]).all()
+
+
+def test_an_ensemble_is_read_where_it_ends() -> None:
+    measure = Retrieval(attack=Ensemble((Pgd(3), Pgd(4))))
+    assert measure.queries == ("strongest", "worst found")
+    assert Matching(attack=Ensemble((Pgd(3), Pgd(4)))).relies_on("evasion") != ()
+
+
+@pytest.mark.parametrize(
+    ("name", "given_", "message"),
+    [
+        ("retrieval", {"k": ()}, "each once"),
+        ("retrieval", {"k": (1, 1)}, "each once"),
+        ("retrieval", {"k": (0,)}, "above 0"),
+        ("retrieval", {"relevant": "clas"}, "class"),
+        ("retrieval", {"divergence": "l3"}, "l3"),
+        ("edited_retrieval", {"threats": ()}, "one threat or more"),
+        ("edited_retrieval", {"k": (2, 2)}, "each once"),
+        ("matching", {"rate": 0.0}, "in \\(0, 1\\)"),
+        ("edited_matching", {"rate": 1.0}, "in \\(0, 1\\)"),
+        ("edited_matching", {"threats": (Jpeg(50), Jpeg(50))}, "each once"),
+    ],
+)
+def test_what_they_refuse(name: str, given_: dict, message: str) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        registry.find("measures", name)(**given_)
+
+
+def test_an_index_of_few_images_has_no_recall() -> None:
+    subject = given()
+    with pytest.raises(HoldfastError, match="lower k or use more images"):
+        Retrieval(**SHORT, k=(1, N - 1)).observe(subject)
