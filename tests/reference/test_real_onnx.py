@@ -11,6 +11,7 @@ from torch import Tensor
 from holdfast.core import Margin, Rng
 from holdfast.parts.attacks.pgd import Pgd
 from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.sources.encoders import open_encoder
@@ -64,6 +65,37 @@ def test_float16_weights_behind_cast(name: str, shared: Path, tmp_path: Path) ->
     normalised = (x - torch.tensor(encoder.mean).view(-1, 1, 1)) / torch.tensor(encoder.std).view(-1, 1, 1)
     (theirs,) = onnxruntime.InferenceSession(tmp_path / "half.onnx").run(None, {"image": normalised.numpy()})
     torch.testing.assert_close(encoder(x), torch.tensor(theirs), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the quantiser
+def test_activations_that_are_rounded(shared: Path, tmp_path: Path) -> None:
+    """A file as onnxruntime quantises it (QDQ): rounded alike, and attacked nearly as well as the float file."""
+    import onnxruntime
+    from onnxruntime import quantization
+
+    real, x = shared / "data" / "real" / f"{CIFAR[0]}.onnx", images(shared, 20)
+    whole = open_encoder(f"onnx:{real}")
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (whole.mean, whole.std))
+    normalised = ((x - mean) / std).numpy()
+
+    class Reader(quantization.CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = [{"image": normalised}]
+
+        def get_next(self) -> dict[str, np.ndarray]:
+            return self.left.pop() if self.left else {}
+
+    quantization.quantize_static(str(real), str(tmp_path / "q.onnx"), Reader(), per_channel=True)
+    said = "&".join(f"{key}={','.join(map(str, getattr(whole, key)))}" for key in ("mean", "std"))
+    encoder = open_encoder(f"onnx:{tmp_path}/q.onnx?{said}")
+    (theirs,) = onnxruntime.InferenceSession(tmp_path / "q.onnx").run(None, {"image": normalised})
+    torch.testing.assert_close(encoder(x), torch.tensor(theirs), rtol=1e-4, atol=1e-4)
+    moved = {}
+    for name, network in (("whole", whole), ("rounded", encoder)):
+        clean = network(x).detach()
+        goal = Untargeted("l2").pursue(network, clean=clean)
+        moved[name] = Pgd(10)(goal, x, Linf(4 / 255), Rng(0, ids=tuple(map(str, range(20))))).values[-1].mean()
+    assert moved["rounded"] > 0.9 * moved["whole"]
 
 
 def images(shared: Path, count: int) -> Tensor:

@@ -12,8 +12,10 @@ from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import assemble
-from holdfast.sources.encoders.shared.onnx_graph import cut
+from holdfast.sources.encoders.shared.onnx_graph import cut, sized
+from holdfast.sources.encoders.shared.onnx_mend import mended
 from holdfast.sources.encoders.shared.onnx_metadata import metadata, said_by_file, with_preprocessing
+from holdfast.sources.encoders.shared.onnx_quantised import rounds, teach_rounding
 from holdfast.sources.encoders.shared.onnx_rewrite import rewritten
 from holdfast.sources.encoders.shared.onnx_shapes import with_fixed_sizes
 from holdfast.sources.encoders.shared.onnx_weights import parametrised, with_weights_of
@@ -56,10 +58,10 @@ class Onnx(EncoderSource):
         common = read(options)
         onnx, onnx2torch = self._packages(options.spec)
         proto = cut(_read(name, onnx), output, name, onnx)
-        model, graph = _converted(proto, name, onnx, onnx2torch)
-        # the sizes of the input
         said = metadata(proto.metadata_props, name)
         shape = _shape(proto, name, common.size or said.pictures.size)
+        # as a graph of torch modules, for images of that size
+        model, graph = _converted(sized(proto, shape), name, onnx, onnx2torch)
         try:
             graph = with_fixed_sizes(graph, shape, _inputs(proto)[0].type.tensor_type.shape.dim[0].dim_value)
         except HoldfastError as error:
@@ -73,6 +75,10 @@ class Onnx(EncoderSource):
         preprocessing = said_by_file(said, shape, name)
         learned = {} if common.weights == "default" else {"learned": common.weights}
         origin = {"source": f"onnx:{name}", "weights": name, **learned, "opset": proto.opset_import[0].version}
+        if rounds(model):
+            origin["quantised"] = (
+                "activations are rounded as the file says; gradients pass as if they were only clipped"
+            )
         return assemble(graph, common, preprocessing, origin, output=f"tensor {proto.graph.output[0].name}")
 
     def write(self, name: str, options: Options, encoder: Encoder, path: Path) -> None:
@@ -86,14 +92,16 @@ class Onnx(EncoderSource):
         """
         onnx, onnx2torch = self._packages(options.spec)
         proto = cut(_read(name, onnx), options.get("output"), name, onnx)
-        model, before = _converted(proto, name, onnx, onnx2torch)
+        shape = _shape(proto, name, encoder.geometry and encoder.geometry.size)
+        model, before = _converted(sized(proto, shape), name, onnx, onnx2torch)
+        if rounds(model):
+            raise HoldfastError(f"{name!r}: its activations are rounded; train the file that was quantised")
         graph: Any = encoder.module.get_submodule(encoder.root)
         written = with_weights_of(graph, parametrised(before, model), model, onnx)
         onnx.helper.set_model_props(written, with_preprocessing(model.metadata_props, encoder))
         onnx.save(written, path)
         # opened again, it is the same encoder
         again = self.open(str(path), Options({k: v for k, v in options.items() if k in KEPT}, options.spec))
-        shape = _shape(model, name, encoder.geometry and encoder.geometry.size)
         x = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
             reps, expected = again(x), encoder(x.to(encoder.device)).cpu()
@@ -104,7 +112,9 @@ class Onnx(EncoderSource):
         onnx = optional("onnx", "onnx", "onnx", spec)
         for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
             optional(part, "onnx", "onnx", spec)
-        return onnx, optional("onnx2torch", "onnx2torch", "onnx", spec)
+        onnx2torch = optional("onnx2torch", "onnx2torch", "onnx", spec)
+        teach_rounding(onnx2torch)
+        return onnx, onnx2torch
 
 
 def _read(name: str, onnx: Any) -> Any:
@@ -123,7 +133,9 @@ def _converted(proto: Any, name: str, onnx: Any, onnx2torch: Any) -> tuple[Any, 
     """Return the model as onnx2torch reads it, and the graph of torch modules that it makes of it."""
     try:
         model = rewritten(proto, onnx, onnx2torch.converter.get_converter)
-        return model, onnx2torch.convert(model).eval()  # in training mode BatchNorm would learn from what is tried
+        return model, mended(
+            onnx2torch.convert(model).eval()
+        )  # in training mode BatchNorm would learn from what is tried
     except HoldfastError as error:
         raise HoldfastError(f"{name!r}: {error}") from error
     except Exception as error:

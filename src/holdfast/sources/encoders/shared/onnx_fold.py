@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _NOT = {"ConstantOfShape", "Expand", "Tile", "Range", "EyeLike"}  # small inputs, large results
+_QUANTISED = {"QuantizeLinear", "DequantizeLinear"}
+_SINCE = 19  # what onnx's reference knows of these; older ones mean the same
 _RANDOM = "Random"  # in the names of operators that draw
 
 
@@ -45,6 +47,9 @@ def _results(node: Any, weights: dict[str, Any], model: Any, onnx: Any) -> Itera
     untyped = [onnx.ValueInfoProto(name=name) for name in names]
     alone = onnx.helper.make_graph([node], "constant", [], untyped, initializer=stored)
     single = onnx.helper.make_model(alone, opset_imports=model.opset_import, ir_version=model.ir_version)
+    if node.op_type in _QUANTISED:
+        version = next(entry for entry in single.opset_import if entry.domain in ("", "ai.onnx"))
+        version.version = max(version.version, _SINCE)
     try:
         values = onnx.reference.ReferenceEvaluator(single).run(None, {})
         tensors = [onnx.numpy_helper.from_array(value, name) for name, value in zip(names, values, strict=True)]

@@ -56,6 +56,23 @@ def cut(model: Any, output: str | None, name: str, onnx: Any) -> Any:
     return result
 
 
+def sized(model: Any, shape: tuple[int, int, int]) -> Any:
+    """Return the model for images of one size, by which operators may pad; in place.
+
+    Args:
+        model: an onnx ModelProto with one input that is no weight, [batch, channel, height, width].
+        shape: (channels, height, width) of an image.
+    """
+    weights = {tensor.name for tensor in model.graph.initializer}
+    value = next(value for value in model.graph.input if value.name not in weights)
+    dims = value.type.tensor_type.shape.dim[1:]
+    if tuple(dim.dim_value for dim in dims) != shape:
+        for dim, side in zip(dims, shape, strict=True):
+            dim.dim_value = side
+        del model.graph.value_info[:]  # sizes of what comes after it, as they were
+    return model
+
+
 def _reads(node: Any) -> Iterator[str]:
     """Yield the names that a node reads, those of the graphs in it too."""
     yield from node.input

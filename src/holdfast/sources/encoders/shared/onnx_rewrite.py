@@ -11,6 +11,8 @@ from typing import Any
 
 from holdfast.runtime.errors import HoldfastError, first_line
 from holdfast.sources.encoders.shared.onnx_fold import fold_constants
+from holdfast.sources.encoders.shared.onnx_mend import mend
+from holdfast.sources.encoders.shared.onnx_quantised import spell_out_rounding
 
 _OPSET = 17
 _HARMLESS = {"num_outputs", "saturate", "noop_with_empty_axes"}  # implied by outputs; of float8; handled with the axes
@@ -28,8 +30,11 @@ def rewritten(model: Any, onnx: Any, converter: Callable[[str, int, str], object
         HoldfastError: a node that means something opset 17 cannot say, or that cannot be lifted to it.
     """
     model = _lifted(onnx.inliner.inline_local_functions(model), onnx, converter)
-    graph = model.graph
     fold_constants(model, onnx)
+    mend(model, onnx)
+    _refuse_integers(model.graph)
+    model = spell_out_rounding(model, onnx)
+    graph = model.graph
     _spell_out_gelu(graph, onnx)
     constants = dict(_constants(graph, onnx))
     versions = [entry for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
@@ -57,11 +62,27 @@ def _lifted(model: Any, onnx: Any, converter: Callable[[str, int, str], object])
 
 
 def _converts(node: Any, version: int, converter: Callable[[str, int, str], object]) -> bool:
+    if node.op_type == "Pad" and any(entry.name == "value" and entry.f for entry in node.attribute):
+        return False  # it knows the operator, and pads by 0
     try:
         converter(node.op_type, version, node.domain)
     except NotImplementedError:
         return False
     return True
+
+
+def _refuse_integers(graph: Any) -> None:
+    """Refuse operators that compute in integers.
+
+    Raises:
+        HoldfastError: one of these.
+    """
+    for node in graph.node:
+        if node.op_type.startswith(("QLinear", "QGemm", "DynamicQuantize")) or node.op_type.endswith("Integer"):
+            raise HoldfastError(
+                f"{node.op_type} computes in integers, which have no gradient: give the file that was quantised, or "
+                "one quantised with quant_format=QDQ"
+            )
 
 
 def _spell_out_gelu(graph: Any, onnx: Any) -> None:

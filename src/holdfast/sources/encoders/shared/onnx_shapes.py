@@ -190,8 +190,8 @@ RULES: dict[str, Rule] = {
     "OnnxReshape": _reshape,
     "OnnxSqueezeDynamicAxes": _reshape,
     "OnnxUnsqueezeDynamicAxes": _reshape,
-    "OnnxSlice": _slice,
+    "Sliced": _slice,
     "OnnxPadDynamic": _pad,
     "OnnxGather": _gather,
 }
-"""By the name of onnx2torch's module."""
+"""By the name of the module."""

@@ -1,0 +1,230 @@
+"""Operators of trained networks in ONNX files, one small file each: the representations are onnxruntime's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor
+
+from holdfast.core import Encoder, HoldfastError
+from holdfast.runtime.errors import NotCertified
+from holdfast.sources.encoders import open_encoder, write
+
+make = helper.make_node
+DRAW = np.random.default_rng(0)
+Weights = dict[str, Any]
+
+
+def real(*shape: int) -> np.ndarray:
+    return DRAW.normal(size=shape).astype(np.float32)
+
+
+def saved(path: Path, nodes: Sequence[Any], weights: Weights, opset: int) -> Path:
+    """Write a model from x [b, 3, 8, 8] to reps."""
+    import onnx
+
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", 3, 8, 8])
+    reps = helper.make_tensor_value_info("reps", TensorProto.FLOAT, ["b", None])
+    stored = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "tiny", [image], [reps], initializer=stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
+    return path
+
+
+def images() -> Tensor:
+    """Pixels below 0 and above 1 too, so that clips and ranges are reached."""
+    return 4 * torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0)) - 2
+
+
+def same(path: Path, tolerance: float = 1e-5) -> Encoder:
+    """Return the encoder, after a comparison with onnxruntime as the file says it, nothing fused."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    encoder = open_encoder(f"{path}?mean=0&std=1")
+    (theirs,) = onnxruntime.InferenceSession(path, options).run(None, {"x": images().numpy()})
+    torch.testing.assert_close(encoder(images()), torch.tensor(theirs), atol=tolerance, rtol=tolerance)
+    x = images().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(encoder(x).square().sum(), x)
+    assert bool(gradient.isfinite().all())
+    assert bool(gradient.any())
+    return encoder
+
+
+PADS = np.array([0, 0, 1, 2, 0, 0, 2, 1])
+FLAT = make("Flatten", ["y"], ["reps"])
+FILES: dict[str, tuple[int, list[Any], Weights]] = {
+    "batch norm behind a convolution": (
+        17,
+        [make("Conv", ["x", "w"], ["a"]), make("BatchNormalization", ["a", "s", "b", "m", "v"], ["y"], epsilon=1e-3)],
+        {"w": real(4, 3, 3, 3), "s": real(4), "b": real(4), "m": real(4), "v": np.abs(real(4))},
+    ),
+    "batch norm of opset 7": (
+        7,
+        [make("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"])],
+        {"s": real(3), "b": real(3), "m": real(3), "v": np.abs(real(3))},
+    ),
+    "clip of opset 6": (9, [make("Clip", ["x"], ["y"], min=-0.5, max=1.0)], {}),
+    "clip to constants": (17, [make("Clip", ["x", "l", "h"], ["y"])], {"l": np.float32(0), "h": np.float32(6)}),
+    "clip from above": (17, [make("Clip", ["x", "", "h"], ["y"])], {"h": np.float32(0.5)}),
+    "clip from below, by a Constant": (
+        13,
+        [make("Constant", [], ["l"], value=numpy_helper.from_array(np.array(-0.25, np.float32))),
+         make("Clip", ["x", "l"], ["y"])],
+        {},
+    ),
+    "pad of opset 2": (9, [make("Pad", ["x"], ["y"], pads=[0, 0, 1, 0, 0, 0, 2, 1], value=0.5)], {}),
+    "pad by a tensor": (
+        17, [make("Pad", ["x", "p", "c"], ["y"])], {"p": np.array([0, 0, 1, 0, 0, 0, 2, 1]), "c": np.float32(0.5)},
+    ),
+    "pad by reflection": (17, [make("Pad", ["x", "p"], ["y"], mode="reflect")], {"p": PADS}),
+    "pad by the edge": (17, [make("Pad", ["x", "p"], ["y"], mode="edge")], {"p": PADS}),
+    "slices backward": (
+        17, [make("Slice", ["x", "s", "e", "a", "t"], ["y"])],
+        {"s": np.array([5, -1]), "e": np.array([-9, 1]), "a": np.array([3, 2]), "t": np.array([-2, -1])},
+    ),
+    "uneven pads of a max pool, rounded up": (
+        17, [make("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1])], {},
+    ),
+    "a max pool padded to the size": (
+        12, [make("MaxPool", ["x"], ["y"], kernel_shape=[3, 2], strides=[3, 2], auto_pad="SAME_LOWER")], {},
+    ),
+    "an average without its pads": (
+        17, [make("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])], {},
+    ),
+    "softmax of opset 11, over all that is left": (11, [make("Softmax", ["x"], ["y"], axis=1)], {}),
+    "hard swish": (17, [make("HardSwish", ["x"], ["y"])], {}),
+    "hard sigmoid": (17, [make("HardSigmoid", ["x"], ["y"], alpha=0.3, beta=0.4)], {}),
+    "leaky relu": (17, [make("LeakyRelu", ["x"], ["y"], alpha=0.3)], {}),
+    "prelu": (17, [make("PRelu", ["x", "s"], ["y"])], {"s": real(3, 1, 1)}),
+    "instance norm": (17, [make("InstanceNormalization", ["x", "s", "b"], ["y"])], {"s": real(3), "b": real(3)}),
+    "resized, nearest": (
+        13, [make("Resize", ["x", "", "k"], ["y"], mode="nearest", coordinate_transformation_mode="asymmetric",
+                  nearest_mode="floor")],
+        {"k": np.array([1, 1, 2, 2], np.float32)},
+    ),
+    "resized, linear": (
+        13, [make("Resize", ["x", "", "k"], ["y"], mode="linear", coordinate_transformation_mode="half_pixel")],
+        {"k": np.array([1, 1, 2, 2], np.float32)},
+    ),
+    "uneven pads of a convolution": (
+        17, [make("Conv", ["x", "w"], ["y"], pads=[0, 0, 1, 1], strides=[2, 2])], {"w": real(4, 3, 3, 3)},
+    ),
+    "a depthwise convolution padded to the size, of opset 9": (
+        9, [make("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", group=3, strides=[2, 2])], {"w": real(3, 1, 3, 3)},
+    ),
+    "weights of float16 behind Cast": (
+        17,
+        [make("Cast", ["half"], ["w"], to=TensorProto.FLOAT), make("Conv", ["x", "w"], ["y"])],
+        {"half": real(4, 3, 3, 3).astype(np.float16)},
+    ),
+    "slice of opset 9": (9, [make("Slice", ["x"], ["y"], axes=[1, 3], starts=[1, 2], ends=[3, 2**31])], {}),
+    "weights of 8 bits, each output its scale": (
+        13,
+        [make("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0), make("Conv", ["x", "w"], ["y"])],
+        {"q": DRAW.integers(-127, 128, (4, 3, 3, 3), np.int8), "s": np.abs(real(4)) / 99, "z": np.zeros(4, np.int8)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_same_as_onnxruntime(kind: str, tmp_path: Path) -> None:
+    opset, nodes, weights = FILES[kind]
+    same(saved(tmp_path / "m.onnx", [*nodes, FLAT], weights, opset))
+
+
+def test_pads_follow_the_size(tmp_path: Path) -> None:
+    """An odd size has other pads than the even one of the file."""
+    nodes = [make("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", strides=[2, 2])]
+    path = saved(tmp_path / "m.onnx", [*nodes, FLAT], {"w": (kernel := real(4, 3, 3, 3))}, 17)
+    x = images()[..., :7, :7]
+    expected = torch.nn.functional.conv2d(x, torch.tensor(kernel), stride=2, padding=1).flatten(1)
+    torch.testing.assert_close(open_encoder(f"{path}?mean=0&std=1&size=7")(x), expected)
+
+
+# --- activations that are rounded -----------------------------------------------------------------
+
+
+def quantised(folder: Path, kind: str, opset: int = 17) -> Path:
+    """Write a QDQ file: the input, a max pool of its integers, the kernel and the representation are rounded.
+
+    Scales are powers of two, so that sums are exact and half levels are met.
+    """
+    zero = {
+        "uint8": np.uint8(120),
+        "int8": np.int8(-3),
+        "uint16": np.uint16(999),
+        "each": np.array([0, 128, 255], np.uint8),
+    }[kind]
+    scale = np.array([2**-8, 2**-6, 2**-7] if kind == "each" else 2**-10 if kind == "uint16" else 2**-6, np.float32)
+    nodes = [
+        make("QuantizeLinear", ["x", "s", "z"], ["xq"]), make("MaxPool", ["xq"], ["pq"], kernel_shape=[2, 2]),
+        make("DequantizeLinear", ["pq", "s", "z"], ["p"]), make("DequantizeLinear", ["wq", "t", "o"], ["w"]),
+        make("Conv", ["p", "w"], ["c"]), make("Flatten", ["c"], ["f"]),
+        make("QuantizeLinear", ["f", "u"], ["fq"]), make("DequantizeLinear", ["fq", "u"], ["reps"]),
+    ]  # fmt: skip
+    weights = {
+        "s": scale, "z": zero, "wq": DRAW.integers(-127, 128, (4, 3, 3, 3), np.int8), "t": np.float32(2**-7),
+        "o": np.int8(0), "u": np.float32(2**-4),
+    }  # fmt: skip
+    if kind in ("uint16", "each"):  # no pooling: onnxruntime knows it of 8 bits and of one scale
+        nodes[1:3] = [make("DequantizeLinear", ["xq", "s", "z"], ["p"])]
+    return saved(folder / f"{kind}.onnx", nodes, weights, 21 if kind == "uint16" else opset)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "uint16", "each"])
+def test_rounded_activations(kind: str, tmp_path: Path) -> None:
+    """As in the file, and with the gradient of the clipping."""
+    encoder = same(quantised(tmp_path, kind))
+    reps = encoder(images())
+    torch.testing.assert_close(reps, (16 * reps).round() / 16)
+    assert len(reps.unique()) < reps.numel()
+    assert "rounded as the file says" in str(encoder.origin["quantised"])
+
+
+def test_the_gradient_goes_straight_through(tmp_path: Path) -> None:
+    nodes = [
+        make("QuantizeLinear", ["x", "s", "z"], ["q"]), make("DequantizeLinear", ["q", "s", "z"], ["y"]), FLAT,
+    ]  # fmt: skip
+    weights = {"s": np.float32(0.01), "z": np.uint8(100)}
+    encoder = same(saved(tmp_path / "m.onnx", nodes, weights, 13))
+    x = images().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(encoder(x).sum(), x)
+    assert torch.equal(gradient, ((x > -1) & (x < 1.55)).float())
+
+
+def test_files_of_integers_that_cannot_be_read(tmp_path: Path) -> None:
+    scales: Weights = {"s": np.float32(0.02), "z": np.uint8(120), "other": np.float32(0.03)}
+    rounded = make("QuantizeLinear", ["x", "s", "z"], ["q"], name="first")
+    cases = {
+        "DynamicQuantizeLinear computes in integers, which have no gradient: give the file that was quantised": [
+            make("DynamicQuantizeLinear", ["x"], ["q", "d", "e"]), make("DequantizeLinear", ["q", "d", "e"], ["y"]),
+        ],
+        "'second' reads integers that no QuantizeLinear of its scale made": [
+            rounded, make("DequantizeLinear", ["q", "other", "z"], ["y"], name="second"),
+        ],
+        "'second' computes its scales": [
+            rounded, make("ReduceMax", ["x"], ["d"], keepdims=0),
+            make("DequantizeLinear", ["q", "d", "z"], ["y"], name="second"),
+        ],
+    }  # fmt: skip
+    for match, nodes in cases.items():
+        path = saved(tmp_path / "m.onnx", [*nodes, FLAT], scales, 13)
+        with pytest.raises(HoldfastError, match=match):
+            open_encoder(f"{path}?mean=0&std=1")
+
+
+def test_rounding_is_neither_certified_nor_written(tmp_path: Path) -> None:
+    from holdfast.numerics.bounds.trace import trace
+
+    spec = f"onnx:{quantised(tmp_path, 'uint8')}?mean=0&std=1"
+    encoder = open_encoder(spec)
+    with pytest.raises(NotCertified, match="round"):
+        trace(encoder, (3, 8, 8))
+    with pytest.raises(HoldfastError, match="its activations are rounded; train the file that was quantised"):
+        write(spec, encoder, tmp_path / "again.onnx")
