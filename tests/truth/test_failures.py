@@ -15,11 +15,12 @@ from holdfast.parts.failures.confused import Confused
 from holdfast.parts.failures.drifted import Drifted
 from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.probes.logits import Logits
 
 N, M, S, D = 40, 12, 25, 6
 FAILURES: list[Failure] = [
-    Nearest(), Nearest("cosine"), Confused(5), Confused(5, "l2"), Drifted(0.1), Drifted(0.1, "cosine"),
+    Nearest(), Nearest("cosine"), Confused(5), Confused(5, "l2"), Drifted(0.1), Drifted(0.1, "cosine"), Outranked(1),
 ]  # fmt: skip
 
 
@@ -223,4 +224,4 @@ def test_a_classifiers_logits_are_a_head_and_probabilities_are_not() -> None:
 
 
 def test_every_failure_is_tested_here() -> None:
-    assert set(registry.names("failures")) == {"nearest", "confused", "drifted", "misclassified"}
+    assert set(registry.names("failures")) == {"nearest", "confused", "drifted", "misclassified", "outranked"}

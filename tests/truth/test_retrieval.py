@@ -9,15 +9,16 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 
-from holdfast.core import Ball, Encoder, HoldfastError, Observation, registry
+from holdfast.core import Ball, Encoder, HoldfastError, Observation, Rng, Shard, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import ranking
 from holdfast.numerics.geometry.divergences import divergence
 from holdfast.numerics.geometry.matching import look_alikes, matches
-from holdfast.numerics.geometry.ranking import ranked
+from holdfast.numerics.geometry.ranking import ranked, without
 from holdfast.numerics.statistics.thresholds import AtRate
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.measures.neighbours.nearest_neighbour_accuracy import NearestNeighbourAccuracy
 from holdfast.parts.measures.retrieval.edited_matching import EditedMatching
 from holdfast.parts.measures.retrieval.edited_retrieval import EditedRetrieval
@@ -25,6 +26,8 @@ from holdfast.parts.measures.retrieval.matching import Matching
 from holdfast.parts.measures.retrieval.retrieval import Retrieval
 from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.thumbnails import Thumbnails
@@ -151,7 +154,7 @@ def test_the_worst_of_all_that_was_met_counts() -> None:
     subject.points = [torch.full((M, 1, DIM), torch.nan, dtype=torch.float64)]
     table = classes.observe(subject)
     for column in ("rank", "precision"):
-        assert table[f"{column}@worst found"].tolist() == table[f"{column}@4 steps"].tolist()
+        torch.testing.assert_close(table[f"{column}@worst found"], table[f"{column}@4 steps"], equal_nan=True)
 
 
 @pytest.mark.parametrize("name", ["l2", "cosine"])
@@ -176,7 +179,7 @@ def test_average_precision_is_scikit_learns(name: str, levels: int, monkeypatch:
         assert int(first[i]) == 1 + (apart < apart[relevant].min()).sum()
     monkeypatch.setattr(ranking, "ENTRIES", 3 * N)
     for whole, parts in zip((first, precision), ranked(queries, bank, own, labels, name), strict=True):
-        torch.testing.assert_close(whole, parts, equal_nan=True, rtol=0, atol=0)
+        torch.testing.assert_close(whole, parts, equal_nan=True, rtol=0, atol=1e-12)
 
 
 def test_equal_images_have_the_precision_of_their_share() -> None:
@@ -190,7 +193,6 @@ def test_classes_judge_attacked_and_clean_queries() -> None:
     measure = Retrieval(**SHORT, relevant="class", k=(1, 3))
     assert measure.needs_labels
     assert not measure.learns
-    assert measure.event is None
     table = measure.observe(subject)
     for query, reps in (("clean", subject.clean), ("4 steps", subject.drifted)):
         right, precisions = [], []
@@ -203,10 +205,82 @@ def test_classes_judge_attacked_and_clean_queries() -> None:
         assert scores[f"recall@3, {query}"].value == pytest.approx(np.mean(right))
         assert scores[f"mean average precision, {query}"].value == pytest.approx(np.mean(precisions))
     assert measure.relies_on("recall@1, clean") == ()
+    assert len(table["rank@clean"]) == N
     assert list(scores)[-1] == "mean average precision, worst found"
     subject.labels = None
     with pytest.raises(HoldfastError, match="label"):
         measure.observe(subject)
+
+
+@pytest.mark.parametrize("name", ["l2", "cosine"])
+def test_contributions_to_the_mean_average_precision_are_those_of_removing_an_image(name: str) -> None:
+    """By searching again without it: in the index, and as a query."""
+    subject = given()
+    clean, queries = subject.clean.double(), subject.drifted.double()
+    labels, own = torch.arange(N) % 4, torch.arange(M)
+    _, before = ranked(queries, clean, own, labels, name)
+    removed = without(queries, clean, own, labels, name)
+    for j in range(N):
+        kept = torch.tensor([i for i in range(N) if i != j])
+        left = own[own != j]
+        places = torch.searchsorted(kept, left)
+        _, after = ranked(queries[left], clean[kept], places, labels[kept], name)
+        assert float(removed[j]) == pytest.approx(float((after - before[left]).sum()) / M, abs=1e-12)
+    measure = Retrieval(**SHORT, relevant="class", divergence=name)
+    parts = measure.observe(subject)["parts@4 steps"]
+    assert float(parts.mean()) == pytest.approx(float(before.mean()))
+    alone = torch.cat([(before - before.mean()) / M, torch.zeros(N - M)]) - (removed - removed.mean())
+    torch.testing.assert_close(parts, before.mean() + N * alone)
+
+
+@pytest.mark.parametrize("relevant", ["original", "class"])
+@pytest.mark.parametrize("name", ["l2", "cosine"])
+@pytest.mark.parametrize("k", [1, 4])
+def test_outranked_is_what_recall_misses(relevant: str, name: str, k: int) -> None:
+    subject = given()
+    rows, rng = torch.arange(M), Rng(0, ids=tuple(map(str, range(M))))
+    shard = Shard(subject.encoder, torch.zeros(M, 1, 2, 2), rows, rng, subject.clean, labels=subject.labels)
+    failure = Outranked(k, relevant, name)
+    table = Retrieval(**SHORT, relevant=relevant, divergence=name, k=(k,)).observe(subject)
+    value = failure.bind(shard)(subject.drifted[:, None], rows).squeeze(1)
+    missed = table["rank@4 steps"][:M] > k
+    assert 0 < missed.double().mean() < 1
+    assert torch.equal(value > 0, missed)
+    clean = failure.bind(shard)(subject.clean[:M, None], rows).squeeze(1)
+    torch.testing.assert_close(clean.abs(), torch.ones_like(clean))
+    if relevant == "original":
+        assert (clean < 0).all()
+
+
+def test_outranked_by_nobody_is_no_failure() -> None:
+    subject, rows = given(), torch.arange(M)
+    rng = Rng(0, ids=tuple(map(str, range(M))))
+    shard = Shard(subject.encoder, torch.zeros(M, 1, 2, 2), rows, rng, subject.clean, labels=subject.labels)
+    for failure in (Outranked(N), Outranked(N, "class")):
+        assert (failure.bind(shard)(subject.drifted[:, None], rows) < -1).all()
+    alone = Shard(subject.encoder, shard.x, rows, rng, subject.clean, labels=torch.arange(N))
+    assert (Outranked(1, "class").bind(alone)(subject.drifted[:, None], rows) < -1).all()
+    unlabelled = Shard(subject.encoder, shard.x, rows, rng, subject.clean)
+    with pytest.raises(HoldfastError, match="labels"):
+        Outranked(1, "class").bind(unlabelled)
+    with pytest.raises(HoldfastError, match="cosine"):
+        Outranked(1, divergence="cosin")
+    with pytest.raises(HoldfastError, match="original"):
+        Outranked(1, relevant="orignal")
+
+
+def test_each_number_of_results_is_pursued() -> None:
+    """By a search of its own, on which its recall relies; the first place by the search for the smallest change."""
+    measure = Retrieval(**SHORT, k=(1, 5))
+    (drift,), nearest, fifth = measure.drift, measure.outranked[1], measure.outranked[5]
+    assert isinstance(nearest, BreakingRadii)
+    assert isinstance(fifth, Broken)
+    assert fifth.failure == Outranked(5)
+    assert set(measure.observations()) == {Clean(), drift, nearest, fifth}
+    assert measure.relies_on("recall@5, worst found") == fifth.searches
+    assert measure.relies_on("recall@1, worst found") == nearest.searches
+    assert measure.relies_on("recall@5, 4 steps") == drift.searches
+    assert measure.relies_on("mean reciprocal rank, worst found") == measure.searches
 
 
 def test_edited_copies_are_searched_alike() -> None:
@@ -274,6 +348,8 @@ def test_evasion_and_collision_are_those_at_the_threshold() -> None:
     assert scores["evasion"].value == pytest.approx(np.mean(evades))
     assert scores["collision"].value == pytest.approx(np.mean(collides))
     assert scores["evasion"].note.startswith(f"threshold {limit:.4g} in l2: 43 of 435 pairs of 30 images match")
+    assert scores["evasion"].note.endswith("match")  # nothing of images that were not attacked
+    assert scores["collision"].note.endswith("2 of 20 rows are undefined and left out")
     assert "given this threshold, and of the threshold" in scores["evasion"].interval
     assert len(table["evades"]) == N
     edited = EditedMatching(EDITS, rate=rate)

@@ -1,7 +1,10 @@
 """How early a search returns what is wanted: average precision and the rank of the first relevant one, exactly."""
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from holdfast.numerics.geometry.pairwise import pairwise
@@ -12,13 +15,30 @@ TIE = 1e-9
 ENTRIES = 2**20
 """Distances that are sorted at a time."""
 
+Queries = Float[Tensor, "queries dim"]
+Bank = Float[Tensor, "bank dim"]
+
+
+class Results(NamedTuple):
+    """What a search returns for some queries, nearest first.
+
+    Attributes:
+        order: positions in the bank, without the query's own.
+        relevant: which of them are of its class.
+        begin: where the run of equal distances begins in which each stands.
+        end: where it ends.
+        hits: how many are relevant up to that end.
+    """
+
+    order: Int[Tensor, "queries results"]
+    relevant: Bool[Tensor, "queries results"]
+    begin: Int[Tensor, "queries results"]
+    end: Int[Tensor, "queries results"]
+    hits: Int[Tensor, "queries results"]
+
 
 def ranked(
-    queries: Float[Tensor, "queries dim"],
-    bank: Float[Tensor, "bank dim"],
-    own: Int[Tensor, "queries"],
-    labels: Int[Tensor, "bank"],
-    name: str = "l2",
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], name: str = "l2"
 ) -> tuple[Float[Tensor, "queries"], Float[Tensor, "queries"]]:
     """Return how early each query finds the images of its class among all others.
 
@@ -46,29 +66,73 @@ def ranked(
         >>> rank.tolist(), [round(p, 4) for p in precision.tolist()]  # in order: 1, 2 and 3
         ([2.0], [0.5833])
     """
-    parts = torch.arange(len(queries)).split(max(1, ENTRIES // len(bank)))
-    both = [_ranked(pairwise(queries[rows], bank, name), own[rows], labels) for rows in parts]
-    rank, precision = zip(*both, strict=True)
-    return torch.cat(rank), torch.cat(precision)
+    ranks, precisions = [], []
+    for found in _results(queries, bank, own, labels, name):
+        count = found.relevant.sum(1)
+        first = found.begin.gather(1, found.relevant.int().argmax(1, keepdim=True)).squeeze(1)
+        ranks.append((first + 1.0).double().masked_fill(count == 0, torch.nan))
+        share = found.hits.double() / (found.end + 1.0)
+        precisions.append((share * found.relevant).sum(1) / count)
+    return torch.cat(ranks), torch.cat(precisions)
 
 
-def _ranked(
-    apart: Float[Tensor, "queries bank"], own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"]
-) -> tuple[Float[Tensor, "queries"], Float[Tensor, "queries"]]:
-    # nearest first, without the query's own image
-    apart[torch.arange(len(own)), own] = torch.inf
-    apart, order = apart.sort(1)
-    apart, order = apart[:, :-1], order[:, :-1]
-    relevant = labels[order] == labels[own, None]
-    count = relevant.sum(1)
-    # where each run of equal distances begins and ends
-    place, width = torch.arange(apart.shape[1]).expand_as(apart), apart.shape[1]
-    rises = apart.diff(dim=1) > TIE * apart[:, 1:]
-    edge = torch.ones(len(apart), 1, dtype=torch.bool)
-    begin = place.masked_fill(~torch.cat([edge, rises], 1), 0).cummax(1).values
-    end = place.masked_fill(~torch.cat([rises, edge], 1), width).flip(1).cummin(1).values.flip(1)
-    # what is relevant so far, at each relevant one
-    rank = begin.gather(1, relevant.int().argmax(1, keepdim=True)).squeeze(1) + 1.0
-    hits = relevant.cumsum(1).gather(1, end) / (end + 1.0)
-    precision = (hits.double() * relevant).sum(1) / count
-    return rank.double().masked_fill(count == 0, torch.nan), precision
+def without(
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], name: str = "l2"
+) -> Float[Tensor, "bank"]:
+    """Return by how much the mean average precision changes where a bank member is taken out of the index.
+
+    Behind an irrelevant image every relevant one moves up, Σ_r h_r / (p_r - 1) - h_r / p_r over those with place p_r
+    and h_r hits; with a relevant one, a hit is lost too, and one of the R. Queries with a single relevant image are as
+    if nothing changed.
+
+    Args:
+        queries: as of `ranked`.
+        bank: as of `ranked`.
+        own: as of `ranked`.
+        labels: as of `ranked`.
+        name: divergence.
+
+    Returns:
+        Σ_i (AP_i without b_j - AP_i) / M over the M queries that have a precision, [N]; up to equal distances.
+
+    Example:
+        >>> bank, labels = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([0, 1, 0, 0])
+        >>> changes = without(torch.tensor([[0.9]]), bank, torch.tensor([0]), labels)
+        >>> [round(change, 4) for change in changes.tolist()]
+        [0.0, 0.4167, -0.0833, -0.0833]
+    """
+    changes, queried = torch.zeros(len(bank), dtype=torch.float64), 0
+    for found in _results(queries, bank, own, labels, name):
+        count, place, hits = found.relevant.sum(1, keepdim=True).double(), found.end + 1.0, found.hits.double()
+        now = hits / place * found.relevant
+        precision = now.sum(1, keepdim=True) / count
+        # what all relevant ones from a place on have, where one of those before them is gone
+        up = hits / (place - 1).clamp_min(1) * found.relevant - now
+        fewer = (hits - 1) / (place - 1).clamp_min(1) * found.relevant - now
+        behind, lost = (values.flip(1).cumsum(1).flip(1) for values in (up, fewer))
+        out = (precision * count + lost - fewer - now) / (count - 1).clamp_min(1)
+        change = torch.where(found.relevant, out - precision, behind / count)
+        some = count.squeeze(1) > 1
+        queried += int((count > 0).sum())
+        changes.index_add_(0, found.order[some].flatten(), change[some].flatten())
+    return changes / max(queried, 1)
+
+
+def _results(
+    queries: Queries, bank: Bank, own: Int[Tensor, "queries"], labels: Int[Tensor, "bank"], name: str
+) -> Iterator[Results]:
+    """Yield what is returned, for some queries at a time."""
+    for rows in torch.arange(len(queries)).split(max(1, ENTRIES // len(bank))):
+        # nearest first, without the query's own image
+        apart = pairwise(queries[rows], bank, name)
+        apart[torch.arange(len(rows)), own[rows]] = torch.inf
+        apart, order = apart.sort(1)
+        apart, order = apart[:, :-1], order[:, :-1]
+        relevant = labels[order] == labels[own[rows], None]
+        # where each run of equal distances begins and ends
+        place, width = torch.arange(apart.shape[1]).expand_as(apart), apart.shape[1]
+        rises = apart.diff(dim=1) > TIE * apart[:, 1:]
+        edge = torch.ones(len(apart), 1, dtype=torch.bool)
+        begin = place.masked_fill(~torch.cat([edge, rises], 1), 0).cummax(1).values
+        end = place.masked_fill(~torch.cat([rises, edge], 1), width).flip(1).cummin(1).values.flip(1)
+        yield Results(order, relevant, begin, end, relevant.cumsum(1).gather(1, end))

@@ -1,22 +1,19 @@
 """Taken for any other image: the clean representation nearest to f(x') is no longer f(x)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from holdfast.core import Event, Failure, HoldfastError, Margin, Rivals, Shard
+from holdfast.core import Event, Failure, Margin, Rivals, Shard
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.margins import DIVERGENCES, between
 from holdfast.parts.failures.shared.alike import LEAST
+from holdfast.parts.failures.shared.population import bank_of, scores_of
 from holdfast.runtime.errors import unknown
 from holdfast.runtime.rounding import REPRESENTATIONS
-
-Scores = Callable[[Float[Tensor, "*batch dim"]], Float[Tensor, "*batch population"]]
-"""Representations -> how well each image of the population fits."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,9 @@ class Nearest(Failure):
         Raises:
             HoldfastError: a population of one image.
         """
-        bank, own = _bank(shard)
+        bank, own = bank_of(shard, "nearest")
         # the distance from a boundary as a linear function of f': scores, less those of the image itself
-        reach, scores_of = bank.norm(dim=1), self._scores(bank)
+        reach, scored = bank.norm(dim=1), scores_of(bank, self.divergence)
         length = reach[own] / 2 if self.divergence == "cosine" else torch.ones_like(reach[own])
         # in units of the distance from the nearest boundary; twins are no boundary
         apart, level = self._apart(bank, own)
@@ -77,7 +74,7 @@ class Nearest(Failure):
 
         def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
             rows = rows.to(own.device)
-            scores = scores_of(reps)
+            scores = scored(reps)
             own_scores = scores.gather(2, own[rows, None, None].expand(-1, reps.shape[1], 1))
             ahead = ((scores - own_scores) / units[rows, None]).masked_fill(level[rows, None], -torch.inf)
             return ahead.amax(2).clamp_min(LEAST)
@@ -89,7 +86,7 @@ class Nearest(Failure):
 
         Images that look alike to the encoder are no rivals; where they are among the `count`, their margins are 1.
         """
-        bank, own = _bank(shard)
+        bank, own = bank_of(shard, "nearest")
         apart, level = self._apart(bank, own)
         apart = apart.masked_fill(level, torch.inf)
         order = apart.argsort(dim=1, stable=True)[:, : min(count or len(bank), len(bank) - 1)]
@@ -100,20 +97,10 @@ class Nearest(Failure):
 
     def taken_for(self, shard: Shard, reps: Float[Tensor, "batch dim"]) -> Int[Tensor, "batch"]:
         """Return the nearest other image; none of those that look like the image itself to the encoder."""
-        bank, own = _bank(shard)
+        bank, own = bank_of(shard, "nearest")
         _, level = self._apart(bank, own)
-        scores = self._scores(bank)(reps).masked_fill(level, -torch.inf)
+        scores = scores_of(bank, self.divergence)(reps).masked_fill(level, -torch.inf)
         return scores.argmax(1).masked_fill(level.all(1), -1).cpu()
-
-    def _scores(self, bank: Float[Tensor, "population dim"]) -> Scores:
-        """Return what scores representations against all images: the nearest one scores highest."""
-        if self.divergence == "cosine":
-            weights = unit(bank)
-            return lambda reps: reps.double() @ weights.T
-        # -||f' - f_j||² without ||f'||², around the middle of the population: less cancels
-        middle = bank.mean(0)
-        weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
-        return lambda reps: (reps.double() - middle) @ weights.T + bias
 
     def _apart(
         self, bank: Float[Tensor, "population dim"], own: Int[Tensor, "batch"]
@@ -123,12 +110,3 @@ class Nearest(Failure):
         reach = points.norm(dim=1)
         apart = pairwise.pairwise(points[own].cpu(), points.cpu(), "l2").to(bank.device)
         return apart, apart <= REPRESENTATIONS * (reach[own, None] + reach)
-
-
-def _bank(shard: Shard) -> tuple[Float[Tensor, "population dim"], Int[Tensor, "batch"]]:
-    """Return the clean representations of the population in float64, and where the images of the shard stand there."""
-    assert shard.clean is not None  # clean representations are always observed first
-    bank = shard.clean.to(shard.x.device).double()
-    if len(bank) < 2:
-        raise HoldfastError("the failure nearest compares images with each other: expected at least 2, got 1")
-    return bank, shard.positions.to(shard.x.device)

@@ -1,1 +1,1 @@
-"""What people do with an encoder: search in an index, and match copies at a threshold, attacked and edited."""
+"""Whether search still returns the right image, and copies still match."""

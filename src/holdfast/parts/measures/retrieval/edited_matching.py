@@ -67,7 +67,8 @@ class EditedMatching(Matched, DisturbedMeasure):
         def reduced(column: str) -> Score:
             alone = column != self.per_image or len(self.corruptions) == 1
             reduce = statistics.share if alone else partial(statistics.mean, most=1.0)
-            score = self._missed(table, column).score(lambda values: reduce(values, condition=CONDITION))
+            edited = ~table[column].isnan()
+            score = self._missed(table, column).score(lambda values: reduce(values[edited], condition=CONDITION))
             return self.noted(score, table)
 
         return self.scored(table, reduced)

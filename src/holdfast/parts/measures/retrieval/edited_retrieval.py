@@ -12,7 +12,7 @@ from holdfast.core.chart import Chart
 from holdfast.numerics import statistics
 from holdfast.parts.measures.shared.disturbed import AVERAGE, DisturbedMeasure
 from holdfast.parts.measures.shared.edits import EDITS
-from holdfast.parts.measures.shared.searching import Searching, hits, recall
+from holdfast.parts.measures.shared.searching import Searching, recall, recall_over
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
     adversary.
 
     Table, one row per image: `rank@EDIT` of the first relevant result, `precision@EDIT`, its average precision,
-    `found@EDIT`, 1 where the rank is k or less, and `found`, their mean.
+    `found@EDIT`, 1 where the rank is k or less, and `found`, their mean; with classes as in `Retrieval`.
     """
 
     threats: tuple[Threat, ...] = EDITS
@@ -49,20 +49,25 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
     def observe(self, subject: Subject) -> Table:
         """Return where every edited image finds what it was."""
         clean, disturbed = self.disturbed(subject)
-        known = {title: self.found(subject, reps, clean) for title, reps in disturbed.items()}
-        ranks = {f"rank@{title}": rank for title, (rank, _) in known.items()}
-        precisions = {f"precision@{title}": precision for title, (_, precision) in known.items()}
-        return ranks | precisions | self.averaged({title: hits(rank, self.k[0]) for title, (rank, _) in known.items()})
+        clean = clean.double()
+        known = {title: (*self.found(subject, reps.double(), clean), reps) for title, reps in disturbed.items()}
+        table = self.columns(subject, clean, known)
+        found = {title: self._within(table[f"rank@{title}"], self.k[0]) for title in disturbed}
+        return table | self.averaged(found)
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the recall under each edit, and the means over edits."""
         titles = self.corruptions
-        ranks, precisions = ([table[f"{of}@{title}"] for title in titles] for of in ("rank", "precision"))
+        ranks = [table[f"rank@{title}"] for title in titles]
         scores = {title: recall(rank, self.k[0]) for title, rank in zip(titles, ranks, strict=True)}
         for k in self.k[1:]:
-            scores[f"{AVERAGE}, recall@{k}"] = self.mean(torch.stack([hits(rank, k) for rank in ranks]).mean(0))
-        scores[f"{AVERAGE}, {self.summary}"] = self.mean(torch.stack(precisions).mean(0))
-        return scores | {AVERAGE: self.mean(table[self.per_image])}
+            scores[f"{AVERAGE}, recall@{k}"] = recall_over(ranks, k)
+        scores[f"{AVERAGE}, {self.summary}"] = self.mean(table, titles)
+        return scores | {AVERAGE: recall_over(ranks, self.k[0])}
+
+    @staticmethod
+    def _within(ranks: Float[Tensor, "rows"], k: int) -> Float[Tensor, "rows"]:
+        return (ranks <= k).double().masked_fill(ranks.isnan(), torch.nan)
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return recall against k, the mean over edits."""

@@ -96,10 +96,11 @@ class Matching(Matched):
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return the shares that collide and that evade."""
+        attacked = ~table["drift"].isnan()
         collision = self.at_rate(table, lambda rate: _collides(table, rate)).score(
-            lambda values: statistics.share(values, table["pair"], CONDITION)
+            lambda values: statistics.share(values[attacked], table["pair"][attacked], CONDITION)
         )
-        evasion = self._evasion(table).score(lambda values: statistics.share(values, condition=CONDITION))
+        evasion = self._evasion(table).score(lambda values: statistics.share(values[attacked], condition=CONDITION))
         return {"collision": self.noted(collision, table), "evasion": self.noted(evasion, table)}
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:

@@ -9,19 +9,23 @@ from torch import Tensor
 
 from holdfast.core import Attack, Ball, Observation, Score, Search, Subject, Table
 from holdfast.core.chart import Chart
-from holdfast.numerics import statistics
 from holdfast.numerics.geometry.margins import DIVERGENCES
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.failures.nearest import Nearest
+from holdfast.parts.failures.outranked import Outranked
 from holdfast.parts.measures.shared.searching import Searching, recall
 from holdfast.parts.measures.shared.worst import trajectories, worst
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.breaking_radii import BreakingRadii
+from holdfast.parts.observations.broken import Broken
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.threats.linf import Linf
 
 CLEAN, WORST = "clean", "worst found"
+
+Found = tuple[Float[Tensor, "images"], Float[Tensor, "images"], Float[Tensor, "images dim"]]
+"""Rank of the first relevant result, average precision, and the representations that were searched for."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +37,17 @@ class Retrieval(Searching):
     relevant: recall asks for the first one, and mean average precision for all of them.
 
     Scores are told of three kinds of queries: the images themselves (`clean`, with classes only); where an attack on
-    drift ended; and, of each image, the worst that any search of the run met in the ball. Among these is the search for
-    the smallest change after which another image is nearer, where the original is searched for. No search pursues rank
-    2 and beyond, or another class: below the first place recall may be less than what was found.
+    drift ended; and, of each image, the worst that any search of the run met in the ball. Among these are searches for
+    what `outranked` says, one for each k, and for the first place that for the smallest change after which another
+    image is nearer.
 
     Table, one row per attacked image: `rank@QUERY` of the first relevant result, and `precision@QUERY`, its average
-    precision, which is 1 / rank where the original alone is relevant; NaN where the index has nothing relevant.
+    precision, which is 1 / rank where the original alone is relevant. With classes one row per image of the population,
+    NaN where it was not attacked or has no other of its class; and `parts@QUERY`, what it contributes to the mean
+    average precision, as a query and in the index.
 
     Attributes:
-        attack: how the attack on drift searches.
+        attack: how drift and being outranked are searched.
         ball: where, in pixels.
         passes: of the search for the smallest change, for each image.
     """
@@ -68,27 +74,32 @@ class Retrieval(Searching):
         return trajectories(self.attack, self.ball, Untargeted(), (self.attack.steps,))
 
     @property
-    def event(self) -> BreakingRadii | None:
-        """The search for images that are nearer to another one; None where classes count, or none is linear."""
-        if self.relevant == "class" or self.divergence not in DIVERGENCES:
-            return None
-        return BreakingRadii(type(self.ball)(), Nearest(self.divergence), self.passes)
+    def outranked(self) -> dict[int, BreakingRadii | Broken]:
+        """For each k the search for images that are not found among the first k; none for other divergences."""
+        if self.divergence not in DIVERGENCES:
+            return {}
+        known = {k: Broken(self.attack, self.ball, Outranked(k, self.relevant, self.divergence)) for k in self.k}
+        nearest = BreakingRadii(type(self.ball)(), Nearest(self.divergence), self.passes)
+        return known | ({1: nearest} if self.relevant == "original" else {})
 
     def observations(self) -> tuple[Observation, ...]:
-        """Clean representations, the trajectories, and the search for the event."""
-        return Clean(), *self.drift, *((self.event,) if self.event else ())
+        """Clean representations, the trajectories, and the searches for each k."""
+        return Clean(), *self.drift, *self.outranked.values()
 
     @property
     def searches(self) -> tuple[Search, ...]:
-        """The search for drift, as a whole where it is that of an ensemble, and that for the event."""
-        event = self.event.searches if self.event else ()
-        return (Search(self.attack, self.ball, Untargeted()), *event)
+        """The search for drift, as a whole where it is that of an ensemble, and those for each k."""
+        others = (search for observation in self.outranked.values() for search in observation.searches)
+        return (Search(self.attack, self.ball, Untargeted()), *others)
 
     def relies_on(self, score: str) -> tuple[Search, ...]:
-        """Return the search for drift; also that for the event where the worst counts; none of clean queries."""
+        """Return the search for drift; where the worst counts, those for its k, or all; none of clean queries."""
         if score.endswith(CLEAN):
             return ()
-        return self.searches if score.endswith(WORST) else self.searches[:1]
+        if not score.endswith(WORST):
+            return self.searches[:1]
+        at = {f"recall@{k}, {WORST}": observation.searches for k, observation in self.outranked.items()}
+        return at.get(score, self.searches)
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -105,37 +116,41 @@ class Retrieval(Searching):
         """Return rank and average precision of every attacked image, for each kind of query."""
         clean = subject.read(Clean())["reps"].double()
         (drifted,) = worst(subject, self.attack, self.drift).values()
-        label = self.attack.label(self.attack.steps)
-        known = {label: self.found(subject, drifted, clean)}
+        ended = (*self.found(subject, drifted, clean), drifted)
+        known = {self.attack.label(self.attack.steps): ended, WORST: self._worst(subject, clean, ended)}
         if self.relevant == "class":
-            known[CLEAN] = self.found(subject, clean[: subject.attacked], clean)
-        rank, precision = (values.clone() for values in known[label])
+            own = clean[: subject.attacked]
+            known[CLEAN] = (*self.found(subject, own, clean), own)
+        return self.columns(subject, clean, {query: known[query] for query in self.queries})
+
+    def _worst(self, subject: Subject, clean: Tensor, ended: Found) -> Found:
+        """Return the largest rank and the lowest precision of all that any search met, and the points of the latter."""
+        rank, precision, worst_reps = (values.clone() for values in ended)
         for points in subject.reached(self.ball):
             for reps in points.unbind(1):
                 inside = ~reps.isnan().any(1)
                 ranks, precisions = self.found(subject, torch.where(inside[:, None], reps, clean[: len(reps)]), clean)
                 some = torch.arange(len(reps))[inside]
                 rank[some] = rank[some].maximum(ranks[inside])
-                precision[some] = precision[some].minimum(precisions[inside])
-        known[WORST] = rank, precision
-        columns = {query: known[query] for query in self.queries}
-        ranked = {f"rank@{query}": ranks for query, (ranks, _) in columns.items()}
-        return ranked | {f"precision@{query}": precisions for query, (_, precisions) in columns.items()}
+                lower = some[precisions[inside] < precision[some]]
+                precision[lower], worst_reps[lower] = precisions[lower], reps[lower]
+        return rank, precision, worst_reps
 
     def score(self, table: Table) -> dict[str, Score]:
         """Return recall at every k and the mean average precision, for each kind of query."""
         scores: dict[str, Score] = {}
         for query in self.queries:
             scores |= {f"recall@{k}, {query}": recall(table[f"rank@{query}"], k) for k in self.k}
-            scores[f"{self.summary}, {query}"] = self.mean(table[f"precision@{query}"])
+            scores[f"{self.summary}, {query}"] = self.mean(table, [query])
         return scores
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return recall against k: of the worst that was found, and where drift ended or of clean queries."""
         second = self.queries[0]
         lines = [[table[f"rank@{query}"]] for query in (WORST, second)]
-        return (self.curve(lines, f"Solid: attacked, {WORST}; dashed: {second}."),)
+        about = f"Solid: attacked, {WORST}; dashed: {second}. Searches pursued the first place and the marked ones."
+        return (self.curve(lines, about, pursued=True),)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""
-        return statistics.influence_of_mean(table[self.column])
+        return self.influence_on_mean(table, [WORST])

@@ -1,5 +1,6 @@
 """What the measures of search have in common: an index of clean images, queries, and who is returned for them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,18 +8,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from holdfast.core import HoldfastError, Measure, Score, Subject
+from holdfast.core import HoldfastError, Measure, Score, Subject, Table
 from holdfast.core.chart import Curves, Line, numbers
 from holdfast.core.registry import part_name
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import pairwise
 from holdfast.numerics.geometry.divergences import divergence
-from holdfast.numerics.geometry.ranking import ranked
+from holdfast.numerics.geometry.ranking import ranked, without
+from holdfast.numerics.statistics import drawn_pairs
+from holdfast.numerics.statistics.universal import padded
+from holdfast.parts.failures.outranked import RELEVANT
 from holdfast.parts.measures.shared.probe import labels_of
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import unknown
 
-RELEVANT = ("original", "class")
 FARTHEST = 100
 """Results that are drawn at most."""
 
@@ -86,19 +89,57 @@ class Searching(Measure):
         rank = 1.0 + nearer.double()
         return rank, 1 / rank
 
-    def mean(self, values: Float[Tensor, "images"]) -> Score:
-        """Return the mean of shares over images."""
-        return statistics.mean(values, condition=CONDITION, most=1.0)
+    def columns(self, subject: Subject, clean: Tensor, known: Mapping[str, tuple[Ranks, Ranks, Tensor]]) -> Table:
+        """Return the columns of some kinds of queries.
 
-    def curve(self, lines: list[list[Ranks]], about: str) -> Curves:
+        With classes every image of the population has a row, NaN where it is no query, and a third column `parts`: what
+        each image contributes to the mean average precision, as a query and as one that the index holds.
+
+        Args:
+            subject: the encoder that was observed.
+            clean: representations of the index.
+            known: ranks, average precisions, and the representations that have them.
+        """
+        if self.relevant == "original":
+            ranks = {f"rank@{query}": rank for query, (rank, _, _) in known.items()}
+            return ranks | {f"precision@{query}": precision for query, (_, precision, _) in known.items()}
+        table, labels = {}, labels_of(subject)
+        for query, (rank, precision, reps) in known.items():
+            removed = without(reps, clean, torch.arange(len(reps)), labels, self.divergence)
+            own = padded(precision - precision.nanmean(), len(clean)).nan_to_num(0.0) / (~precision.isnan()).sum()
+            parts = precision.nanmean() + len(clean) * (own - (removed - removed.mean()))
+            rows = {"rank": padded(rank, len(clean)), "precision": padded(precision, len(clean)), "parts": parts}
+            table |= {f"{name}@{query}": values for name, values in rows.items()}
+        return table
+
+    def mean(self, table: Table, queries: Sequence[str]) -> Score:
+        """Return the mean average precision, averaged over some kinds of queries."""
+        precision = self.averaged_over("precision", table, queries)
+        if self.relevant == "original":
+            return statistics.mean(precision, condition=CONDITION, most=1.0)
+        return drawn_pairs.mean(precision, self.averaged_over("parts", table, queries), most=1.0)
+
+    def influence_on_mean(self, table: Table, queries: Sequence[str]) -> Float[Tensor, "units"]:
+        """Return each image's influence on that mean."""
+        column = "precision" if self.relevant == "original" else "parts"
+        return statistics.influence_of_mean(self.averaged_over(column, table, queries))
+
+    def averaged_over(self, column: str, table: Table, queries: Sequence[str]) -> Float[Tensor, "rows"]:
+        """Return the mean of a column over kinds of queries; of precisions, those that are defined."""
+        values = torch.stack([table[f"{column}@{query}"] for query in queries]).mean(0)
+        return values[~values.isnan()] if column == "precision" and self.relevant == "class" else values
+
+    def curve(self, lines: list[list[Ranks]], about: str, pursued: bool = False) -> Curves:
         """Return recall against k.
 
         Args:
             lines: the first one solid, the second one dashed; each of ranks under one threat or more, whose recall is
                 averaged over threats.
             about: what the lines are.
+            pursued: whether a search made recall low at each k; between them it did not.
         """
         most = min(FARTHEST, *(len(ranks[0]) for ranks in lines))
+        sought = tuple(sorted(k for k in self.k if k > 1)) if pursued else ()
         return Curves(
             heading="How many results must be looked at",
             how_to_read=(
@@ -112,13 +153,15 @@ class Searching(Measure):
             label="recall",
             unit="share",
             scale="log",
+            marks=tuple(map(float, sought)),
+            named=tuple(f"first {k}" for k in sought),
             summary=about,
         )
 
 
 def hits(ranks: Ranks, k: int) -> Float[Tensor, "images"]:
-    """Return 1 where a relevant image is among the first k; NaN where none is in the index."""
-    return torch.where(ranks.isnan(), torch.nan, (ranks <= k).double())
+    """Return 1 where a relevant image is among the first k; rows without one are left out."""
+    return (ranks[~ranks.isnan()] <= k).double()
 
 
 def recall(ranks: Ranks, k: int) -> Score:
@@ -126,14 +169,16 @@ def recall(ranks: Ranks, k: int) -> Score:
     return statistics.share(hits(ranks, k), condition=CONDITION)
 
 
+def recall_over(ranks: list[Ranks], k: int) -> Score:
+    """Return the mean over threats of that share."""
+    shares = torch.stack([hits(values, k) for values in ranks]).mean(0)
+    return statistics.mean(shares, condition=CONDITION, most=1.0)
+
+
 def _line(ranks: list[Ranks], most: int, style: Literal["solid", "dashed", "points"]) -> Line:
     """Return recall against k with its intervals, of the mean over threats."""
     at = torch.logspace(0, torch.tensor(float(most)).log10().item(), 25).round().int().unique().tolist()
-    if len(ranks) == 1:
-        scores = [recall(ranks[0], k) for k in at]
-    else:
-        shares = [torch.stack([hits(rank, k) for rank in ranks]).mean(0) for k in at]
-        scores = [statistics.mean(share, condition=CONDITION, most=1.0) for share in shares]
+    scores = [recall(ranks[0], k) if len(ranks) == 1 else recall_over(ranks, k) for k in at]
     ends = ([getattr(score, name) for score in scores] for name in ("value", "low", "high"))
     value, low, high = (numbers(torch.tensor([torch.nan if v is None else v for v in end])) for end in ends)
     return Line(tuple(map(float, at)), value, low, high, style=style)

@@ -1,0 +1,110 @@
+"""Outranked: a search for what an image was no longer returns it among the first k."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from holdfast.core import Event, Failure, Shard
+from holdfast.numerics.geometry.margins import DIVERGENCES
+from holdfast.parts.failures.shared.alike import LEAST
+from holdfast.parts.failures.shared.population import bank_of, scores_of
+from holdfast.runtime.checked import Count
+from holdfast.runtime.errors import no_labels, unknown
+
+RELEVANT = ("original", "class")
+"""What may be searched for."""
+
+
+@dataclass(frozen=True)
+class Outranked(Failure):
+    """At least k irrelevant images are strictly nearer to f(x') than every relevant one.
+
+    The value is s_(k) - s_relevant over its size at x: the k-th largest score of an irrelevant image less the largest
+    of a relevant one, with scores 2 f_j · f' - ||f_j||² (cosine: z_j · f'), which order images by nearness. It is -1 at
+    x where x does not fail.
+
+    Attributes:
+        k: how many results are looked at; 1 is the failure `nearest`.
+        relevant: "original", the image that was disturbed; "class", the other images of its class.
+        divergence: "l2" or "cosine".
+
+    Source: known-item search, see the measure `retrieval`.
+
+    Example:
+        >>> from holdfast.core import Encoder, Rng
+        >>> clean, identity = torch.tensor([[0.0], [1.0], [3.0]]), Encoder(torch.nn.Flatten(), mean=0, std=1)
+        >>> shard = Shard(identity, clean.view(3, 1, 1, 1), torch.arange(3), Rng(0, ids=("a", "b", "c")), clean)
+        >>> event = Outranked(k=2).bind(shard)
+        >>> (event(torch.tensor([[[0.9], [2.1]]]), torch.tensor([0])) > 0).tolist()
+        [[False, True]]
+    """
+
+    k: Count = 10
+    relevant: Literal["original", "class"] = "original"
+    divergence: str = "l2"
+
+    def __post_init__(self) -> None:
+        if self.divergence not in DIVERGENCES:
+            raise unknown("divergence of the failure outranked", self.divergence, DIVERGENCES)
+        if self.relevant not in RELEVANT:
+            raise unknown("relevant of the failure outranked", self.relevant, RELEVANT)
+
+    @property
+    def needs_labels(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether classes say what is relevant."""
+        return self.relevant == "class"
+
+    @property
+    def title(self) -> str:
+        """What happens."""
+        return f"{'its class' if self.needs_labels else 'the original'} not in the first {self.k}, {self.divergence}"
+
+    @property
+    def clause(self) -> str:
+        """What happens, as the end of a sentence."""
+        return f"are not found among the first {self.k} results"
+
+    def bind(self, shard: Shard) -> Event:
+        """Return the event against the whole population.
+
+        Raises:
+            HoldfastError: a population of one image, or classes without labels.
+        """
+        bank, own = bank_of(shard, "outranked")
+        wanted, rival = self._sides(shard, own)
+        scored, k = scores_of(bank, self.divergence), min(self.k, len(bank))
+
+        def ahead(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            scores, rows = scored(reps), rows.to(own.device)
+            best = scores.masked_fill(~wanted[rows, None], -torch.inf).amax(2)
+            rivals = scores.masked_fill(~rival[rows, None], -torch.inf).topk(k, dim=2).values
+            return rivals[..., -1] - best
+
+        at = ahead(bank[own, None], torch.arange(len(own))).squeeze(1)
+        size = torch.where(at.isfinite() & (at != 0), at.abs(), 1.0)
+        # nothing to find, or too few to be outranked by
+        hopeless = ~wanted.any(1) | (rival.sum(1) < self.k)
+
+        def event(reps: Float[Tensor, "rows draws dim"], rows: Int[Tensor, "rows"]) -> Float[Tensor, "rows draws"]:
+            rows = rows.to(own.device)
+            value = (ahead(reps, rows) / size[rows, None]).masked_fill(hopeless[rows, None], LEAST)
+            return value.clamp_min(LEAST)
+
+        return event
+
+    def _sides(
+        self, shard: Shard, own: Int[Tensor, "batch"]
+    ) -> tuple[Bool[Tensor, "batch population"], Bool[Tensor, "batch population"]]:
+        """Return which images are relevant, and which are not; with classes the image itself is neither."""
+        assert shard.clean is not None  # clean representations are always observed first
+        itself = torch.arange(len(shard.clean), device=own.device) == own[:, None]
+        if self.relevant == "original":
+            return itself, ~itself
+        if shard.labels is None:
+            raise no_labels("the failure outranked, relevant = class,", "the source of images")
+        labels = shard.labels.to(own.device)
+        same = labels == labels[own, None]
+        return same & ~itself, ~same

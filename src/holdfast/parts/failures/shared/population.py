@@ -1,0 +1,36 @@
+"""What failures by comparison with the population have in common: its representations, and scores of nearness."""
+
+from collections.abc import Callable
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from holdfast.core import HoldfastError, Shard
+from holdfast.numerics.geometry.divergences import unit
+
+Scores = Callable[[Float[Tensor, "*batch dim"]], Float[Tensor, "*batch population"]]
+"""Representations -> how well each image of the population fits."""
+
+
+def bank_of(shard: Shard, name: str) -> tuple[Float[Tensor, "population dim"], Int[Tensor, "batch"]]:
+    """Return the clean representations of the population in float64, and where the images of the shard stand there.
+
+    Raises:
+        HoldfastError: a population of one image.
+    """
+    assert shard.clean is not None  # clean representations are always observed first
+    bank = shard.clean.to(shard.x.device).double()
+    if len(bank) < 2:
+        raise HoldfastError(f"the failure {name} compares images with each other: expected at least 2, got 1")
+    return bank, shard.positions.to(shard.x.device)
+
+
+def scores_of(bank: Float[Tensor, "population dim"], divergence: str) -> Scores:
+    """Return what scores representations against all images, linearly: the nearest one scores highest."""
+    if divergence == "cosine":
+        weights = unit(bank)
+        return lambda reps: reps.double() @ weights.T
+    # -||f' - f_j||² without ||f'||², around the middle of the population: less cancels
+    middle = bank.mean(0)
+    weights, bias = 2 * (bank - middle), -(bank - middle).square().sum(1)
+    return lambda reps: (reps.double() - middle) @ weights.T + bias
