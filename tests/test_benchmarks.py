@@ -20,6 +20,7 @@ from benchmarks import (
     index,
     mutants,
     negatives,
+    onnx_step,
     sharing,
     whole_audit,
     workers,
@@ -107,6 +108,12 @@ def test_negatives_are_measured():
 def test_constants_are_measured():
     found = finite(constants.measure(("zoo:cnn_b_cifar",), batch=2, rows=50, rounds=1))
     assert found["a stored representation"].value == pytest.approx(4 * 768, rel=0.1)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.fx and the exporter
+def test_a_step_through_a_file_is_measured():
+    found = finite(onnx_step.measure(rounds=1, batch=1, size=32))
+    assert all(float(result.note.split()[-1]) < 1e-4 for result in found.values())  # the same network
 
 
 @pytest.mark.filterwarnings("ignore:Please import `gaussian_filter`:DeprecationWarning")  # foolbox

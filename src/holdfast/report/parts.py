@@ -34,7 +34,10 @@ def _entries(kind: str) -> dict[str, str]:
             **_sources({name: (source.about, source.extra) for name, source in opened.items()}),
             **{f"zoo:{name}": line for name, line in zoo.items()},
             "series:": "all checkpoints in a folder, in order, series:FOLDER?pattern=*.safetensors&label=",
-            "all take": "?label= layer= pool= weights=default|random|FILE seed= mean= std= size=",
+            "all take": (
+                "?label= layer= pool= weights=default|random|FILE seed= mean= std= size= "
+                "resize=PIXELS|squash crop= interpolation="
+            ),
         }
     if kind == "data":
         shaped = "balance=long_tail|uniform ratio= balance_seed="
