@@ -17,6 +17,8 @@ from holdfast import cli
 from holdfast.cli import common
 from holdfast.runtime.errors import HoldfastError, NothingAudited, UnreadableRecord
 from holdfast.runtime.exit_status import ExitStatus
+from holdfast.sources.data import open_images
+from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import StoreError
 
 TINY = ["--profile", "quick", "--images", "24", "--attacked", "8", "--set", "*.attack.steps=3"]
@@ -140,6 +142,49 @@ def test_show_explains(capsys, name: str) -> None:
     code, out, _ = run(capsys, "show", name)
     assert code == 0
     assert "Parameters" in out
+
+
+def test_show_says_what_an_encoder_sees(capsys, tmp_path: Path) -> None:
+    photos, seen = tmp_path / "photos", tmp_path / "seen.png"
+    photos.mkdir()
+    for number, shape in enumerate([(40, 60), (60, 40), (50, 50)]):
+        draw = np.random.default_rng(number)
+        PIL.Image.fromarray(draw.integers(0, 256, (*shape, 3), dtype=np.uint8)).save(photos / f"{number}.png")
+    spec = "zoo:cnn_b_cifar?resize=40&crop=32"
+    code, out, _ = run(capsys, "show", spec, "--data", str(photos), "--out", str(seen))
+    assert code == 0
+    assert "the shorter side to 40 pixels (bicubic), of that the centre 32x32" in out
+    assert "resize=40&crop=32 given in the spec; else zoo architecture" in out
+    assert "zoo architecture (no normalisation)" in out
+    assert "100 numbers" in out
+    assert "3 of 3 images" in out
+    # the picture: three inputs of the encoder, enlarged pixel by pixel
+    drawn = np.asarray(PIL.Image.open(seen))
+    encoder = open_encoder(spec)
+    x = open_images(photos, geometry=encoder.geometry).batch(0, 3).mul(255).round().numpy()
+    assert drawn.shape == (128, 3 * 128 + 2 * 4, 3)
+    for number, image in enumerate(x.transpose(0, 2, 3, 1)):
+        assert np.array_equal(drawn[::4, number * 132 : number * 132 + 128 : 4], image)
+
+
+def test_show_explains_an_encoder_without_images(capsys) -> None:
+    code, out, _ = run(capsys, "show", "zoo:digits-simclr")
+    assert code == 0
+    assert "metadata of the shipped weights" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pgd", "--data", "digits"], "expected an encoder to see the images"),
+        (["zoo:digits-simclr", "--out", "x.png"], "--out: expected --data as well"),
+        (["zoo:digits-simclr", "--data", "digits", "--out", "x.jpg"], "expected the name of a PNG file"),
+        (["zoo:digits-simclr", "--data", "digits", "--out", "/nowhere/x.png"], "no such file or folder"),
+        (["zoo:digits-simcl"], "did you mean 'digits-simclr'"),
+    ],
+)
+def test_show_refuses(capsys, arguments: list[str], says: str) -> None:
+    assert says in refused(capsys, "show", *arguments)
 
 
 def test_the_version_is_said(capsys) -> None:

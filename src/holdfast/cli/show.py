@@ -1,5 +1,6 @@
-"""holdfast show: a part explained."""
+"""holdfast show: a part or an encoder explained."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,9 +9,33 @@ from holdfast.cli.common import out
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A measure, attack, certifier or other part; or a profile.")],
+    name: Annotated[str, typer.Argument(help="A measure, attack or other part; a profile; or an encoder spec.")],
+    data: Annotated[str | None, typer.Option(help="Images for the encoder to see: a folder, a file or a spec.")] = None,
+    path: Annotated[
+        str | None, typer.Option("--out", help="PNG file for five of them, as it sees them. (default: seen.png)")
+    ] = None,
 ) -> None:
-    """Explain a part: what it asks, its formula, its parameters, where it was published; or what a profile asks."""
+    """Explain a part, its formula and parameters; a profile, what it asks; an encoder, how images become its input."""
+    from holdfast.report.encoder import SHOWN, names_encoder, print_encoder, write_seen
     from holdfast.report.parts import print_part
+    from holdfast.runtime.errors import HoldfastError
+    from holdfast.sources.data import open_images
+    from holdfast.sources.encoders import open_encoder
 
-    print_part(name, out)
+    if path is not None and data is None:
+        raise HoldfastError("--out: expected --data as well, images of which a picture is made")
+    if not names_encoder(name):
+        if data is not None:
+            raise HoldfastError(f"--data: expected an encoder to see the images, such as timm:resnet18, got {name!r}")
+        print_part(name, out)
+        return
+    encoder = open_encoder(name)
+    if data is None:
+        print_encoder(encoder, None, out)
+        return
+    images = open_images(data, geometry=encoder.geometry, size=SHOWN)
+    x = images.batch(0, len(images))
+    file = Path("seen.png" if path is None else path)
+    write_seen(x, file)
+    print_encoder(encoder, x, out)
+    out.print(f"\n{len(images)} of {images.available} images as it sees them, before normalisation: {file}")
