@@ -1,7 +1,8 @@
 """Search and matching on hand-made representations: by loops, by scikit-learn, and what they refuse to tell."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 
+from holdfast.auditing.plan import Plan
+from holdfast.auditing.run import run_audit
 from holdfast.core import Ball, Encoder, HoldfastError, Observation, Rng, Shard, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.geometry import ranking
@@ -33,6 +36,8 @@ from holdfast.parts.observations.represented import Represented
 from holdfast.parts.observations.thumbnails import Thumbnails
 from holdfast.parts.threats.crop import Crop
 from holdfast.parts.threats.jpeg import Jpeg
+from holdfast.parts.threats.linf import Linf
+from holdfast.sources.data.arrays import Arrays
 from searched import Unsearched
 
 N, M, DIM = 30, 20, 4
@@ -422,6 +427,29 @@ def test_an_ensemble_is_read_where_it_ends() -> None:
 def test_what_they_refuse(name: str, given_: dict, message: str) -> None:
     with pytest.raises(HoldfastError, match=message):
         registry.find("measures", name)(**given_)
+
+
+def test_an_audit_with_classes_depends_on_no_batch(tmp_path: Path) -> None:
+    random = torch.Generator().manual_seed(2)
+    source = Arrays(torch.rand(N, 1, 8, 8, generator=random), torch.arange(N) % 3)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoder = Encoder(nn.Sequential(nn.Flatten(), nn.Linear(64, 6)), mean=0.5, std=0.5)
+    attack = {"attack": Pgd(3), "ball": Linf(0.1), "relevant": "class", "k": (1, 2)}
+    measures = (Retrieval(**attack), EditedRetrieval(EDITS, relevant="class", k=(1, 2)))
+    plan = Plan(("it",), "arrays", measures, (), images=N, attacked=12)
+    scores = []
+    for size in (4, 30):
+        record = run_audit(
+            replace(plan, batch_size=size), tmp_path / str(size), encoders={"it": encoder}, source=source
+        )
+        assert record["failures"] == []
+        entries = record["encoders"][0]["measures"].values()
+        scores.append({title: score["value"] for entry in entries for title, score in entry["scores"].items()})
+    assert scores[0] == pytest.approx(scores[1], rel=1e-3)
+    assert scores[0]["mean average precision, worst found"] <= scores[0]["mean average precision, 3 steps"]
+    with pytest.raises(HoldfastError, match="label"):
+        run_audit(plan, tmp_path / "none", encoders={"it": encoder}, source=Arrays(torch.rand(N, 1, 8, 8)))
 
 
 def test_an_index_of_few_images_has_no_recall() -> None:

@@ -144,7 +144,7 @@ class Searching(Measure):
             heading="How many results must be looked at",
             how_to_read=(
                 "The share of queries with a relevant image among the first so many results. A search that returns "
-                f"anything at random lies near 0 on the left. {about} Bands are 95 % intervals at each number."
+                "anything at random lies near 0 on the left. Bands are 95 % intervals at each number."
             ),
             lines=tuple(
                 _line(ranks, most, style) for ranks, style in zip(lines, ("solid", "dashed", "points"), strict=False)
@@ -156,6 +156,7 @@ class Searching(Measure):
             marks=tuple(map(float, sought)),
             named=tuple(f"first {k}" for k in sought),
             summary=about,
+            note=about,
         )
 
 
