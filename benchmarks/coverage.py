@@ -140,7 +140,8 @@ def main() -> None:
     if options.write:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         old, after = rest.split(END)
-        known = {line.split(" | ")[0].removeprefix("| "): line for line in old.splitlines() if line.startswith("| ")}
+        kept = [line for line in old.splitlines() if line.startswith("| ")][1:]  # without the heads
+        known = {line.split(" | ")[0].removeprefix("| "): line for line in kept}
         PAGE.write_text(f"{before}{BEGIN}\n\n{table(known | lines)}\n\n{END}{after}", encoding="utf-8")
 
 
