@@ -24,7 +24,8 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
     adversary.
 
     Table, one row per image: `rank@EDIT` of the first relevant result, `precision@EDIT`, its average precision,
-    `found@EDIT`, 1 where the rank is k or less, and `found`, their mean; with classes as in `Retrieval`.
+    `found@EDIT`, 1 where the rank is k or less, and `found`, their mean; `population`, the size of the index. With
+    classes as in `Retrieval`.
     """
 
     threats: tuple[Threat, ...] = EDITS
@@ -71,8 +72,8 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
 
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return recall against k, the mean over edits."""
-        ranks = [table[f"rank@{title}"] for title in self.corruptions]
-        return (self.curve([ranks], f"The mean over {len(ranks)} edits."),)
+        about = f"The mean over {len(self.corruptions)} edits."
+        return (self.curve(table, [self.corruptions], about),)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

@@ -44,7 +44,7 @@ class Retrieval(Searching):
     Table, one row per attacked image: `rank@QUERY` of the first relevant result, and `precision@QUERY`, its average
     precision, which is 1 / rank where the original alone is relevant. With classes one row per image of the population,
     NaN where it was not attacked or has no other of its class; and `parts@QUERY`, what it contributes to the mean
-    average precision, as a query and in the index.
+    average precision, as a query and in the index. `population`: the size of the index.
 
     Attributes:
         attack: how drift and being outranked are searched.
@@ -147,9 +147,8 @@ class Retrieval(Searching):
     def charts(self, table: Table, scores: Mapping[str, Score]) -> tuple[Chart, ...]:
         """Return recall against k: of the worst that was found, and where drift ended or of clean queries."""
         second = self.queries[0]
-        lines = [[table[f"rank@{query}"]] for query in (WORST, second)]
         about = f"Solid: attacked, {WORST}; dashed: {second}. Searches pursued the first place and the marked ones."
-        return (self.curve(lines, about, pursued=True),)
+        return (self.curve(table, [[WORST], [second]], about, pursued=True),)
 
     def influence(self, table: Table) -> Float[Tensor, "units"]:
         """Return each image's influence on the mean."""

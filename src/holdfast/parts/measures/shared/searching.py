@@ -25,6 +25,8 @@ from holdfast.runtime.errors import unknown
 FARTHEST = 100
 """Results that are drawn at most."""
 
+STYLES: tuple[Literal["solid", "dashed"], ...] = ("solid", "dashed")
+
 CONDITION = "given this index of images"
 
 Ranks = Float[Tensor, "images"]
@@ -93,7 +95,8 @@ class Searching(Measure):
         """Return the columns of some kinds of queries.
 
         With classes every image of the population has a row, NaN where it is no query, and a third column `parts`: what
-        each image contributes to the mean average precision, as a query and as one that the index holds.
+        each image contributes to the mean average precision, as a query and as one that the index holds. `population`
+        is the size of the index.
 
         Args:
             subject: the encoder that was observed.
@@ -101,9 +104,10 @@ class Searching(Measure):
             known: ranks, average precisions, and the representations that have them.
         """
         if self.relevant == "original":
-            ranks = {f"rank@{query}": rank for query, (rank, _, _) in known.items()}
-            return ranks | {f"precision@{query}": precision for query, (_, precision, _) in known.items()}
-        table, labels = {}, labels_of(subject)
+            table = {f"rank@{query}": rank for query, (rank, _, _) in known.items()}
+            table |= {f"precision@{query}": precision for query, (_, precision, _) in known.items()}
+            return table | {"population": torch.full_like(next(iter(table.values())), len(clean))}
+        table, labels = {"population": torch.full((len(clean),), len(clean)).double()}, labels_of(subject)
         for query, (rank, precision, reps) in known.items():
             removed = without(reps, clean, torch.arange(len(reps)), labels, self.divergence)
             own = padded(precision - precision.nanmean(), len(clean)).nan_to_num(0.0) / (~precision.isnan()).sum()
@@ -129,16 +133,17 @@ class Searching(Measure):
         values = torch.stack([table[f"{column}@{query}"] for query in queries]).mean(0)
         return values[~values.isnan()] if column == "precision" and self.relevant == "class" else values
 
-    def curve(self, lines: list[list[Ranks]], about: str, pursued: bool = False) -> Curves:
+    def curve(self, table: Table, lines: list[Sequence[str]], about: str, pursued: bool = False) -> Curves:
         """Return recall against k.
 
         Args:
-            lines: the first one solid, the second one dashed; each of ranks under one threat or more, whose recall is
-                averaged over threats.
+            table: what was observed.
+            lines: kinds of queries, the first one solid, the second one dashed; recall is averaged over those of one.
             about: what the lines are.
             pursued: whether a search made recall low at each k; between them it did not.
         """
-        most = min(FARTHEST, *(len(ranks[0]) for ranks in lines))
+        most = min(FARTHEST, int(table["population"][0]) - 1)
+        ranks = [[table[f"rank@{query}"] for query in queries] for queries in lines]
         sought = tuple(sorted(k for k in self.k if k > 1)) if pursued else ()
         return Curves(
             heading="How many results must be looked at",
@@ -146,9 +151,7 @@ class Searching(Measure):
                 "The share of queries with a relevant image among the first so many results. A search that returns "
                 "anything at random lies near 0 on the left. Bands are 95 % intervals at each number."
             ),
-            lines=tuple(
-                _line(ranks, most, style) for ranks, style in zip(lines, ("solid", "dashed", "points"), strict=False)
-            ),
+            lines=tuple(_line(own, most, style) for own, style in zip(ranks, STYLES, strict=False)),
             across="results that are looked at",
             label="recall",
             unit="share",
@@ -176,7 +179,7 @@ def recall_over(ranks: list[Ranks], k: int) -> Score:
     return statistics.mean(shares, condition=CONDITION, most=1.0)
 
 
-def _line(ranks: list[Ranks], most: int, style: Literal["solid", "dashed", "points"]) -> Line:
+def _line(ranks: list[Ranks], most: int, style: Literal["solid", "dashed"]) -> Line:
     """Return recall against k with its intervals, of the mean over threats."""
     at = torch.logspace(0, torch.tensor(float(most)).log10().item(), 25).round().int().unique().tolist()
     scores = [recall(ranks[0], k) if len(ranks) == 1 else recall_over(ranks, k) for k in at]
