@@ -138,6 +138,48 @@ def test_same_as_onnxruntime(kind: str, tmp_path: Path) -> None:
     same(saved(tmp_path / "m.onnx", [*nodes, FLAT], weights, opset))
 
 
+GELU: dict[str, list[Any]] = {
+    "divided, the half last": [
+        make("Div", ["x", "root2"], ["a"]), make("Erf", ["a"], ["e"]), make("Add", ["e", "one"], ["s"]),
+        make("Mul", ["x", "s"], ["p"]), make("Mul", ["p", "half"], ["y"]),
+    ],
+    "multiplied, the half first": [
+        make("Mul", ["root", "x"], ["a"]), make("Erf", ["a"], ["e"]), make("Add", ["one", "e"], ["s"]),
+        make("Mul", ["x", "half"], ["h"]), make("Mul", ["h", "s"], ["y"]),
+    ],
+    "divided by two": [
+        make("Div", ["x", "root2"], ["a"]), make("Erf", ["a"], ["e"]), make("Add", ["e", "one"], ["s"]),
+        make("Mul", ["s", "x"], ["p"]), make("Div", ["p", "two"], ["y"]),
+    ],
+}  # fmt: skip
+NUMBERS = {key: np.array(value, np.float32) for key, value in
+           {"root2": 2**0.5, "root": 0.5**0.5, "one": 1, "half": 0.5, "two": 2}.items()}  # fmt: skip
+
+
+def gelus(encoder: Encoder) -> int:
+    return sum(isinstance(module, torch.nn.GELU) for module in encoder.modules())
+
+
+@pytest.mark.parametrize("spelling", GELU)
+def test_gelu_is_recognised(spelling: str, tmp_path: Path) -> None:
+    """So that it can be certified; no other function is taken for it."""
+    from holdfast.numerics.bounds.trace import trace
+
+    path = tmp_path / "m.onnx"
+    encoder = same(saved(path, [*GELU[spelling], FLAT], NUMBERS, 17))
+    assert gelus(encoder) == 1
+    trace(encoder, (3, 8, 8))
+    for name, value in (("half", 0.6), ("one", 1.1), ("root2", 1.4), ("root", 0.7), ("two", 2.1)):
+        used = any(name in node.input for node in GELU[spelling])
+        other = same(saved(path, [*GELU[spelling], FLAT], NUMBERS | {name: np.array(value, np.float32)}, 17))
+        assert gelus(other) == (0 if used else 1)
+
+
+def test_what_others_read_of_a_gelu_stays(tmp_path: Path) -> None:
+    nodes = [*GELU["divided, the half last"], make("Add", ["y", "p"], ["z"]), make("Flatten", ["z"], ["reps"])]
+    assert gelus(same(saved(tmp_path / "m.onnx", nodes, NUMBERS, 17))) == 0
+
+
 def test_pads_follow_the_size(tmp_path: Path) -> None:
     """An odd size has other pads than the even one of the file."""
     nodes = [make("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", strides=[2, 2])]

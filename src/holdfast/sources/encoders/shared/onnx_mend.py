@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.encoders.shared.onnx_gelu import with_gelus
 
 _SAME = {b"SAME_UPPER", b"SAME_LOWER"}
 
@@ -79,8 +80,8 @@ class Sliced(nn.Module):
 
 
 def mended(graph: fx.GraphModule) -> fx.GraphModule:
-    """Return a converted graph with slices that torch takes: onnx2torch indexes by lists."""
+    """Return a converted graph with slices that torch takes, for onnx2torch indexes by lists, and with GELUs."""
     for name, module in list(graph.named_children()):
         if type(module).__name__ == "OnnxSlice":
             graph.set_submodule(name, Sliced())
-    return graph
+    return with_gelus(graph)
