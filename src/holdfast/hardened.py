@@ -88,7 +88,7 @@ def harden(
             where None.
         device: where to compute; where the network is where None.
         quiet: say nothing meanwhile.
-        options: objective, attack, norm, eps, views, rate, batch_size, batchnorm, profile, seed; see
+        options: objective, attack, norm, eps, views, rate, batch_size, batchnorm, head, profile, seed; see
             `holdfast.workflows.harden.plan.Hardening`.
 
     Raises:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from test_command_line import refused, run
 from torch import nn
 
@@ -128,6 +128,20 @@ def test_accuracy_is_measured_where_labels_are_known(hardened) -> None:
     record = json.loads((folder / "accuracy" / "record.json").read_text())
     assert record["data"]["train"]["images"] + record["data"]["train"]["left_out"] == 1197
     assert record["data"]["attacked"] == record["data"]["images"] == row["before"]["n"] == 200  # all held out
+
+
+def test_a_head_in_use_is_asked_before_and_after(tmp_path: Path) -> None:
+    held_out, start = open_images("digits"), open_encoder("zoo:digits-supervised")
+    weights, bias = torch.randn(10, 64, generator=torch.Generator().manual_seed(0)), torch.zeros(10)
+    save_file({"weight": weights, "bias": bias}, tmp_path / "head.safetensors")
+    asked = replace(FEW, test="digits", head=str(tmp_path / "head.safetensors"))
+    after = harden(asked, tmp_path / "out")
+    (clean,) = [row for row in after.record["measures"] if row["measure"] == "probe_accuracy"]
+    for encoder, told in ((start, clean["before"]), (after.encoder, clean["after"])):
+        with torch.no_grad():
+            right = (encoder(held_out.batch(0, len(held_out))) @ weights.T).argmax(1) == held_out.labels
+        assert told["value"] == pytest.approx(float(right.double().mean()))
+    assert "--head" in asked.command(tmp_path)
 
 
 def test_audits_see_no_image_that_was_learned_from(hardened) -> None:
@@ -497,6 +511,8 @@ def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
         harden(replace(bare, objective="supervised"), tmp_path / "a")
     with pytest.raises(HoldfastError, match="accuracy before and after: expected images with labels"):
         harden(replace(bare, train="digits?part=train"), tmp_path / "b")
+    with pytest.raises(HoldfastError, match="accuracy before and after: expected images with labels"):
+        harden(replace(bare, head="head.safetensors"), tmp_path / "d")
     with pytest.raises(HoldfastError, match="accuracy before and after: expected images with labels"):
         harden(replace(bare, profile="feature_space"), tmp_path / "c")
     assert not any((tmp_path / name / "harden-plan.json").exists() for name in "bc")

@@ -35,6 +35,9 @@ def harden(
     ] = "shared",
     test: Annotated[str | None, typer.Option(help="Images of the audits. (default: some of --data, held out)")] = None,
     train: Annotated[str | None, typer.Option(help="Labelled images for the kNN accuracy before and after.")] = None,
+    head: Annotated[
+        str | None, typer.Option(help="A linear head in use (.safetensors, .onnx); its accuracy before and after.")
+    ] = None,
     profile: Annotated[str, typer.Option(help="What the audits ask, see holdfast list profiles.")] = "hardening",
     out_folder: Annotated[
         Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted run resumes.")
@@ -51,7 +54,7 @@ def harden(
     from holdfast.workflows.harden.run import harden as run
 
     options = {"attack": attack, "norm": norm, "eps": eps, "views": views, "rate": rate, "batch_size": batch_size}
-    options |= {"test": test, "train": train, "profile": profile, "seed": seed, "device": device or "cpu"}
+    options |= {"test": test, "train": train, "head": head, "profile": profile, "seed": seed, "device": device or "cpu"}
     options |= {"batchnorm": batchnorm, "budget": seconds(budget)}
     if pace is not None:
         steps, options["pace"] = read_pace(pace)

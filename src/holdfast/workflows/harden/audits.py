@@ -1,6 +1,7 @@
 """The audits of a hardening: which images are held out, and what is asked of both encoders on them."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import quote
 
 from holdfast.auditing.plan import Plan
@@ -82,7 +83,8 @@ class Audits:
     def with_labels(self, held_out: ImageSet, labelled: bool) -> Plan | None:
         """Return the audit of classifiers on the images held out; None where labels are not known.
 
-        A kNN probe on all of them, and a linear one, clean and under PGD in the ball, on those that are attacked.
+        Clean and under PGD in the ball, on those that are attacked: the head that is in use, or a linear one that
+        learns on each encoder anew; then a kNN probe on clean images.
 
         Args:
             held_out: the images held out.
@@ -92,23 +94,29 @@ class Audits:
             HoldfastError: no labels where they are asked for.
         """
         plan, hardening = self.plan, self.hardening
-        if held_out.labels is None and (self.train or plan.labelled()):
+        if held_out.labels is None and (self.train or hardening.head or plan.labelled()):
             raise no_labels("the accuracy before and after", str(held_out))
-        if held_out.labels is None or not (self.train or labelled):
+        if held_out.labels is None or not (self.train or labelled or hardening.head):
             return None
-        apart = {"train": hardening.train or "train"} if self.train else {"train": hardening.data, "train_images": BANK}
-        neighbours = registry.part("measures", "probe_accuracy", probe={"name": "knn"})
-        robust = registry.part(
+        if hardening.head:
+            clean = robust = registry.part("probes", "trained", path=hardening.head, layer="last")
+            apart: dict[str, Any] = {}
+        else:
+            clean, robust = registry.part("probes", "knn"), registry.part("probes", "linear")
+            apart = {"train": hardening.data, "train_images": BANK}
+            apart = {"train": hardening.train or "train"} if self.train else apart
+        accuracy = registry.part("measures", "probe_accuracy", probe=clean)
+        under_attack = registry.part(
             "measures",
             "robust_accuracy",
-            probe={"name": "linear"},
+            probe=robust,
             ball=hardening.ball(),
             attacks=[registry.part("attacks", "pgd", steps=20)],
             objectives=[registry.part("objectives", "cross_entropy")],
             first=plan.attacked,
         )
         every = {"images": len(held_out), "attacked": len(held_out)}
-        return replace(plan, measures=(neighbours, robust), checks=(), spare=False, **every, **apart)
+        return replace(plan, measures=(accuracy, under_attack), checks=(), spare=False, **every, **apart)
 
 
 def _labelled(spec: str, label: str) -> str:

@@ -55,6 +55,8 @@ class Hardening(metaclass=Checked):
         batchnorm: whose statistics attacked images share, "shared", "split" or "frozen", see `Recipe`.
         test: data spec of the images of the audits; None: some of `data`, held out.
         train: data spec of labelled images for the kNN accuracy; None: `data`, where it is labelled.
+        head: file of a linear head that is in use on the encoder, see the probe `trained`; its accuracy before and
+            after is told, in place of that of probes.
         profile: what the audits ask.
         seed: the one seed.
         device: where it runs, as torch names it.
@@ -75,6 +77,7 @@ class Hardening(metaclass=Checked):
     batchnorm: str = "shared"
     test: str | None = None
     train: str | None = None
+    head: str | None = None
     profile: str = "hardening"
     seed: int = 0
     device: str = "cpu"
