@@ -139,7 +139,8 @@ def test_a_head_in_use_is_asked_before_and_after(tmp_path: Path) -> None:
     (clean,) = [row for row in after.record["measures"] if row["measure"] == "probe_accuracy"]
     for encoder, told in ((start, clean["before"]), (after.encoder, clean["after"])):
         with torch.no_grad():
-            right = (encoder(held_out.batch(0, len(held_out))) @ weights.T).argmax(1) == held_out.labels
+            classes = (encoder(held_out.batch(0, len(held_out))) @ weights.T).argmax(1)
+        right = classes == torch.tensor(held_out.labels)
         assert told["value"] == pytest.approx(float(right.double().mean()))
     assert "--head" in asked.command(tmp_path)
 
