@@ -92,7 +92,9 @@ def test_an_index_is_opened_without_its_images():
 def test_an_audit_grows_with_its_images():
     found = finite(images.measure((20, 40)))
     assert found["images, exponent of time"].curve is not None
-    assert found["images, all pairs alone"].curve.sizes == (20, 40)
+    alone = found["images, all pairs alone"].curve
+    assert alone is not None
+    assert alone.sizes == (20, 40)
 
 
 @linux

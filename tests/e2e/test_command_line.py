@@ -42,7 +42,8 @@ def status_of(*arguments: str) -> int:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Run the command line in this process: exit status, stdout, stderr."""
-    return status_of(*arguments), *capsys.readouterr()
+    status, (stdout, stderr) = status_of(*arguments), capsys.readouterr()
+    return status, stdout, stderr
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = ExitStatus.USAGE) -> str:

@@ -62,6 +62,9 @@ def register(kind: str) -> Callable[[Part], Part]:
         name = called(cls)
         if "__dataclass_fields__" not in vars(cls):  # an own one, not that of a class above
             raise HoldfastError(f"{cls.__name__}: expected a dataclass; put @register above @dataclass(frozen=True)")
+        point = _outside(kind).get(name)
+        if point is not None and point.value == f"{cls.__module__}:{cls.__qualname__}":
+            return cls  # known by its package's entry point already
         if name in names(kind) and name not in _here[kind]:
             raise HoldfastError(f"{cls.__name__}: {name!r} is there already, in {kind}; give yours another name")
         _here[kind][name] = cls
