@@ -12,6 +12,7 @@ from torch.nn.functional import interpolate
 
 from holdfast.auditing.execute import INLINE
 from holdfast.comparison.records import score_of
+from holdfast.core import registry
 from holdfast.core.engine import Engine
 from holdfast.runtime.listener import Listener
 from holdfast.sources.data.digits import train_images
@@ -29,6 +30,9 @@ LIMITS = {
 }  # fmt: skip
 """Keys of audits, studies and trainings, and how large their numbers may be; a training of snapshots has its epochs.
 Networks with random weights pass no high threshold accuracy; eight digits are of more than five classes (top-5)."""
+
+SHORT = {"first": 2, "steps": 4, "tolerance": 0.02}
+"""What measures of certified radii search: so many images, in so many steps, so exactly."""
 
 CLASSES = {"known_as": [0, 1]}
 """Keys of measures that name classes of training images, and what these are called among digits."""
@@ -171,6 +175,9 @@ def _limited(table: Any, key: str = "") -> Any:
     if key in CLASSES:
         return CLASSES[key]
     if isinstance(table, Mapping):
+        if (name := table.get("name")) in registry.names("measures"):
+            fields = registry.find("measures", name).__dataclass_fields__
+            table = {**table, **SHORT} if SHORT.keys() <= fields.keys() else table
         has_snapshots = bool(table.get("snapshots"))
         return {k: v if has_snapshots and k == "epochs" else _limited(v, k) for k, v in table.items()}
     if isinstance(table, list):
