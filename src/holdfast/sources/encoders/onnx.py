@@ -133,9 +133,8 @@ def _converted(proto: Any, name: str, onnx: Any, onnx2torch: Any) -> tuple[Any, 
     """Return the model as onnx2torch reads it, and the graph of torch modules that it makes of it."""
     try:
         model = rewritten(proto, onnx, onnx2torch.converter.get_converter)
-        return model, mended(
-            onnx2torch.convert(model).eval()
-        )  # in training mode BatchNorm would learn from what is tried
+        graph = onnx2torch.convert(model).eval()  # in training mode BatchNorm would learn from what is tried
+        return model, mended(graph)
     except HoldfastError as error:
         raise HoldfastError(f"{name!r}: {error}") from error
     except Exception as error:
