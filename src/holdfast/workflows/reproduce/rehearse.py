@@ -31,8 +31,9 @@ LIMITS = {
 """Keys of audits, studies and trainings, and how large their numbers may be; a training of snapshots has its epochs.
 Networks with random weights pass no high threshold accuracy; eight digits are of more than five classes (top-5)."""
 
-SHORT = {"first": 2, "steps": 4, "tolerance": 0.02}
-"""What measures of certified radii search: so many images, in so many steps, so exactly."""
+SHORT = {"first": 8, "steps": 4, "tolerance": 0.02}
+"""What measures of certified radii search: so many images, of some of which random weights know the class, in so many
+steps, so exactly."""
 
 CLASSES = {"known_as": [0, 1]}
 """Keys of measures that name classes of training images, and what these are called among digits."""
