@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 from torch.nn.functional import interpolate
 
 from holdfast.auditing.execute import INLINE
@@ -191,8 +192,10 @@ def _limited(table: Any, key: str = "") -> Any:
 
 
 def _write_digits(place: Path, part: int, side: int, channels: int) -> None:
-    """Write one part of the digits, enlarged."""
-    images, labels = (column.roll(-part * IMAGES, 0)[:IMAGES] for column in train_images())
+    """Write digits, as many of each class, enlarged."""
+    images, labels = (column.roll(-part * IMAGES, 0) for column in train_images())
+    first = torch.cat([(labels == label).nonzero()[: IMAGES // 10, 0] for label in labels.unique()]).sort().values
+    images, labels = images[first], labels[first]
     images = interpolate(images, size=(side, side)).repeat(1, channels, 1, 1)
     np.savez(place, images=images.permute(0, 2, 3, 1).numpy(), labels=labels.numpy())
 
