@@ -1,29 +1,36 @@
-"""Measures the encoders that a report's first sentence compares with, and makes the table of them.
+"""Measures encoders that people know by one protocol, and makes the tables that Holdfast ships of them.
 
-    HOLDFAST_SHARED=folder python -m benchmarks.references FOLDER > src/holdfast/report/references.toml
+    HOLDFAST_SHARED=folder python -m benchmarks.references FOLDER
 
-FOLDER keeps an audit for each kind of images; those that are there are read, the others are made (half an hour on one
-core for all). 32 of 256 images are attacked with 100 passes each, in both norms; of `digits`, 64.
+FOLDER keeps two audits for each kind of images, `protocol.toml` without labels and `protocol_labelled.toml` where
+they are labelled; those that are there are read, the others are made (hours on one core for all). It writes
+`src/holdfast/report/references.toml`, which a report's first sentence compares with, and `docs/encoders.json`, all
+numbers, with the correlations of `predictions.py`.
 """
 
 import argparse
 import json
 import os
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.predictions import predictions
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.prepare import label
 from holdfast.auditing.run import run_audit
+from holdfast.core.spec_string import parse
 from holdfast.report.references import Reference
 from holdfast.runtime.privacy import public
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RECORD, SEAL, read_record
 
-MEASURES = [{"name": "breaking_radius", "ball": {"name": norm}, "certified": 0} for norm in ("linf", "l2")]
+HERE = Path(__file__).parent
+TABLE = HERE.parent / "src/holdfast/report/references.toml"
+PAGE = HERE.parent / "docs/encoders.json"
 
 
 @dataclass(frozen=True)
@@ -31,49 +38,38 @@ class Known:
     """Encoders that people know, on images of one kind.
 
     Attributes:
-        images: what sentences call the images.
+        name: what sentences call the images.
         data: their spec; {} stands for the shared folder.
-        attacked: how many of them are attacked.
-        names: what sentences call each encoder, by its spec.
+        encoders: what sentences call each encoder, by its spec.
+        eps: the unit of the protocol, in pixels of a [0, 1] image.
+        train: labelled images that classifiers learn from; None: no classifier is asked for.
+        attacked: how many images are attacked.
+        certified: for how many a breaking radius is certified.
     """
 
-    images: str
+    name: str
     data: str
-    attacked: int
-    names: Mapping[str, str]
+    encoders: Mapping[str, str]
+    eps: float | str = "1/255"
+    train: str | None = None
+    attacked: int = 64
+    certified: int = 8
 
 
-CIFAR = "mean=0.485,0.456,0.406&std=0.225,0.225,0.225"
-KNOWN = (
-    Known("digits", "digits", 64, {
-        "zoo:digits-supervised": "digits_cnn trained with labels",
-        "zoo:digits-simclr": "digits_cnn trained by SimCLR",
-        "zoo:digits-simclr-adv": "digits_cnn trained by SimCLR against attacks",
-    }),
-    Known("MNIST", "{}/mnist_test.npz", 32, {
-        "file:{}/encoders/mnist_base_eps0.safetensors?mean=0&std=1": "Base trained by contrast",
-        "file:{}/encoders/mnist_cnn_a_eps0.safetensors?mean=0&std=1": "CNN-A trained by contrast",
-        "file:{}/encoders/mnist_cnn_a_eps0.2.safetensors?mean=0&std=1": "CNN-A trained by contrast against attacks",
-    }),
-    Known("CIFAR-10", "{}/cifar10_lossless300.npz", 32, {
-        "onnx:{}/real/cifar10_cnn_a_adv.onnx": "CNN-A trained against attacks",
-        "onnx:{}/real/cifar10_resnet2b_adv.onnx": "ResNet-2B trained against attacks of 2/255",
-        "file:{}/encoders/cifar10_resnet20_supervised.safetensors?mean=0.485,0.456,0.406&std=0.229,0.224,0.225":
-            "ResNet-20 trained with labels",
-        f"file:{{}}/encoders/cifar10_cnn_b_eps0.safetensors?{CIFAR}": "CNN-B trained by contrast",
-        f"file:{{}}/encoders/cifar10_cnn_b_eps4.4.safetensors?{CIFAR}": "CNN-B trained by contrast against attacks",
-        f"file:{{}}/encoders/cifar10_deep_eps4.4.safetensors?{CIFAR}": "Deep trained by contrast against attacks",
-    }),
-    Known("photos", "{}/photos", 32, {
-        "onnx:{}/real/imagenet_mobilenet_v2_100.onnx": "MobileNetV2 trained on ImageNet",
-        "onnx:{}/real/imagenet_mobilenet_v1_025.onnx": "MobileNetV1 (a quarter as wide) trained on ImageNet",
-    }),
-)  # fmt: skip
-"""The networks named Base, Deep, CNN-A and CNN-B by contrast are those of the authors of RVCL."""
+def known() -> list[Known]:
+    """Return the encoders of `encoders.toml`."""
+    table = tomllib.loads((HERE / "encoders.toml").read_text(encoding="utf-8"))
+    return [Known(**images) for images in table["images"]]
 
 
-def audited(known: Known, folder: Path) -> dict[str, Any]:
+def audited(kind: Known, folder: Path, protocol: str = "protocol", settings: Iterable[str] = ()) -> dict[str, Any]:
     """Return the record of an audit of the known encoders, which is made where the folder has none.
+
+    Args:
+        kind: encoders and images.
+        folder: of the audit.
+        protocol: a profile beside this file.
+        settings: changes of single parameters.
 
     Raises:
         SystemExit: no shared folder where an audit needs it.
@@ -81,29 +77,44 @@ def audited(known: Known, folder: Path) -> dict[str, Any]:
     if (folder / RECORD).exists():
         return read_record(Folder(folder))
     shared = os.environ.get("HOLDFAST_SHARED")
-    if "{}" in known.data and not shared:
-        raise SystemExit(f"{known.images}: set the environment variable HOLDFAST_SHARED to the folder of the encoders")
-    data = f"{shared}/data"
+    if "{}" in kind.data and not shared:
+        raise SystemExit(f"{kind.name}: set the environment variable HOLDFAST_SHARED to the folder of the encoders")
+    data, labelled = f"{shared}/data", protocol != "protocol"
+    specs = [spec.format(data) for spec in kind.encoders]
+    there = [spec for spec in specs if "{}" not in kind.data or Path(parse(spec)[1]).exists()]
+    for spec in sorted(set(specs) - set(there)):
+        print(f"{spec}: left out, there is no such file", file=sys.stderr)
     plan = make_plan(
-        [spec.format(data) for spec in known.names], known.data.format(data), profile_name="quick", measures=MEASURES,
-        images=256, attacked=known.attacked,
-    )  # fmt: skip
-    print(f"auditing {len(known.names)} encoders on {known.images}", file=sys.stderr, flush=True)
+        there,
+        kind.data.format(data),
+        profile_name=str(HERE / f"{protocol}.toml"),
+        eps=kind.eps,
+        attacked=None if labelled else kind.attacked,
+        settings=[*settings, *([] if labelled else [f"breaking_radius.certified={kind.certified}"])],
+        **({"train": (kind.train or "").format(data), "train_images": 10_000} if labelled else {}),
+    )
+    print(f"auditing {len(there)} encoders on {kind.name}, {protocol}", file=sys.stderr, flush=True)
     return run_audit(plan, folder)
 
 
-def references(known: Known, record: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield what a record says of the known encoders: sound numbers with an interval, and what is at most too large."""
-    names = {public(label(spec.format("/data"))): name for spec, name in known.names.items()}
+def _names(kind: Known) -> dict[str, str]:
+    """Return what each encoder is called, by what a record calls it."""
+    return {public(label(spec.format("/data"))): name for spec, name in kind.encoders.items()}
+
+
+def references(kind: Known, record: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield the breaking radii that a record says: sound numbers with an interval, and what is at most too large."""
+    names = _names(kind)
     for encoder in record["encoders"]:
-        for measure in encoder["measures"].values():
+        radii = [m for m in encoder["measures"].values() if m["part"]["name"] == "breaking_radius"]
+        for measure in radii:
             part, score = measure["part"], measure["scores"].get(measure["headline"], {})
             if score.get("low") is None or score["standing"] not in ("sound", "at most"):
                 print(f"{encoder['name']}: left out, no sound number with an interval", file=sys.stderr)
                 continue
             yield Reference(
                 name=names[encoder["name"]],
-                images=known.images,
+                images=kind.name,
                 measure=part["name"],
                 norm=part["ball"]["name"],
                 failure=part["failure"],
@@ -132,13 +143,48 @@ def as_toml(rows: Iterable[Reference]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def measured(kind: Known, *records: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return, for each encoder, what it is and the headline of every measure that records have of it."""
+    names = _names(kind)
+    encoders: dict[str, dict[str, Any]] = {}
+    for record in records:
+        for encoder in record["encoders"]:
+            name = names[encoder["name"]]
+            facts = {key: encoder[key] for key in ("fingerprint", "dim", "input")}
+            entry = encoders.setdefault(name, {"name": name, "images": kind.name, **facts, "scores": {}})
+            for measure in encoder["measures"].values():
+                score = measure["scores"][measure["headline"]]
+                kept = {key: score[key] for key in ("value", "low", "high", "standing")}
+                about = {key: measure[key] for key in ("unit", "better", "needs_labels")}
+                about |= {"measure": measure["part"]["name"], "ball": measure["part"].get("ball")}
+                entry["scores"][measure["title"]] = about | {k: _short(v) for k, v in kept.items()}
+    return list(encoders.values())
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
 def main() -> None:
     """Run as a program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="where audits are, or will be: one for each kind of images")
-    folder = parser.parse_args().folder
-    rows = [row for known in KNOWN for row in references(known, audited(known, folder / known.images))]
-    print(as_toml(rows), end="")
+    parser.add_argument("folder", type=Path, help="where audits are, or will be: two for each kind of images")
+    parser.add_argument("--only", nargs="*", help="make the audits of these kinds of images, and no table")
+    options = parser.parse_args()
+    rows, encoders, records = [], [], []
+    for kind in known():
+        if options.only is not None and kind.name not in options.only:
+            continue
+        made = [audited(kind, options.folder / kind.name / "protocol")]
+        rows += references(kind, made[0])
+        if kind.train:
+            made.append(audited(kind, options.folder / kind.name / "labelled", "protocol_labelled"))
+        encoders += measured(kind, *made)
+        records += [{"images": kind.name, "seal": record[SEAL], "seconds": record["run"]["seconds"]} for record in made]
+    if options.only is None:
+        TABLE.write_text(as_toml(rows), encoding="utf-8")
+        page = {"records": records, "encoders": encoders, "predictions": predictions(encoders)}
+        PAGE.write_text(json.dumps(page, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no part of the package
 
 from benchmarks import references as benchmark
+from benchmarks.predictions import predictions
 from benchmarks.references import Known, as_toml, audited
 
 from holdfast.core import registry
@@ -17,12 +18,22 @@ from holdfast.report.references import Reference, references
 from holdfast.storage.record_file import SEAL
 
 
-def test_a_folder_of_audits_makes_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "MEASURES", [benchmark.MEASURES[0] | {"steps": 10}])
-    few = Known("digits", "digits", 16, {"zoo:digits-simclr": "A", "zoo:digits-supervised": "B"})
-    record = audited(few, tmp_path)
-    rows = list(benchmark.references(few, record))
-    assert [(row.name, row.norm) for row in rows] == [("A", "linf"), ("B", "linf")]
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Known, Path, dict[str, Any]]:
+    """Two encoders, audited by the protocol on few images."""
+    folder = tmp_path_factory.mktemp("known") / "audit"
+    kind = Known("digits", "digits", {"zoo:digits-simclr": "A", "zoo:digits-supervised": "B"}, 0.025, None, 16, 0)
+    short = ["breaking_radius.steps=10", "probabilistic_robustness.estimator.most=4"]
+    return kind, folder, audited(kind, folder, settings=short)
+
+
+def test_a_folder_of_audits_makes_the_tables(
+    made: tuple[Known, Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, folder, record = made
+    rows = list(benchmark.references(kind, record))
+    assert {(row.name, row.norm) for row in rows} <= {(name, norm) for name in "AB" for norm in ("linf", "l2")}
+    assert rows
     for row in rows:
         assert row.low <= row.value <= row.high
         assert (row.population, row.attacked, row.passes, row.input) == (256, 16, 10, (1, 8, 8))
@@ -31,22 +42,45 @@ def test_a_folder_of_audits_makes_the_table(tmp_path: Path, monkeypatch: pytest.
     table = tomllib.loads(as_toml(rows))["reference"]
     assert [Reference(**(row | {"input": tuple(row["input"])})) for row in table] == rows
     monkeypatch.setattr(benchmark, "run_audit", None)
-    assert audited(few, tmp_path)[SEAL] == record[SEAL]
+    assert audited(kind, folder)[SEAL] == record[SEAL]
+    # and all numbers of every encoder
+    first, second = benchmark.measured(kind, record)
+    assert (first["name"], second["name"]) == ("A", "B")
+    assert first["scores"].keys() == second["scores"].keys()
+    sizes = [s["ball"]["radius"] for s in first["scores"].values() if s["measure"] == "breakaway_risk"]
+    assert sizes == [0.025, 0.05, 0.1, 0.2]
 
 
 def test_what_needs_the_shared_folder_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_SHARED", raising=False)
     with pytest.raises(SystemExit, match="MNIST: set the environment variable HOLDFAST_SHARED"):
-        audited(Known("MNIST", "{}/mnist_test.npz", 32, {}), tmp_path)
+        audited(Known("MNIST", "{}/mnist_test.npz", {}), tmp_path)
+
+
+def test_predictions_are_correlations_of_what_is_better() -> None:
+    """A risk, of which less is better, orders encoders as their accuracy does."""
+    risk, accuracy = [0.1, 0.2, 0.3, 0.4, 0.5], [0.9, 0.8, 0.6, 0.7, 0.1]
+    encoders = [
+        {"images": "x", "scores": {
+            "risk": {"value": r, "better": "lower", "needs_labels": False},
+            "accuracy": {"value": a, "better": "higher", "needs_labels": True},
+        }}
+        for r, a in zip(risk, accuracy, strict=True)
+    ]  # fmt: skip
+    (row,) = predictions(encoders)
+    assert row["value"] == pytest.approx(0.9)
+    assert row["labels"] == [False, True]
+    assert row["low"] < 0.9 < row["high"]
+    assert predictions(encoders[:4]) == []
 
 
 def test_the_shipped_table_can_be_held_against_audits() -> None:
-    known: dict[Any, Reference] = {(row.name, row.images, row.norm): row for row in references()}
-    assert len(known) == len(references()) >= 20
-    named = {name for one in benchmark.KNOWN for name in one.names.values()}
-    for (name, images, norm), row in known.items():
+    shipped: dict[Any, Reference] = {(row.name, row.images, row.norm): row for row in references()}
+    assert len(shipped) == len(references()) >= 20
+    named = {name for kind in benchmark.known() for name in kind.encoders.values()}
+    for (name, images, norm), row in shipped.items():
         assert name in named
-        assert images in {one.images for one in benchmark.KNOWN}
+        assert images in {kind.name for kind in benchmark.known()}
         assert 0 < row.low <= row.value <= row.high
         assert (row.population, row.passes) == (256, 100)
         assert registry.find("threats", norm)
