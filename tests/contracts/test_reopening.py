@@ -221,6 +221,26 @@ def test_onnx_is_trained_and_written_again(tmp_path: Path) -> None:
     torch.testing.assert_close(open_encoder(str(file))(x), after, rtol=1e-4, atol=1e-5)  # it brings mean and std
 
 
+def test_an_onnx_file_that_cannot_be_written_is_refused_before_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its matrix counts twice, so that what is learned is no tensor of the file."""
+    onnx = pytest.importorskip("onnx")
+    _no_step(monkeypatch)
+    make, real = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [make.make_node("Flatten", ["x"], ["f"]), make.make_node("Gemm", ["f", "w"], ["y"], alpha=2.0)]
+    ends = [
+        make.make_tensor_value_info(name, real, shape) for name, shape in (("x", ["b", 3, 32, 32]), ("y", ["b", 4]))
+    ]
+    weights = onnx.numpy_helper.from_array(np.random.default_rng(0).random((3072, 4), dtype=np.float32), "w")
+    graph = make.make_graph(nodes, "net", ends[:1], ends[1:], [weights])
+    path = tmp_path / "net.onnx"
+    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8), path)
+    with pytest.raises(HoldfastError, match="cannot be written as ONNX"):
+        train(recipe(tmp_path, f"onnx:{path}?mean=0&std=1"), tmp_path / "run")
+    assert not list((tmp_path / "run").glob("reopened*"))
+
+
 @pytest.mark.usefixtures("mine")
 def test_channels_that_do_not_fit_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _no_step(monkeypatch)

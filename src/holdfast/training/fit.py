@@ -8,7 +8,7 @@ import torch
 from holdfast.core import Encoder, HoldfastError, Images, Reps, registry
 from holdfast.runtime.distributed import processes, rank
 from holdfast.runtime.errors import first_line
-from holdfast.sources.encoders import open_encoder
+from holdfast.sources.encoders import open_encoder, write, written_as
 from holdfast.sources.encoders.shared.copies import copied, save, with_weights
 from holdfast.sources.encoders.shared.weights import read_safetensors, seeded
 from holdfast.storage.run_folder import Store
@@ -88,7 +88,8 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
         store: where to write, for a moment.
 
     Raises:
-        HoldfastError: weights that do not fit, or that are not all there is to the encoder.
+        HoldfastError: weights that do not fit, that are not all there is to the encoder, or that a file of its source's
+            own cannot hold.
     """
     # write, read back into a copy, and open by the spec
     name = f"reopened.{rank()}.{os.getpid()}.safetensors"  # a name of its own: several processes may ask at once
@@ -104,6 +105,13 @@ def check_reopens(start: Encoder, student: Encoder, opens: str | None, x: Images
         ) from error
     finally:
         store.delete(name)
+    # and as a file of its source's own, which compares it itself
+    if opens is not None and (ends := written_as(opens)):
+        name = f"reopened.{rank()}.{os.getpid()}{ends}"
+        try:
+            store.write(name, lambda beside: write(opens, student, beside))
+        finally:
+            store.delete(name)
     with torch.no_grad():
         expected = _represented(start, x)
         for candidate in (student, again):

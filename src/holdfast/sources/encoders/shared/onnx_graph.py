@@ -48,12 +48,21 @@ def cut(model: Any, output: str | None, name: str, onnx: Any) -> Any:
     result.graph.node.extend(nodes)
     untyped = onnx.helper.make_tensor_value_info(chosen, onnx.TensorProto.FLOAT, None)
     result.graph.output.append(values.get(chosen, untyped))
-    # weights that nothing reads any more, among the inputs too, where old files list them
-    unread = {tensor.name for tensor in result.graph.initializer} - wanted
-    for entries in (result.graph.initializer, result.graph.input):
+    forget_unread(result.graph)
+    return result
+
+
+def forget_unread(graph: Any) -> None:
+    """Drop weights that nothing reads, among the inputs too, where old files list them; in place.
+
+    Args:
+        graph: an onnx GraphProto.
+    """
+    read = {name for node in graph.node for name in _reads(node)} | {value.name for value in graph.output}
+    unread = {tensor.name for tensor in graph.initializer} - read
+    for entries in (graph.initializer, graph.input):
         for place in reversed([place for place, entry in enumerate(entries) if entry.name in unread]):
             del entries[place]
-    return result
 
 
 def sized(model: Any, shape: tuple[int, int, int]) -> Any:

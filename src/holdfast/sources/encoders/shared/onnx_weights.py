@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from holdfast.runtime.errors import HoldfastError
+from holdfast.sources.encoders.shared.onnx_graph import forget_unread
 
 LAYERS = frozenset(("Add", "Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "PRelu", "InstanceNormalization"))
 """Operators whose constants are weights, where onnx2torch makes no layer of them."""
@@ -62,16 +63,16 @@ def with_weights_of(graph: fx.GraphModule, before: fx.GraphModule, model: Any, o
         onnx: the package.
 
     Raises:
-        HoldfastError: a weight that changed, and is not found in the file.
+        HoldfastError: a weight that is not found in the file, whether it has changed yet or not.
     """
     written = onnx.ModelProto()
     written.CopyFrom(model)
     nodes = dict(_named(written))
     stored = {tensor.name: tensor for tensor in written.graph.initializer}
-    old, new = before.state_dict(), graph.state_dict()
+    old, new, weights = before.state_dict(), graph.state_dict(), dict(before.named_parameters())
     taken: set[tuple[str, int]] = set()  # inputs of nodes that are written already
     for key, operator in _owners(before):
-        if torch.equal(old[key], new[key]):
+        if key not in weights and torch.equal(old[key], new[key]):
             continue
         for place, name in enumerate(nodes[operator].input):
             value = torch.tensor(onnx.numpy_helper.to_array(stored[name])) if name in stored else None
@@ -85,7 +86,7 @@ def with_weights_of(graph: fx.GraphModule, before: fx.GraphModule, model: Any, o
             break
         else:
             raise HoldfastError(f"cannot be written as ONNX: {key} is a product of several tensors of the file")
-    _forget_unread(written.graph)
+    forget_unread(written.graph)
     return written
 
 
@@ -117,14 +118,3 @@ def _turned(stored: Tensor, value: Tensor) -> bool | None:
     if stored.ndim == 2 and stored.mT.shape == value.shape and torch.equal(stored.mT.to(value), value):
         return True
     return None
-
-
-def _forget_unread(graph: Any) -> None:
-    """Drop initialisers that nothing reads any more."""
-    read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-    kept = [tensor for tensor in graph.initializer if tensor.name in read]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)
-    inputs = [value for value in graph.input if value.name in read]
-    del graph.input[:]
-    graph.input.extend(inputs)
