@@ -16,7 +16,7 @@ def show(
     ] = None,
 ) -> None:
     """Explain a part, its formula and parameters; a profile, what it asks; an encoder, how images become its input."""
-    from holdfast.report.encoder import SHOWN, names_encoder, print_encoder, write_seen
+    from holdfast.report.encoder import SHOWN, names_encoder, print_encoder, write_row
     from holdfast.report.parts import print_part
     from holdfast.runtime.errors import HoldfastError
     from holdfast.sources.data import open_images
@@ -36,6 +36,6 @@ def show(
     images = open_images(data, geometry=encoder.geometry, size=SHOWN)
     x = images.batch(0, len(images))
     file = Path("seen.png" if path is None else path)
-    write_seen(x, file)
+    write_row(x, file)
     print_encoder(encoder, x, out)
     out.print(f"\n{len(images)} of {images.available} images as it sees them, before normalisation: {file}")

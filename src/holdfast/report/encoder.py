@@ -56,7 +56,7 @@ def print_encoder(encoder: Encoder, x: Images | None, console: Console) -> None:
     console.print(table)
 
 
-def write_seen(x: Images, path: Path) -> None:
+def write_row(x: Images, path: Path) -> None:
     """Write images side by side as a PNG file, small ones enlarged pixel by pixel.
 
     Args:

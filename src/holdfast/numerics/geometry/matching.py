@@ -59,8 +59,8 @@ def matches(
 
     Example:
         >>> bank = torch.tensor([[0.0], [1.0], [3.0], [7.0]])
-        >>> found = matches(bank, bank, torch.tensor([2.5, 3.5]), rate=0.4)  # distances are 1, 2, 3, 4, 6 and 7
-        >>> found.threshold, found.allowed, [round(share, 2) for share in found.quantiles.tolist()]
+        >>> result = matches(bank, bank, torch.tensor([2.5, 3.5]), rate=0.4)  # distances are 1, 2, 3, 4, 6 and 7
+        >>> result.threshold, result.allowed, [round(share, 2) for share in result.quantiles.tolist()]
         (3.0, 2, [0.33, 0.5])
     """
     alike = look_alikes(thumbnails)
@@ -98,14 +98,14 @@ def look_alikes(thumbnails: Float[Tensor, "bank cells"]) -> Int[Tensor, "pairs 2
     """
     # means of some cells differ no more than the cells: few pairs are looked at in full
     means = adaptive_avg_pool1d(thumbnails.double(), min(GROUPS, thumbnails.shape[1]))
-    found = []
+    alike = []
     for rows in torch.arange(len(thumbnails)).split(ROWS):
         near = (pairwise(means[rows], means, "linf") <= ALIKE + 1e-6).triu(int(rows[0]) + 1).nonzero()
         pairs = torch.stack([rows[near[:, 0]], near[:, 1]], 1)
         for some in pairs.split(2**14):
             first, second = thumbnails[some].double().unbind(1)
-            found.append(some[(first - second).abs().amax(1) <= ALIKE + 1e-6])
-    return torch.cat([torch.empty(0, 2, dtype=torch.long), *found])
+            alike.append(some[(first - second).abs().amax(1) <= ALIKE + 1e-6])
+    return torch.cat([torch.empty(0, 2, dtype=torch.long), *alike])
 
 
 def _blocks(
@@ -116,7 +116,7 @@ def _blocks(
     for rows in others.split(ROWS):
         apart = pairwise(bank[rows], bank, name)
         counted = others > rows[:, None] if name != "kl" else others != rows[:, None]
-        for one, two in (alike.T, alike.flip(1).T):
-            here = (one >= rows[0]) & (one <= rows[-1])
-            counted[one[here] - rows[0], two[here]] = False
+        for first, second in (alike.T, alike.flip(1).T):
+            here = (first >= rows[0]) & (first <= rows[-1])
+            counted[first[here] - rows[0], second[here]] = False
         yield rows, apart.masked_fill(~counted, torch.inf)

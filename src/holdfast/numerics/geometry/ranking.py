@@ -67,12 +67,12 @@ def ranked(
         ([2.0], [0.5833])
     """
     ranks, precisions = [], []
-    for found in _results(queries, bank, own, labels, name):
-        count = found.relevant.sum(1)
-        first = found.begin.gather(1, found.relevant.int().argmax(1, keepdim=True)).squeeze(1)
+    for results in _results(queries, bank, own, labels, name):
+        count = results.relevant.sum(1)
+        first = results.begin.gather(1, results.relevant.int().argmax(1, keepdim=True)).squeeze(1)
         ranks.append((first + 1.0).double().masked_fill(count == 0, torch.nan))
-        share = found.hits.double() / (found.end + 1.0)
-        precisions.append((share * found.relevant).sum(1) / count)
+        share = results.hits.double() / (results.end + 1.0)
+        precisions.append((share * results.relevant).sum(1) / count)
     return torch.cat(ranks), torch.cat(precisions)
 
 
@@ -102,19 +102,19 @@ def without(
         [0.0, 0.4167, -0.0833, -0.0833]
     """
     changes, queried = torch.zeros(len(bank), dtype=torch.float64), 0
-    for found in _results(queries, bank, own, labels, name):
-        count, place, hits = found.relevant.sum(1, keepdim=True).double(), found.end + 1.0, found.hits.double()
-        now = hits / place * found.relevant
+    for results in _results(queries, bank, own, labels, name):
+        count, place, hits = results.relevant.sum(1, keepdim=True).double(), results.end + 1.0, results.hits.double()
+        now = hits / place * results.relevant
         precision = now.sum(1, keepdim=True) / count
         # what all relevant ones from a place on have, where one of those before them is gone
-        up = hits / (place - 1).clamp_min(1) * found.relevant - now
-        fewer = (hits - 1) / (place - 1).clamp_min(1) * found.relevant - now
+        up = hits / (place - 1).clamp_min(1) * results.relevant - now
+        fewer = (hits - 1) / (place - 1).clamp_min(1) * results.relevant - now
         behind, lost = (values.flip(1).cumsum(1).flip(1) for values in (up, fewer))
         out = (precision * count + lost - fewer - now) / (count - 1).clamp_min(1)
-        change = torch.where(found.relevant, out - precision, behind / count)
+        change = torch.where(results.relevant, out - precision, behind / count)
         some = count.squeeze(1) > 1
         queried += int((count > 0).sum())
-        changes.index_add_(0, found.order[some].flatten(), change[some].flatten())
+        changes.index_add_(0, results.order[some].flatten(), change[some].flatten())
     return changes / max(queried, 1)
 
 

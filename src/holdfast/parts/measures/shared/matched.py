@@ -60,12 +60,12 @@ class Matched(Measure):
         """
         clean, thumbnails = subject.read(Clean())["reps"].double(), subject.read(Thumbnails())["thumbnails"]
         apart = torch.stack([divergence(self.divergence)(a.double(), b.double()) for a, b in pairs])
-        found = matches(clean, thumbnails, apart, self.rate, self.divergence)
-        limit = math.nan if found.allowed < LEAST else found.threshold
-        quantiles = torch.full_like(found.quantiles, torch.nan) if math.isnan(limit) else found.quantiles
-        numbers = {"threshold": limit, "allowed": float(found.allowed), "pairs": float(found.pairs)}
-        columns = {name: torch.full_like(found.near, number) for name, number in numbers.items()}
-        return list(padded(quantiles, len(clean))), {"near": found.near, **columns}
+        result = matches(clean, thumbnails, apart, self.rate, self.divergence)
+        limit = math.nan if result.allowed < LEAST else result.threshold
+        quantiles = torch.full_like(result.quantiles, torch.nan) if math.isnan(limit) else result.quantiles
+        numbers = {"threshold": limit, "allowed": float(result.allowed), "pairs": float(result.pairs)}
+        columns = {name: torch.full_like(result.near, number) for name, number in numbers.items()}
+        return list(padded(quantiles, len(clean))), {"near": result.near, **columns}
 
     def at_rate(self, table: Table, values: Callable[[float], Float[Tensor, "population"]]) -> AtRate:
         """Return what is known of the mean of values that depend on the rate."""

@@ -85,7 +85,10 @@ def with_weights_of(graph: fx.GraphModule, before: fx.GraphModule, model: Any, o
             nodes[operator].input[place] = own
             break
         else:
-            raise HoldfastError(f"cannot be written as ONNX: {key} is a product of several tensors of the file")
+            raise HoldfastError(
+                f"cannot be written as ONNX: {key} is no tensor of the file, but scaled or computed from several; "
+                "export the network with plain weights"
+            )
     forget_unread(written.graph)
     return written
 
