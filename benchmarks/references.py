@@ -15,6 +15,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,19 @@ def measured(kind: Known, *records: Mapping[str, Any]) -> list[dict[str, Any]]:
                 kept = {key: score[key] for key in ("value", "low", "high", "standing")}
                 about = {key: measure[key] for key in ("unit", "better", "needs_labels")}
                 about |= {"measure": measure["part"]["name"], "ball": measure["part"].get("ball")}
-                entry["scores"][measure["title"]] = about | {k: _short(v) for k, v in kept.items()}
+                if proved := measure["scores"].get("proved"):
+                    about["proved"] = {key: _short(proved[key]) for key in ("value", "low", "high", "n")}
+                entry["scores"][_title(measure, kind)] = about | {key: _short(value) for key, value in kept.items()}
     return list(encoders.values())
+
+
+def _title(measure: Mapping[str, Any], kind: Known) -> str:
+    """Return what the tables call a measure: its size in units of the images, apart where two share a title."""
+    part, (title, bracket, _) = measure["part"], measure["title"].partition(" (radius ")
+    if bracket:
+        title += f" at {round(part['ball']['radius'] / float(Fraction(kind.eps)))}"
+    failure = part.get("failure", {}).get("name", "nearest")
+    return title if failure == "nearest" else f"{title} of a classifier"
 
 
 def _short(value: Any) -> Any:

@@ -17,6 +17,7 @@ from holdfast.parts.certifiers.shared.radius import certified_radii
 from holdfast.parts.checks.smaller_change import SmallerChange
 from holdfast.parts.failures.confused import Confused
 from holdfast.parts.failures.drifted import Drifted
+from holdfast.parts.failures.misclassified import Misclassified
 from holdfast.parts.failures.nearest import Nearest
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
 from holdfast.parts.observations.breaking_radii import BreakingRadii
@@ -374,6 +375,17 @@ def test_no_encoder_holds_beyond_the_nearest_other_image(ball: Ball) -> None:
     truth = apart.masked_fill(apart == 0, torch.inf).amin(1).double()
     torch.testing.assert_close(limit["apart"], truth)
     assert (BreakingRadii(ball).run(seen)["radius"] <= limit["apart"]).all()
+
+
+def test_only_being_taken_for_another_image_is_bounded_by_the_others() -> None:
+    """At another image of the same class a classifier is right, and representations may not have moved far."""
+    observed = table([0.2 + k / 100 for k in range(20)], [torch.nan] * 20)
+    assert "of any encoder" in BreakingRadius().score(observed)
+    for failure in (Misclassified(), Drifted(0.5)):
+        measure = BreakingRadius(failure=failure, certified=0)
+        scores = measure.score(observed)
+        assert "of any encoder" not in scores
+        assert not any("No encoder" in line for line in measure.in_words(observed, scores).further)
 
 
 def test_a_grey_level_is_the_smallest_step_of_an_image_and_no_finer_than_that_of_a_file() -> None:

@@ -120,9 +120,11 @@ class Failure(metaclass=Checked):
 
     Attributes:
         needs_labels: whether it reads labels.
+        at_others: whether every image fails once it has become another one of the population, whatever the encoder.
     """
 
     needs_labels: bool = False
+    at_others: bool = False
 
     @property
     @abstractmethod

@@ -43,6 +43,8 @@ class Nearest(Failure):
 
     divergence: str = "l2"
 
+    at_others = True
+
     def __post_init__(self) -> None:
         if self.divergence not in DIVERGENCES:
             raise unknown("divergence of the failure nearest", self.divergence, DIVERGENCES)

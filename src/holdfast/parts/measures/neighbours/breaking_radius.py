@@ -44,7 +44,8 @@ class BreakingRadius(Measure):
     of equal populations can be compared. Images that look alike to the encoder are not told apart, and are no failure.
 
     The scale: an encoder that answers at random takes every changed image for another one, r(x) = 0. At another image
-    x_j itself every encoder that tells the two apart fails: r(x) <= min_j ||x_j - x||, the score `of any encoder`.
+    x_j itself every encoder that tells the two apart takes it for x_j: r(x) <= min_j ||x_j - x||, the score `of any
+    encoder`, which other failures do not have.
 
     Table, one row for each attacked image, radii in pixels: `broken`; `halfway`, what was known after half of the
     passes; `proved`, NaN where nothing was tried or where no certifier reaches; `apart`, the distance from the nearest
@@ -153,7 +154,8 @@ class BreakingRadius(Measure):
             HOLDS.format(name): replace(statistics.share((radius > at).double(), condition=condition), unit="share")
             for at, name in self.ball.landmarks
         }
-        scores[ANY_ENCODER] = _median(table["apart"], condition)
+        if self.failure.at_others:
+            scores[ANY_ENCODER] = _median(table["apart"], condition)
         if self.proved is not None:
             scores["proved"] = _median(table["proved"], condition)
         return scores | {
@@ -184,7 +186,7 @@ class BreakingRadius(Measure):
         population, levels = int(table["population"][0]), self.ball.is_box
         among = "" if median.n == population else f" among {population}"
         images = f"half of {median.n} images{among} {self.failure.clause}"
-        further = (*self._limit(scores[ANY_ENCODER]), f"Proved: {self._proved_in_words(scores.get('proved'))}.")
+        further = (*self._limit(scores.get(ANY_ENCODER)), f"Proved: {self._proved_in_words(scores.get('proved'))}.")
         if median.value is None:
             return InWords(f"no change was found after which {images}", further=further, levels=levels)
         # how sure that is, and what one grey level would be
@@ -197,9 +199,9 @@ class BreakingRadius(Measure):
         least = self.ball.grades[0].word if self.ball.grades else ""  # what any smaller radius is called too
         return InWords(says, name, least if name == least else "", further, levels)
 
-    def _limit(self, most: Score) -> tuple[str, ...]:
+    def _limit(self, most: Score | None) -> tuple[str, ...]:
         """Return what no encoder can do, where there is another image that sets a limit."""
-        if most.value is None:
+        if most is None or most.value is None:
             return ()
         return (f"No encoder that tells them apart holds half of them beyond {self._size(most.value)}.",)
 
