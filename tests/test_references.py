@@ -74,6 +74,27 @@ def test_predictions_are_correlations_of_what_is_better() -> None:
     assert predictions(encoders[:4]) == []
 
 
+def test_kinds_of_images_are_weighed_by_what_their_encoders_tell() -> None:
+    """Two equal correlations give the same one, surer; of two that differ, the kind with more encoders counts more."""
+
+    def kind(images: str, second: list[float]) -> list[dict[str, Any]]:
+        return [
+            {"images": images, "scores": {
+                "a": {"value": float(place), "better": "higher", "needs_labels": False},
+                "b": {"value": value, "better": "higher", "needs_labels": False},
+            }}
+            for place, value in enumerate(second)
+        ]  # fmt: skip
+
+    mixed, ordered = [1.0, 0, 2, 4, 3, 5], [0.0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 9]
+    alone, _, both = predictions(kind("x", mixed) + kind("y", mixed))
+    assert (both["images"], both["encoders"], both["value"]) == ("all", 12, alone["value"])
+    assert alone["low"] < both["low"] < both["value"] < both["high"] < alone["high"]
+    few, many, both = predictions(kind("x", mixed) + kind("y", ordered))
+    assert few["value"] < both["value"] < many["value"]
+    assert both["value"] > (few["value"] + many["value"]) / 2
+
+
 def test_the_shipped_table_can_be_held_against_audits() -> None:
     shipped: dict[Any, Reference] = {(row.name, row.images, row.norm): row for row in references()}
     assert len(shipped) == len(references()) >= 20

@@ -101,6 +101,10 @@ def test_lengths_are_compared_by_how_many_times(record) -> None:
     best = leader(record)
     assert best is not None
     assert f"25.5/255, 2 times that of {NAMES[1]}, the next (12.8/255)" in best.text
+    record["encoders"][2]["measures"]["cosine_similarity"]["scores"]["50 steps"]["value"] = 0.0525
+    best = leader(record)
+    assert best is not None
+    assert f"1.05 times that of {NAMES[1]}" in best.text  # not "1 times"
     record["encoders"][1]["measures"]["cosine_similarity"]["scores"]["50 steps"]["standing"] = "at most"
     best = leader(record)
     assert best is not None

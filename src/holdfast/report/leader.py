@@ -54,9 +54,10 @@ def told(score: Mapping[str, Any], unit: str, levels: bool) -> tuple[str, str]:
 
 
 def _times(measure: Mapping[str, Any], best: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """Return "1.8 times" where that says more than a difference: of positive lengths and ratios that are no bounds."""
+    """Return "1.82 times" where that says more than a difference: of positive lengths and ratios that are no bounds."""
     comparable = measure["unit"] in ("pixels", "ratio") and measure["better"] == "higher"
     sound = all(score.get("standing", SOUND) == SOUND and finite(score["value"]) for score in (best, second))
     if not (comparable and sound and best["value"] > second["value"] > 0):
         return ""
-    return f"{best['value'] / second['value']:.2g} times"
+    ratio = best["value"] / second["value"]
+    return f"{ratio:.3g} times" if ratio < 1.95 else f"{ratio:.2g} times"
