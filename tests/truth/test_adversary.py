@@ -25,6 +25,7 @@ from holdfast.core import (
     Method,
     Passes,
     Rng,
+    StepResult,
     Student,
     Threat,
     Trajectory,
@@ -44,6 +45,7 @@ from holdfast.parts.threats.shared.generator import Design, Generator
 from holdfast.parts.threats.shared.learned import LearnedNoise
 from holdfast.parts.threats.uniform import Uniform
 from holdfast.sources.encoders.shared.copies import trainable
+from holdfast.sources.encoders.shared.weights import seeded
 from holdfast.training import loop
 from holdfast.training.adversary import Adversary
 from holdfast.training.batchnorm import prepared
@@ -578,6 +580,29 @@ def test_attacks_on_a_distilled_encoder_measure_from_what_it_was(objective: Unta
     aim = start(x[0]) if isinstance(objective, Untargeted) else start(x[0]).roll(1, 0)
     apart = (now - aim).norm(dim=1)
     torch.testing.assert_close(value, apart if isinstance(objective, Untargeted) else -apart)
+
+
+def test_a_distilled_encoder_is_asked_once_in_a_step_what_it_was() -> None:
+    """The attack and the loss need f_0 of the same images; images of another step are asked anew."""
+    made, passes = student(SelfDistillation()), []
+    assert made.twin is not None
+    made.twin[0].module.register_forward_hook(lambda *_: passes.append(1))
+    adversary, x, other = Adversary(Linf(0.05)), views(1) * 2, [views()[1]] * 2
+    attacked = adversary.disturb(made, x, BATCH, RNG)
+    assert len(passes) == 1
+
+    def learned(views: list[Tensor]) -> StepResult:
+        with seeded(0):  # of its dropout
+            return made(views, attacked, BATCH)
+
+    shared = learned(x)
+    assert len(passes) == 1
+    torch.testing.assert_close(shared, learned(x), atol=0, rtol=0)
+    assert len(passes) == 2
+    adversary.disturb(made, x, BATCH, RNG)
+    changed = learned(other)
+    assert len(passes) == 4
+    torch.testing.assert_close(changed, learned(other), atol=0, rtol=0)
 
 
 def test_losses_are_computed_in_full_under_mixed_precision() -> None:

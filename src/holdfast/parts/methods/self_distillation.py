@@ -1,16 +1,17 @@
 """Self-distillation: the encoder keeps what it made of an image before training, also where the image is attacked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from holdfast.core import Batch, EncodedView, Encoder, Facts, Images, Method, Reps, Student
+from holdfast.core import Batch, EncodedView, Encoder, Facts, Images, Method, Reps, Student, View
 from holdfast.parts.methods.shared.targets import pairs
+from holdfast.runtime.distributed import gather
 from holdfast.runtime.errors import unknown
 
 DIVERGENCES = ("l2", "cosine")
@@ -55,6 +56,7 @@ class _Student(Student):
     def __init__(self, encoder: Encoder, method: SelfDistillation):
         super().__init__(encoder, twin=True)
         self._divergence = method.divergence
+        self._referred: tuple[Images, Reps] | None = None
         self.train()
 
     def train(self, mode: bool = True) -> Student:
@@ -71,7 +73,18 @@ class _Student(Student):
 
     def reference(self, x: Images) -> Reps:
         assert self.twin is not None
-        return self.twin[0](x)
+        reps = self.twin[0](x)
+        self._referred = x, reps
+        return reps
+
+    def _encode(self, network: nn.Module, views: Mapping[int, View], clean: int) -> dict[int, Reps]:
+        assert self.twin is not None
+        if network is not self.twin[0] or self._referred is None:
+            return super()._encode(network, views, clean)
+        (x, reps), self._referred = self._referred, None
+        if any(view is not x for view in views.values()):
+            return super()._encode(network, views, clean)
+        return {place: gather(reps) for place in views}  # the attack has asked f_0 of these images already
 
     def loss(self, views: Sequence[EncodedView], batch: Batch) -> Float[Tensor, ""]:
         return torch.stack([self._apart(out, target) for out, target in pairs(views)]).mean()
