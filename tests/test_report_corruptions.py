@@ -9,6 +9,7 @@ from scipy import stats
 from holdfast.parts.measures.shared.reach import certified_within
 from holdfast.report.corruptions import corruption_grids, relation_charts, relation_rows
 from holdfast.report.html import write_report
+from holdfast.report.verdict import winners
 from report_fixture import SOUND, make_run, write_record
 
 NAMES = ["γ 0.2", "G4x4", "<fog>"]
@@ -42,7 +43,7 @@ def record() -> dict:
 
 def test_each_encoder_has_a_table_with_a_row_for_each_corruption() -> None:
     grids = corruption_grids(record())
-    assert [(grid.name, grid.columns) for grid in grids] == [("a", ["Drift", "Drop"]), ("b", ["Drift"])]
+    assert [(grid.name, grid.columns) for grid in grids] == [("a", ["Drift ↓", "Drop ↓"]), ("b", ["Drift ↓"])]
     rows = dict(grids[0].rows)
     assert list(rows) == [*NAMES, "average"]
     assert rows["G4x4"] == ["20.0 % [19.0, 21.0]", "50.0 % [49.0, 51.0]"]
@@ -73,6 +74,18 @@ def test_names_are_escaped_and_the_section_is_there_only_where_it_has_something_
     assert "&lt;fog&gt;" in page
     assert "<fog>" not in page
     assert "Does the label-free number foretell" in page
+
+
+def test_the_winner_of_two_measures_is_best_on_both() -> None:
+    def entry(name: str) -> dict:
+        return {"name": name, "measures": {key: measure(key, [0.1] * 4) for key in ("drift", "drop")}}
+
+    def said(*best: str | None) -> str:
+        comparison = {key: {"best": name} for key, name in zip(("drift", "drop"), best, strict=True)}
+        return winners({"encoders": [entry("a"), entry("b")], "comparison": comparison})[0].text
+
+    assert said("a", "a") == "a is best on both measures: its paired intervals exclude zero."
+    assert said("a", None) == "a is best on drift: its paired intervals exclude zero."
 
 
 def test_the_curve_of_certified_radii_begins_at_the_share_of_right_answers_and_has_exact_intervals() -> None:

@@ -148,6 +148,14 @@ def test_texts_of_the_record_are_escaped(folder, record, hostile):
     assert not any(key.startswith("on") for _, attrs in found.elements for key in attrs)
 
 
+def test_no_line_ends_within_an_option(folder, record):
+    rounds = {"number": 1, "of": 600, "before": 0.0, "answers_only": False, "budget": 120.0, "ended": "budget"}
+    record["run"]["rounds"] = rounds
+    found = rewritten(folder, record)
+    assert [span["class"] for span in found.all("span") if span.get("class") == "option"] == ["option"]
+    assert 'larger <span class="option">--budget</span> goes on' in (folder / "report.html").read_text("utf-8")
+
+
 def test_the_verdict_says_what_the_record_says(whole):
     text = whole.page.text
     assert "3 encoders on 600 images of digits, 200 attacked" in text

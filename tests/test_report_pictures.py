@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
+from typer.testing import CliRunner
 
+import holdfast
+from holdfast.cli import app
 from holdfast.report import pictures
 from holdfast.report.folder import read_picture
-from holdfast.report.html import write_report
+from holdfast.report.html import PICTURED, publish, write_report
 from holdfast.runtime.errors import UnreadableRecord
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RunFiles
 from report_fixture import make_run, no_charts, write_record
+from test_report_noises import STRUCTURES, make_noises
 
 PHOTO = 224
 
@@ -92,3 +96,61 @@ def test_a_report_of_three_encoders_on_photos_is_below_two_megabytes(tmp_path: P
     assert text.count("× 128</figcaption>") == 3 * 8
     assert "&lt;b&gt;&amp;amp;&lt;/b&gt;" in text
     assert page.stat().st_size < 1.5e6  # charts take less than half a megabyte
+
+
+def of_every_kind(folder: Path) -> dict[str, Any]:
+    """Return a record of one encoder that has pictures of images of every kind."""
+    record = make_run(folder, 1)
+    noises, encoder = make_noises(folder, record), record["encoders"][0]
+    (change,) = encoder["changes"] = entries(folder, 1)
+    image, pair = change["clean"], {"id": "image 0", "clean": change["clean"]}
+    encoder["extremes"] = {"least": [{"id": "image 0", "picture": image, "certificate": 0.1, "attack": 0.2}]}
+    side = [pair | {"said": 1, "attacked": image}]
+    encoder["impersonations"] = [{"title": "impersonation", "classes": [0, 1], "sides": [side, side]}]
+    learned = {"title": "universal", "measures": [], "learned_on": 9, "amplified": 2.0, "picture": image}
+    encoder["perturbations"] = [learned | {"pictures": [pair | {"disturbed": image}]}]
+    strip = {"title": "clean", "picture": image, "agreement": {}}
+    encoder["attention"] = {
+        "images": ["image 0"], "left_out": [], "passes": {"forward": 1, "backward": 1}, "layer": "last",
+        "readings": ["representation"], "probe": None, "strips": [strip],
+    }  # fmt: skip
+    assert noises[0]["pictures"]
+    write_record(folder, record)
+    return record
+
+
+def test_a_report_without_pictures_shows_no_image_and_all_else(tmp_path: Path) -> None:
+    of_every_kind(tmp_path)
+    with no_charts():
+        whole, without = (Path(publish(tmp_path, with_pictures=shown)).read_text("utf-8") for shown in (True, False))
+    titles = ("Smallest changes", "Worst images", "Least and most", "Impersonations", "One perturbation", "Grad-CAM")
+    for title in titles:
+        assert title in whole, title
+        assert title not in without, title
+    assert whole.count("<img") > 6 + len(STRUCTURES)
+    assert "<img" not in without
+    assert "data:image" not in without
+    assert "Pictures of images were left out" in without
+    assert "Pictures of images were left out" not in whole
+    for kept in ('id="answer"', 'id="scorecard"', 'id="charts"', 'id="noises"', "Mixture weights"):
+        assert kept in without, kept
+
+
+@pytest.mark.parametrize("kind", sorted(PICTURED))
+def test_every_kind_of_picture_is_shown_without_the_others(kind: str, tmp_path: Path) -> None:
+    record = of_every_kind(tmp_path)
+    for other in PICTURED - {kind}:
+        record["encoders"][0].pop(other, None)
+    record["encoders"][0]["noises"] = []
+    write_record(tmp_path, record)
+    with no_charts():
+        assert "<img" in write_report(tmp_path).read_text("utf-8")
+
+
+def test_the_command_leaves_pictures_out(tmp_path: Path) -> None:
+    of_every_kind(tmp_path)
+    with no_charts():
+        assert CliRunner().invoke(app, ["report", str(tmp_path), "--no-pictures"]).exit_code == 0
+        assert "<img" not in (tmp_path / "report.html").read_text("utf-8")
+        holdfast.open(tmp_path).report(tmp_path / "other.html", pictures=False)
+    assert "<img" not in (tmp_path / "other.html").read_text("utf-8")

@@ -133,8 +133,12 @@ class Record:
             frames.append(pandas.DataFrame({"encoder": encoder, "id": ids, **columns}))
         return pandas.concat(frames, ignore_index=True)
 
-    def report(self, path: str | os.PathLike[str]) -> str:
+    def report(self, path: str | os.PathLike[str], *, pictures: bool = True) -> str:
         """Write the report, one HTML file that opens offline, and return where it is.
+
+        Args:
+            path: of the file.
+            pictures: show pictures of images; False for readers who may not see these.
 
         Raises:
             HoldfastError: a place that cannot be written, or a run folder that is gone.
@@ -145,7 +149,7 @@ class Record:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
         if missing:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
-        return _written(path, html.render(self.data, run_files(self.run.folder, self.data)))
+        return _written(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> "Record":
         """Copy the record with its tables and pictures to another folder, or URL, and return the record there.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.report.charts.points import Cloud, scatter
-from holdfast.report.numbers import finite, plural, score
+from holdfast.report.numbers import BETTER, finite, plural, score
 from holdfast.report.panel import Drawn, Panel, drawn_score
 from holdfast.report.verdict import titles
 
@@ -23,7 +23,7 @@ class Grid:
     Attributes:
         series: number of the encoder.
         name: of the encoder.
-        columns: titles of the measures.
+        columns: titles of the measures, with an arrow to where they are better.
         rows: (corruption, its scores as text in the order of the columns); the average last.
     """
 
@@ -60,7 +60,8 @@ def corruption_grids(record: Mapping[str, Any]) -> list[Grid]:
             (name, [score(m["scores"][name], m["unit"]) if name in m["scores"] else "–" for m in measures.values()])
             for name in names
         ]
-        grids.append(Grid(series, encoder["name"], [m["title"] for m in measures.values()], rows))
+        columns = [f"{m['title']} {BETTER[m['better']][0]}" for m in measures.values()]
+        grids.append(Grid(series, encoder["name"], columns, rows))
     return grids
 
 

@@ -21,6 +21,9 @@ from holdfast.storage.record_file import RunFiles, read_record, run_files
 
 REPORT = "report.html"
 
+PICTURED = frozenset({"changes", "gallery", "extremes", "impersonations", "perturbations", "attention"})
+"""What a record has of an encoder that is nothing but pictures of images and words about them."""
+
 
 def write_report(folder: Path) -> Path:
     """Write `folder/report.html` from the record, tables and pictures in `folder`, and return its path.
@@ -31,23 +34,27 @@ def write_report(folder: Path) -> Path:
     return Path(publish(folder))
 
 
-def publish(place: Path | str) -> str:
+def publish(place: Path | str, *, with_pictures: bool = True) -> str:
     """Write the report of a run folder wherever it is, see `Folder`, and return where the report is.
 
     The file holds its style, script, charts (SVG) and pictures (data URIs); it loads nothing.
+
+    Args:
+        place: the run folder.
+        with_pictures: see `render`.
 
     Raises:
         HoldfastError: no record that can be read, or a folder that cannot be written.
     """
     folder = Folder(place)
     record = read_record(folder)
-    text = render(record, run_files(folder, record))
+    text = render(record, run_files(folder, record), with_pictures=with_pictures)
     where = folder.named(REPORT)
     write_file(where, lambda part: part.write_text(text, encoding="utf-8"))
     return where
 
 
-def render(record: Mapping[str, Any], folder: RunFiles) -> str:
+def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool = True) -> str:
     """Return the report as HTML; every text of the record is escaped.
 
     Each section is made apart, and each encoder's in it: one that cannot be made is named at the head of the page.
@@ -55,9 +62,10 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
     Args:
         record: a record, see `holdfast.storage.record_file.read_record`.
         folder: its tables and pictures.
+        with_pictures: show pictures of images, clean, attacked, or as attention sees them; charts and numbers always.
     """
     # What is shown of one encoder, apart from the others
-    record = with_short_names(record)
+    record = with_short_names(record if with_pictures else _without_pictures(record))
     encoders = list(enumerate(record["encoders"]))  # the number picks colour and marker everywhere
     apart = Apart()
 
@@ -116,7 +124,18 @@ def render(record: Mapping[str, Any], folder: RunFiles) -> str:
         sections=_sections(parts),
         **parts,
         undrawn=apart.problems,
+        with_pictures=with_pictures,
     )
+
+
+def _without_pictures(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record whose encoders have no pictures of images."""
+    encoders = [
+        {key: value for key, value in encoder.items() if key not in PICTURED}
+        | {"noises": [noise | {"pictures": []} for noise in encoder.get("noises") or []]}
+        for encoder in record["encoders"]
+    ]
+    return {**record, "encoders": encoders}
 
 
 def _sections(parts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -54,6 +54,7 @@ def _templates() -> jinja2.Environment:
         part=numbers.part,
         svg=Markup,
         breakable=_breakable,
+        whole_options=_whole_options,
     )
     environment.globals.update(
         COLOURS=COLOURS, MARKERS=len(MARKERS), BETTER=numbers.BETTER, plural=numbers.plural, pretty=_pretty
@@ -69,6 +70,11 @@ def _source(templates: jinja2.Environment, name: str) -> str:
 def _breakable(name: str) -> Markup:
     """Return a name, escaped, that a narrow column may break after its punctuation."""
     return Markup("<wbr>").join(escape(piece) for piece in re.split(r"(?<=[/:_@-])", name))
+
+
+def _whole_options(text: str) -> Markup:
+    """Return text, escaped, in which no line ends within an option such as "--budget"."""
+    return Markup(re.sub(r"(?<!\S)(--[a-z][a-z-]*)", r'<span class="option">\1</span>', str(escape(text))))
 
 
 def _pretty(value: Any) -> str:

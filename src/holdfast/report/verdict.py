@@ -65,7 +65,8 @@ def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> lis
     lines = []
     for name, measures in sorted(wins.items(), key=lambda item: -len(item[1])):
         every = len(measures) == len(names) > 1
-        where = f"all {len(names)} measures" if every else listing(measures, 8)
+        all_ = "both" if len(names) == 2 else f"all {len(names)}"
+        where = f"{all_} measures" if every else listing(measures, 8)
         lines.append(Sentence(f"{name} is best on {where}: its paired intervals exclude zero.", "good"))
     if partial := [title.lower() for key, title in names.items() if _partial(key, record, audited)]:
         lines.append(Sentence(f"On {listing(partial, 8)}, best means best among the encoders that have a number."))
