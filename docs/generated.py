@@ -4,7 +4,9 @@ A page asks for it by a comment in a line of its own, for example `<!-- facts: b
 """
 
 import inspect
+import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
 ASKED = re.compile(
-    r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts|grades|references|layers|formats)(?:: (\S+))? -->$",
+    r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts|grades|references|layers|formats|gallery)"
+    r"(?:: (\S+))? -->$",
     re.MULTILINE,
 )
 FACTS = re.compile(r"^<!-- facts: (\w+) -->$", re.MULTILINE)
@@ -24,6 +27,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     makers: dict[str, Callable[..., str]] = {
         "facts": facts, "measures": measures, "profiles": profiles, "radii": radii, "commands": commands,
         "parts": parts, "grades": grades, "references": references, "layers": layers, "formats": formats,
+        "gallery": gallery,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
@@ -148,6 +152,28 @@ def references() -> str:
         value = size_in_words(row.value, levels)
         lines.append(f"| {row.name} | {images} | {row.norm} | {value} | {ends} | `{row.record[:12]}` |")
     return "\n".join(lines)
+
+
+def gallery(name: str) -> str:
+    """Return a report of the gallery: its command, its picture, how it begins, and what it took."""
+    report = json.loads((DOCS / "gallery/gallery.json").read_text(encoding="utf-8"))[name]
+    lines = ["```sh", *_typed(report["command"]), "```", ""]
+    lines += [f"[![{report['title']}](gallery/{name}.png)](gallery/{name}.png)", ""]
+    lines += [line for sentence in report["says"] for line in (f"> {_plain(sentence)}", ">")][:-1]
+    versions = ", ".join(f"{program} {version}" for program, version in report["versions"].items())
+    return "\n".join([*lines, "", f"{_plain(report['scope'])}, in {report['took']}, by {versions}."])
+
+
+def _typed(command: str) -> list[str]:
+    """Return the lines of a command, one for each encoder and each option."""
+    program, name, *words = shlex.split(command)
+    lines = [f"{program} {name}"]
+    for i, word in enumerate(words):
+        if i and words[i - 1].startswith("--"):
+            lines[-1] += f" {shlex.quote(word)}"
+        else:
+            lines[-1:] = [f"{lines[-1]} \\", f"    {shlex.quote(word)}"]
+    return lines
 
 
 def commands() -> str:

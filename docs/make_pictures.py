@@ -4,7 +4,6 @@ Curves and screenshots come from real audits of the shipped encoders; what expla
 needs chromium and is skipped without it.
 """
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+from screenshots import browser, screenshot
 
 PLACE = Path(__file__).parent / "pictures"
 BLUE, ORANGE, GREEN, GREY, RED = "#0067a5", "#c2570c", "#2d7d46", "#8a8f94", "#b3202c"
@@ -27,20 +27,13 @@ ENCODERS = {"zoo:digits-simclr": ORANGE, "zoo:digits-simclr-adv": BLUE}
 
 def report() -> None:
     """The top of the demo's report, in a browser."""
-    browser = next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-    )
-    if not browser:
+    if not browser():
         print("report: skipped, there is no chromium")
         return
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         subprocess.run([sys.executable, "-m", "holdfast", "demo", "--out", str(run)], check=True)
-        shot = Path(folder) / "report.png"
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900"]
-        page = (run / "report.html").as_uri()
-        subprocess.run([browser, *flags, f"--screenshot={shot}", page], check=True, capture_output=True)
-        _shrunk(shot, PLACE / "report.png", colours=250)
+        screenshot(run / "report.html", PLACE / "report.png")
 
 
 def corruptions() -> None:
@@ -281,13 +274,6 @@ def _arrow(axis: plt.Axes, begin: object, end: object, colour: str) -> None:
 def _save(figure: plt.Figure, name: str) -> None:
     figure.savefig(PLACE / f"{name}.svg", metadata={"Date": None})
     plt.close(figure)
-
-
-def _shrunk(source: Path, target: Path, colours: int) -> None:
-    from PIL import Image
-
-    with Image.open(source) as picture:
-        picture.convert("RGB").quantize(colours).save(target, optimize=True)
 
 
 PICTURES: dict[str, Callable[[], None]] = {

@@ -9,7 +9,7 @@ from holdfast.core import registry
 from holdfast.core.chart import chart_data
 from holdfast.report.apart import Apart
 from holdfast.report.charts.forest import Row, forest
-from holdfast.report.charts.sections import chart_sections
+from holdfast.report.charts.sections import chart_sections, first_chart
 from holdfast.report.html import write_report
 from holdfast.report.panel import Panel
 from holdfast.storage.filesystem import Folder
@@ -83,6 +83,13 @@ def test_rows_stand_in_the_order_that_theory_demands():
     assert chart.title == "nearest l2, ℓ∞ ≤ 0.05"
     learners = [f"worst noise ({structure})" for structure in ("joint", "input", "label", "independent")]
     assert names(chart.svg) == ["attack (pgd)", *learners, "uniform"]
+
+
+def test_a_report_that_begins_with_rows_is_not_titled_by_the_first_of_them():
+    record = {"comparison": {}, **record_of([entry(attack(), 0.4), entry(given(), 0.9)])}
+    first = first_chart(record, RunFiles(Folder("."), {}))
+    assert first is not None
+    assert [panel.title for panel in first.panels] == ["From the worst point to a given noise"] == [first.heading]
 
 
 def test_alt_text_tells_the_numbers():

@@ -1,12 +1,16 @@
 """The site of docs/: it builds without a warning, loads nothing, explains every measure, and its own parts work."""
 
+import importlib
 import importlib.util
+import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import PIL.Image
 import pytest
 
 from holdfast.core import registry
@@ -45,7 +49,9 @@ def test_the_site_loads_nothing(site: Path) -> None:
 @pytest.mark.slow
 def test_no_request_for_what_the_code_knows_is_left(site: Path) -> None:
     for path in site.rglob("*.html"):
-        left = re.findall(r"<!-- (?:facts|measures|profiles|verdicts|commands|parts)\b", path.read_text("utf-8"))
+        left = re.findall(
+            r"<!-- (?:facts|measures|profiles|verdicts|commands|parts|gallery)\b", path.read_text("utf-8")
+        )
         assert left == [], path.relative_to(site)
 
 
@@ -70,6 +76,35 @@ def test_pictures_of_the_pages_exist_and_are_small() -> None:
         assert path.is_file(), path.name
     assert {path.resolve() for path in (DOCS / "pictures").iterdir()} == shown
     assert sum(path.stat().st_size for path in shown) < 350_000
+    reports = [path.stat().st_size for path in (DOCS / "gallery").glob("*.png")]
+    assert max(reports) < 60_000
+    assert sum(reports) < 320_000
+
+
+def test_the_gallery_shows_every_report_of_its_table() -> None:
+    page, folder = (DOCS / "gallery.md").read_text(encoding="utf-8"), DOCS / "gallery"
+    text = (folder / "gallery.json").read_text(encoding="utf-8")
+    table = json.loads(text)
+    sections = re.findall(r"^## ([^\n]+)$(?:(?!^## ).)*?^<!-- gallery: (\S+) -->$", page, re.MULTILINE | re.DOTALL)
+    assert sections == [(report["title"], name) for name, report in table.items()]
+    assert {path.name for path in folder.iterdir()} == {"gallery.json", *(f"{name}.png" for name in table)}
+    assert not re.search(r"(?:^|[\s'\":=])(?:[/~]|[A-Z]:)\w", text), "a place on somebody's machine"
+    for name, report in table.items():
+        written = generated().gallery(name)
+        command = written.partition("```sh\n")[2].partition("```")[0]
+        assert shlex.join(shlex.split(command.replace("\\\n", ""))) == report["command"]
+        assert f"](gallery/{name}.png)" in written
+        assert written.count("\n> ") == len(report["says"]) > 0
+        with PIL.Image.open(folder / f"{name}.png") as picture:
+            assert (picture.mode, picture.width) == ("P", 1280)
+
+
+def test_the_gallery_is_what_its_script_makes(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    script = importlib.import_module("make_gallery")
+    table = json.loads(script.TABLE.read_text(encoding="utf-8"))
+    made = {name: (report["title"], report["command"]) for name, report in table.items()}
+    assert made == {name: (exhibit.title, exhibit.typed) for name, exhibit in script.GALLERY.items()}
 
 
 def block(page: str, language: str, containing: str) -> str:

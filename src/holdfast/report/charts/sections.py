@@ -50,7 +50,8 @@ def first_chart(record: Mapping[str, Any], folder: RunFiles) -> Section | None:
     answering = [parts for parts in everything if any(p.measure.get("in_words") for p in parts)]
     for parts in answering or everything[:1]:
         chart = parts[0].chart
-        title = chart["heading"] if answering else parts[0].measure.get("title") or chart["heading"]
+        shared = answering or chart["kind"] == "row"  # rows are of several measures
+        title = chart["heading"] if shared else parts[0].measure.get("title") or chart["heading"]
         if panels := KINDS[chart["kind"]]("first", title, parts, folder):
             return Section("first", chart["heading"], chart["how_to_read"], panels)
     return None
