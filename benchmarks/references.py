@@ -24,6 +24,7 @@ from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.prepare import label
 from holdfast.auditing.run import run_audit
 from holdfast.core.spec_string import parse
+from holdfast.parts.measures.classifiers.robust_accuracy import CLEAN
 from holdfast.report.references import Reference
 from holdfast.runtime.privacy import public
 from holdfast.storage.filesystem import Folder
@@ -32,6 +33,9 @@ from holdfast.storage.record_file import RECORD, SEAL, read_record
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "src/holdfast/report/references.toml"
 PAGE = HERE.parent / "docs/encoders.json"
+
+KEPT = "Accuracy kept under attack"
+"""Accuracy under attack, divided by that of the same images without: what is lost, whatever there was to lose."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,10 @@ def measured(kind: Known, *records: Mapping[str, Any]) -> list[dict[str, Any]]:
                 if proved := measure["scores"].get("proved"):
                     about["proved"] = {key: _short(proved[key]) for key in ("value", "low", "high", "n")}
                 entry["scores"][_title(measure, kind)] = about | {key: _short(value) for key, value in kept.items()}
+                if measure["part"]["name"] == "robust_accuracy":
+                    of_all = measure["scores"][CLEAN]["value"]
+                    share = _short(score["value"] / of_all) if of_all else None
+                    entry["scores"][KEPT] = about | kept | {"value": share, "low": None, "high": None}
     return list(encoders.values())
 
 
@@ -175,6 +183,12 @@ def _title(measure: Mapping[str, Any], kind: Known) -> str:
 
 def _short(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def as_json(**tables: Iterable[Mapping[str, Any]]) -> str:
+    """Return tables as JSON, a row in a line."""
+    rows = {name: ",\n".join(json.dumps(row, ensure_ascii=False) for row in table) for name, table in tables.items()}
+    return "{" + ",\n".join(f'"{name}": [\n{lines}\n]' for name, lines in rows.items()) + "}\n"
 
 
 def main() -> None:
@@ -195,8 +209,9 @@ def main() -> None:
         records += [{"images": kind.name, "seal": record[SEAL], "seconds": record["run"]["seconds"]} for record in made]
     if options.only is None:
         TABLE.write_text(as_toml(rows), encoding="utf-8")
-        page = {"records": records, "encoders": encoders, "predictions": predictions(encoders)}
-        PAGE.write_text(json.dumps(page, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        PAGE.write_text(
+            as_json(records=records, encoders=encoders, predictions=predictions(encoders)), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -143,14 +143,38 @@ def test_the_parts_shown_join_through_entry_points_and_are_audited(tmp_path: Pat
     assert "Relative drift" in holdfast("audit", "plan.toml")
 
 
-def generated():
-    """The hook of the site, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
+def generated(name: str = "generated"):
+    """A hook of the site, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_what_was_measured_of_known_encoders_is_in_the_pages() -> None:
+    """Every comment that asks for a table gets one, and every kind of images that was measured has its tables."""
+    hook = generated("measured")
+    page = (DOCS / "encoders.md").read_text(encoding="utf-8")
+    made = hook.on_page_markdown(page)
+    assert "<!--" not in made
+    rows = hook.measured()["encoders"]
+    assert len({(row["images"], row["name"]) for row in rows}) == len(rows) >= 20
+    for row in rows:
+        assert f"<!-- worst case: {row['images']} -->" in page
+        assert made.count(f"| {row['name']} |") >= 2
+    best = max((row for row in rows if row["images"] == "CIFAR-10"), key=lambda row: _radius(row))
+    first = hook.worst_case("CIFAR-10").splitlines()[2]
+    assert first.startswith(f"| {best['name']} | {255 * _radius(best):.0f} ")
+    assert "| 0.77 " not in hook.told_by()  # its interval excludes 0: bold
+    assert "**0.77 " in hook.told_by()
+    with pytest.raises(ValueError, match="expected images of CIFAR-10, MNIST, digits, photos, got 'MINST'"):
+        hook.worst_case("MINST")
+
+
+def _radius(row: dict) -> float:
+    return row["scores"]["Breaking radius (ball linf)"]["value"]
 
 
 def test_claims_are_read_from_what_the_command_writes(tmp_path: Path) -> None:

@@ -1,0 +1,213 @@
+"""A hook of MkDocs: puts what benchmarks have measured of known encoders into the pages, as tables.
+
+`encoders.json` is of `python -m benchmarks.references`, `hardening.json` of `python -m benchmarks.hardening`. A page
+asks by a comment in a line of its own, for example
+`<!-- worst case: CIFAR-10 -->`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from holdfast.runtime.sizes import in_figures
+
+DOCS = Path(__file__).parent
+ASKED = re.compile(
+    r"^<!-- (worst case|everyday|classifiers|told by|alike|matrix|records)(?:: (.+))? -->$", re.MULTILINE
+)
+OUTCOMES = {
+    "Accuracy kept under attack": "accuracy kept under attack",
+    "Relative drop": "accuracy kept under corruptions",
+    "Robust accuracy": "accuracy under attack",
+    "Corrupted accuracy": "accuracy under corruptions",
+}
+"""What labels tell of a classifier, and how the tables call it, turned so that more is better."""
+
+ENDS = ("value", "low", "high")
+
+STRONG = 0.9
+"""Correlation from which two measures are said to be alike."""
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace each comment by the table that it asks for (MkDocs calls this for every page)."""
+    makers: dict[str, Callable[..., str]] = {
+        "worst case": worst_case, "everyday": everyday, "classifiers": classifiers, "told by": told_by, "alike": alike,
+        "matrix": matrix, "records": records, "hardening": hardening,
+    }  # fmt: skip
+    return ASKED.sub(lambda match: makers[match[1]](*([match[2]] if match[2] else [])), markdown)
+
+
+@cache
+def measured() -> Mapping[str, Any]:
+    """Return what `encoders.json` holds."""
+    return json.loads((DOCS / "encoders.json").read_text(encoding="utf-8"))
+
+
+def worst_case(images: str) -> str:
+    """Return a table of what attacks do to the encoders of one kind of images, the most robust first."""
+    colour = _colour(images)
+    unit = "1/255" if colour else ".025"
+    lines = _head(
+        "encoder", f"half break at, ℓ∞{', /255' if colour else ''}", "proved", "ℓ2", f"breakaway risk at 4 × {unit}",
+        "nearest-neighbour accuracy at 2", "at 4", "at 8",
+    )  # fmt: skip
+    return "\n".join(
+        lines + [_row(row["name"], _worst_cells(row["scores"], 255 if colour else 1)) for row in _of(images)]
+    )
+
+
+def _worst_cells(scores: Mapping[str, Any], scale: float) -> list[str]:
+    radius = scores["Breaking radius (ball linf)"]
+    near = [_share(scores[f"Nearest-neighbour accuracy at {size}"]) for size in (2, 4, 8)]
+    first = [_size(radius, scale), _size(radius.get("proved"), scale), _size(scores["Breaking radius (ball l2)"], 1)]
+    return [*first, _share(scores["Breakaway risk at 4"]), *near]
+
+
+def everyday(images: str) -> str:
+    """Return a table of what noise and corruptions do, and of how the representations lie."""
+    titles = ("Probabilistic robustness", "Corruption drift", "Neighbour consistency")
+    noise = f"holds under uniform noise of {'8/255' if _colour(images) else '.2'}"
+    lines = _head("encoder", noise, "corruption drift", "neighbours kept", "effective rank", "of")
+    for row in _of(images):
+        rank = _number(row["scores"]["Effective rank"])
+        lines.append(_row(row["name"], [*(_share(row["scores"][title]) for title in titles), rank, str(row["dim"])]))
+    return "\n".join(lines)
+
+
+def classifiers(images: str) -> str:
+    """Return a table of what becomes of a linear classifier on each encoder."""
+    colour = _colour(images)
+    attacked = f"attacked by {'2/255' if colour else '.05'}"
+    radius = f"half wrong after, ℓ∞{', /255' if colour else ''}"
+    lines = _head("encoder", "accuracy", attacked, radius, "under corruptions", "share that corruptions take")
+    for row in _of(images):
+        scores = row["scores"]
+        shares = [_share(scores[title]) for title in ("Probe accuracy", "Robust accuracy")]
+        size = _size(scores["Breaking radius of a classifier"], 255 if colour else 1)
+        rest = [_share(scores[title]) for title in ("Corrupted accuracy", "Relative drop")]
+        lines.append(_row(row["name"], [*shares, size, *rest]))
+    return "\n".join(lines)
+
+
+def told_by(images: str = "all") -> str:
+    """Return how each measure without labels goes with each outcome, the best foreteller of attacks first."""
+    rows = [row for row in measured()["predictions"] if row["images"] == images]
+    foretold: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["second"] in OUTCOMES and row["labels"] == [False, True]:
+            foretold.setdefault(row["first"], {})[row["second"]] = row
+    first = next(iter(OUTCOMES))
+    order = sorted(foretold, key=lambda title: -(foretold[title].get(first, {}).get("value") or -1))
+    lines = _head("measure", *OUTCOMES.values())
+    return "\n".join(lines + [_row(title, [_correlation(foretold[title].get(o)) for o in OUTCOMES]) for title in order])
+
+
+def alike(images: str = "all") -> str:
+    """Return the pairs of measures without labels that put encoders into nearly one order."""
+    rows = [row for row in measured()["predictions"] if row["images"] == images and row["labels"] == [False, False]]
+    strong = [row for row in rows if abs(row["value"] or 0) >= STRONG]
+    strong.sort(key=lambda row: -abs(row["value"]))
+    return "\n".join(_head("", "", "correlation") + [_row(r["first"], [r["second"], _correlation(r)]) for r in strong])
+
+
+def matrix(images: str = "all") -> str:
+    """Return the correlation of every two measures, of those that are asked at several sizes at 4 units."""
+    rows = [row for row in measured()["predictions"] if row["images"] == images]
+    known = {frozenset((row["first"], row["second"])): row["value"] for row in rows}
+    titles = dict.fromkeys(row[end] for row in rows for end in ("first", "second"))
+    titles = [title for title in titles if not re.search(r" at [128]$", title)]
+    lines = _head("", *(f"{number}" for number, _ in enumerate(titles, 1)))
+    for number, title in enumerate(titles, 1):
+        values = [known.get(frozenset((title, other))) for other in titles[: number - 1]]
+        cells = ["" if value is None else f"{value:.2f}".replace("0.", ".", 1) for value in values]
+        cells = [
+            f"**{cell}**" if abs(value or 0) >= STRONG else cell for cell, value in zip(cells, values, strict=True)
+        ]
+        lines.append(_row(f"{number} {title}", [*cells, *[""] * (len(titles) - number + 1)]))
+    return "\n".join(lines)
+
+
+def records() -> str:
+    """Return how long each audit took, and the seal of its record."""
+    lines = _head("images", "audit", "seconds of one core", "record")
+    counts: dict[str, int] = {}
+    for row in measured()["records"]:
+        kind = ("without labels", "classifiers")[counts.get(row["images"], 0)]
+        counts[row["images"]] = counts.get(row["images"], 0) + 1
+        lines.append(_row(row["images"], [kind, f"{row['seconds']:,.0f}", f"`{row['seal'][:12]}`"]))
+    return "\n".join(lines)
+
+
+def hardening(network: str) -> str:
+    """Return what every way to harden made of a network, in the order of the accuracy under attack."""
+    studies = {study["network"]: study for study in json.loads((DOCS / "hardening.json").read_text(encoding="utf-8"))}
+    if network not in studies:
+        raise ValueError(f"expected one of {', '.join(studies)}, got {network!r}")
+    study = studies[network]
+    lines = _head(
+        "way", "steps", "passes a step", "accuracy", f"attacked by {in_figures(255 * study['eps'])}/255",
+        "half break at, /255", "universal quantile", "nearest-neighbour accuracy", "cosine to before",
+    )  # fmt: skip
+    for row in sorted(study["rows"], key=lambda row: -row["robust_accuracy"]["value"]):
+        scores = [_share(row[name]) for name in ("probe_accuracy", "robust_accuracy")]
+        scores += [_size(row["breaking_radius"], 255)]
+        scores += [_share(row[name]) for name in ("universal_quantile", "nearest_neighbour_accuracy")]
+        counts = [f"{row[key]:g}" if key in row else "" for key in ("steps", "passes")]
+        lines.append(_row(row["way"], [*counts, *scores, _number(row["cosine"])]))
+    return "\n".join(lines)
+
+
+def _of(images: str) -> list[Mapping[str, Any]]:
+    rows = [row for row in measured()["encoders"] if row["images"] == images]
+    if not rows:
+        kinds = sorted({row["images"] for row in measured()["encoders"]})
+        raise ValueError(f"expected images of {', '.join(kinds)}, got {images!r}")
+    return sorted(rows, key=lambda row: -(row["scores"]["Breaking radius (ball linf)"]["value"] or 0))
+
+
+def _colour(images: str) -> bool:
+    return _of(images)[0]["input"][0] == 3
+
+
+def _head(*names: str) -> list[str]:
+    return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+
+
+def _row(name: str, cells: Iterable[str]) -> str:
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _size(score: Mapping[str, Any] | None, scale: float) -> str:
+    if score is None or score["value"] is None:
+        return "none"
+    return _between(
+        *(None if score[end] is None else in_figures(scale * score[end]) for end in ("value", "low", "high"))
+    )
+
+
+def _share(score: Mapping[str, Any]) -> str:
+    if score["value"] is None:
+        return "undefined"
+    low, high = ("–" if score[end] is None else f"{100 * score[end]:.3g}" for end in ("low", "high"))
+    standing = score.get("standing", "sound")
+    mark = {"sound": "", "at least": "≥ ", "at most": "≤ "}.get(standing, f"({standing}) ")
+    return f"{mark}{100 * score['value']:.3g} % \\[{low}, {high}\\]"
+
+
+def _number(score: Mapping[str, Any]) -> str:
+    return _between(*(None if score[end] is None else f"{score[end]:.3g}" for end in ENDS))
+
+
+def _correlation(row: Mapping[str, Any] | None) -> str:
+    if row is None or row["value"] is None:
+        return ""
+    text = _between(*(None if row[end] is None else f"{row[end]:.2f}" for end in ENDS))
+    return f"**{text}**" if (row["low"] or 0) > 0 else text
+
+
+def _between(value: str | None, low: str | None, high: str | None) -> str:
+    return f"{value}" if low is None or high is None else f"{value} \\[{low}, {high}\\]"
