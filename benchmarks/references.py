@@ -4,8 +4,8 @@
 
 FOLDER keeps two audits for each kind of images, `protocol.toml` without labels and `protocol_labelled.toml` where
 they are labelled; those that are there are read, the others are made (hours on one core for all). It writes
-`src/holdfast/report/references.toml`, which a report's first sentence compares with, and `docs/encoders.json`, all
-numbers, with the correlations of `predictions.py`.
+`src/holdfast/report/references.toml`, which a report's first sentence compares with; `docs/encoders.json`, all numbers,
+with the correlations of `predictions.py`; and `docs/leaderboard.html`.
 """
 
 import argparse
@@ -23,8 +23,10 @@ from benchmarks.predictions import predictions
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.prepare import label
 from holdfast.auditing.run import run_audit
+from holdfast.comparison.leaderboard import leaderboard
 from holdfast.core.spec_string import parse
 from holdfast.parts.measures.classifiers.robust_accuracy import CLEAN
+from holdfast.report.leaderboard import render
 from holdfast.report.references import Reference
 from holdfast.runtime.privacy import public
 from holdfast.storage.filesystem import Folder
@@ -32,7 +34,7 @@ from holdfast.storage.record_file import RECORD, SEAL, read_record
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "src/holdfast/report/references.toml"
-PAGE = HERE.parent / "docs/encoders.json"
+PAGE, BOARD = HERE.parent / "docs/encoders.json", HERE.parent / "docs/leaderboard.html"
 
 KEPT = "Accuracy kept under attack"
 """Accuracy under attack, divided by that of the same images without: what is lost, whatever there was to lose."""
@@ -185,6 +187,11 @@ def _short(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
+def _seconds(record: Mapping[str, Any]) -> float:
+    """Return what all observations took, also those that an earlier run had made."""
+    return sum(observation["seconds"] for encoder in record["encoders"] for observation in encoder["observations"])
+
+
 def as_json(**tables: Iterable[Mapping[str, Any]]) -> str:
     """Return tables as JSON, a row in a line."""
     rows = {name: ",\n".join(json.dumps(row, ensure_ascii=False) for row in table) for name, table in tables.items()}
@@ -201,17 +208,17 @@ def main() -> None:
     for kind in known():
         if options.only is not None and kind.name not in options.only:
             continue
-        made = [audited(kind, options.folder / kind.name / "protocol")]
+        made = [audited(kind, options.folder / "protocol" / kind.name)]
         rows += references(kind, made[0])
         if kind.train:
-            made.append(audited(kind, options.folder / kind.name / "labelled", "protocol_labelled"))
+            made.append(audited(kind, options.folder / "protocol_labelled" / kind.name, "protocol_labelled"))
         encoders += measured(kind, *made)
-        records += [{"images": kind.name, "seal": record[SEAL], "seconds": record["run"]["seconds"]} for record in made]
+        records += [{"images": kind.name, "seal": record[SEAL], "seconds": round(_seconds(record))} for record in made]
     if options.only is None:
         TABLE.write_text(as_toml(rows), encoding="utf-8")
-        PAGE.write_text(
-            as_json(records=records, encoders=encoders, predictions=predictions(encoders)), encoding="utf-8"
-        )
+        page = as_json(records=records, encoders=encoders, predictions=predictions(encoders))
+        PAGE.write_text(page, encoding="utf-8")
+        BOARD.write_text(render(leaderboard(str(options.folder / "protocol"))), encoding="utf-8")
 
 
 if __name__ == "__main__":

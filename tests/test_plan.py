@@ -54,6 +54,8 @@ from holdfast.parts.threats.linf import Linf
 def test_twins_are_named_by_what_differs() -> None:
     parts = (UniversalQuantile(), UniversalQuantile(ball=Linf(0.1)), OverlapRisk())
     assert list(named(parts)) == ["universal_quantile[radius=0.05]", "universal_quantile[radius=0.1]", "overlap_risk"]
+    levels = [BreakawayRisk(ball=Linf(grey / 255)) for grey in (1, 8)]
+    assert list(named(levels)) == ["breakaway_risk[radius=1/255]", "breakaway_risk[radius=8/255]"]
     other = (BreakawayRisk(), BreakawayRisk(ball=L2(1.0), divergence="cosine"))
     assert list(named(other))[1] == "breakaway_risk[ball=l2]"
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from holdfast.core import registry
 from holdfast.core.observation import Reader
+from holdfast.runtime.sizes import written
 
 
 def named(parts: Iterable[Any]) -> dict[str, Any]:
     """Return parts by name; twins are told apart by the first parameters in which they differ.
 
-    For example "universal_quantile[radius=0.1,divergence=linf]".
+    For example "universal_quantile[radius=4/255,divergence=linf]".
     """
     parts = list(parts)
     labels: dict[int, str] = {}
@@ -49,7 +50,7 @@ def _words(values: Iterable[Any]) -> dict[Any, str]:
     """Return what each value of a parameter is called: lists by their first members, numbered where these are alike."""
     words: dict[Any, str] = {}
     for value in values:
-        text = str(value)
+        text = written(value) if isinstance(value, float) else str(value)
         if isinstance(value, tuple):
             names = [item.partition("-")[0] for item in value]
             text = "+".join(names[:2]) + (f"+{len(names) - 2} more" if len(names) > 2 else "")

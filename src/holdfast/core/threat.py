@@ -14,6 +14,7 @@ from holdfast.core.grade import Grade
 from holdfast.core.registry import part_name
 from holdfast.core.rng import Rng
 from holdfast.runtime.checked import Checked
+from holdfast.runtime.sizes import written
 
 PerImage = Float[Tensor, "batch"]
 Draws = Float[Tensor, "batch draws channel height width"]
@@ -138,10 +139,8 @@ class Ball(Threat):
 
     @property
     def written(self) -> str:
-        """The radius as people write it: 4/255 or 0.1, whichever is shorter and right to three digits."""
-        levels, plain = round(255 * self.radius), f"{self.radius:.6g}"
-        whole = levels > 0 and abs(255 * self.radius / levels - 1) < 1e-3
-        return f"{levels}/255" if whole and len(f"{levels}/255") < len(plain) else plain
+        """The radius as people write it, see `holdfast.runtime.sizes.written`."""
+        return written(self.radius)
 
     @property
     def norm(self) -> str:
