@@ -36,7 +36,7 @@ from holdfast.workflows.harden.plan import Hardening, read_pace
 from holdfast.workflows.harden.run import harden
 
 DIGITS = Hardening(
-    "zoo:digits-supervised", "digits?part=train", eps=0.15, steps=40, views="none", rate=3e-3, profile="tiny"
+    "zoo:digits-supervised", "digits?part=train", eps=0.15, steps=40, views="none", rate=0.03, profile="tiny"
 )
 FEW = replace(DIGITS, steps=4)
 
@@ -92,6 +92,26 @@ def hardened(_tiny, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Pat
 
 
 # --- what it does ---
+
+
+def test_a_rate_that_nobody_gave_is_found_once_and_told(
+    unaudited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = replace(FEW, rate=None)
+    record = harden(asked, tmp_path / "a").record
+    tried = [row["loss"] for row in record["rates"]]
+    assert tried == sorted(tried)
+    assert len(tried) > 1
+    assert record["rate"] == record["rates"][0]["rate"]
+    # the printed command needs no search: in the same folder it is done, in another it comes to the same weights
+    monkeypatch.setattr(hardening, "losses", None)
+    assert f"--rate {record['rate']}" in record["command"]
+    again = replace(asked, rate=record["rate"])
+    assert harden(again, tmp_path / "a").record["rate"] == record["rate"]
+    harden(again, tmp_path / "b")
+    assert same(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(HoldfastError, match="holds another hardening"):
+        harden(replace(asked, rate=record["rate"] / 2), tmp_path / "a")
 
 
 def test_every_measure_without_labels_becomes_better(hardened) -> None:
@@ -310,9 +330,9 @@ def test_a_budget_is_kept_whatever_steps_take(unaudited, tmp_path: Path, monkeyp
     assert (record["budget"], record["seconds"]) == (3.0, pytest.approx(3.0))
     rates = pq.read_table(tmp_path / "a" / "log.parquet")["rate"].to_pylist()
     done = [*(step / 30 for step in range(15)), *(0.5 + step / 10 for step in range(5))]
-    assert rates == pytest.approx(
-        [DIGITS.rate * (1 + math.cos(math.pi * at)) / 2 for at in done], abs=0.04 * DIGITS.rate
-    )
+    rising = [at / 0.1 for at in done if at < 0.1]
+    falling = [(1 + math.cos(math.pi * (at - 0.1) / 0.9)) / 2 for at in done if at >= 0.1]
+    assert rates == pytest.approx([DIGITS.rate * share for share in rising + falling], abs=0.11 * DIGITS.rate)
 
 
 def test_what_the_clock_decided_is_done_again_by_its_record(

@@ -28,7 +28,10 @@ def harden(
         str, typer.Option(help="What the adversary raises: untargeted, targeted or loss.")
     ] = "untargeted",
     views: Annotated[str | None, typer.Option(help="Augmentation: none, light or full.")] = None,
-    rate: Annotated[float, typer.Option(help="Learning rate.")] = 3e-3,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Learning rate, in units of each weight's size. (default: tried on a few steps)"),
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Images per step.")] = 64,
     batchnorm: Annotated[
         str, typer.Option(help="Whose statistics attacked images share: shared, split or frozen.")

@@ -249,9 +249,7 @@ class _Training:
             self._attacked.clear()
         if replay == number == 0:
             self.student.begin_epoch(epoch, recipe.seed, lambda places: self._views(places.cpu(), epoch - 1))
-        rate = recipe.optimiser.rate_at(self._progress)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
+        rate = recipe.optimiser.set_rate(self.optimiser, self._progress)
         # gradients of the batch, part by part
         places = self._places(epoch)[number * recipe.batch_size : (number + 1) * recipe.batch_size]
         parts = places.chunk(recipe.accumulate)

@@ -16,6 +16,9 @@ from holdfast.runtime.optional import optional
 NAMES = ("sgd", "lars", "adam", "adamw")
 SCHEDULES = ("cosine", "step", "constant")
 
+SCALE, LEAST = "scale", 1e-3
+"""Where a group of weights keeps its unit of the rate, and the smallest unit: weights that begin at 0 must move."""
+
 
 @dataclass(frozen=True)
 class Optimiser(metaclass=Checked):
@@ -30,9 +33,11 @@ class Optimiser(metaclass=Checked):
         warmup: share of the training in which the rate rises linearly from 0.
         milestones: shares of the training after which "step" multiplies the rate.
         factor: by what.
+        scaled: whether the rate is in units of each tensor's root mean square when the training begins (at least
+            `LEAST`), so that one rate fits networks whose layers have weights of different sizes.
 
     Source: "Is self-supervised contrastive learning more robust than supervised learning?", Table C.3; RVCL, E.3;
-    You et al. (2017) for LARS.
+    You et al. (2017) for LARS; Shazeer and Stern (2018), "Adafactor", section 8, for steps relative to weights.
     """
 
     name: str = "adam"
@@ -43,6 +48,7 @@ class Optimiser(metaclass=Checked):
     warmup: float = 0.0
     milestones: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8)
     factor: float = 0.1
+    scaled: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -59,6 +65,12 @@ class Optimiser(metaclass=Checked):
     def build(self, network: nn.Module) -> torch.optim.Optimizer:
         """Return the optimiser of all weights of a network that are trained."""
         groups = _groups(network, self.weight_decay)
+        if self.scaled:
+            groups = [
+                {**group, "params": [value], SCALE: max(LEAST, float(value.detach().square().mean().sqrt()))}
+                for group in groups
+                for value in group["params"]
+            ]
         match self.name:
             case "sgd":
                 return torch.optim.SGD(groups, self.rate, self.momentum)
@@ -78,6 +90,13 @@ class Optimiser(metaclass=Checked):
         if self.schedule == "step":
             return self.rate * self.factor ** bisect.bisect_right(self.milestones, progress)
         return self.rate
+
+    def set_rate(self, optimiser: torch.optim.Optimizer, progress: float) -> float:
+        """Let an optimiser that `build` gave go on at the rate of this share of the training, which is returned."""
+        rate = self.rate_at(progress)
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group.get(SCALE, 1.0)
+        return rate
 
 
 def _groups(network: nn.Module, decay: float) -> list[dict[str, Any]]:

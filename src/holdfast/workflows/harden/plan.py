@@ -15,6 +15,7 @@ from holdfast.training.adversary import Adversary
 from holdfast.training.optimiser import Optimiser
 from holdfast.training.pace import Pace
 from holdfast.training.recipe import Recipe
+from holdfast.workflows.harden.rate import RATES
 
 ATTACKS: dict[str, Objective | None] = {
     "untargeted": registry.part("objectives", "untargeted"),
@@ -30,6 +31,8 @@ VIEWS = {
 }
 """How images are augmented: not at all; by large crops and mirror images; as contrastive methods need it."""
 
+WARMUP = 0.1
+"""Share of the training in which the rate rises: Adam's first steps move every weight by the whole of it."""
 
 RECORD = "harden.json"
 """What came of a hardening, in its run folder."""
@@ -50,7 +53,8 @@ class Hardening(metaclass=Checked):
         budget: seconds that the training takes, by the clock; the audits come on top.
         pace: of a hardening that followed the clock, to do it again in as many steps, see `Pace`.
         views: augmentation, "none", "light" or "full"; None: light, full for other objectives than "auto".
-        rate: learning rate of Adam, which falls to 0 along a cosine of the steps or of the time.
+        rate: learning rate of Adam in units of each tensor's root mean square; it rises for a tenth of the steps or of
+            the time, then falls to 0 along a cosine. None: what lowers the loss most in a few steps, see `losses`.
         batch_size: images per step.
         batchnorm: whose statistics attacked images share, "shared", "split" or "frozen", see `Recipe`.
         test: data spec of the images of the audits; None: some of `data`, held out.
@@ -72,7 +76,7 @@ class Hardening(metaclass=Checked):
     budget: float = 1800.0
     pace: tuple[int, ...] = ()
     views: str | None = None
-    rate: float = 3e-3
+    rate: float | None = None
     batch_size: int = 64
     batchnorm: str = "shared"
     test: str | None = None
@@ -127,7 +131,7 @@ class Hardening(metaclass=Checked):
             steps=self.steps,
             batch_size=self.batch_size,
             views=VIEWS[views],
-            optimiser=Optimiser("adam", self.rate, weight_decay=0.0),
+            optimiser=Optimiser("adam", self.rate or RATES[0], weight_decay=0.0, warmup=WARMUP, scaled=True),
             adversary=adversary,
             batchnorm=self.batchnorm,
             device=self.device,

@@ -25,6 +25,7 @@ from holdfast.workflows.harden import doubts
 from holdfast.workflows.harden.audits import Audits, Opened
 from holdfast.workflows.harden.outcome import changes, drift
 from holdfast.workflows.harden.plan import RECORD, Hardening
+from holdfast.workflows.harden.rate import losses
 
 ENCODER, PLAN = "encoder.safetensors", "harden-plan.json"
 
@@ -52,8 +53,8 @@ def harden(
     `harden.json`, the record; and what a training leaves.
 
     The record: `encoder`, the spec of the hardened encoder; `file`, where it lies as a file of its source's own, as an
-    ONNX file, else None; `steps`; `pace`, see `Pace`; `budget` and `seconds`, asked
-    for and taken, and those of the audits, all of this run; `measures`, see `changes`; `price`, see `drift`;
+    ONNX file, else None; `rate`, and `rates`, all that were tried; `steps`; `pace`, see `Pace`; `budget` and `seconds`,
+    asked for and taken, and those of the audits, all of this run; `measures`, see `changes`; `price`, see `drift`;
     `warnings`; `command`, to do it again; `audit` and `report`, where these lie; `failures`.
 
     Args:
@@ -89,6 +90,8 @@ def harden(
     warnings = doubts.before(start)
     for line in warnings:
         listener.stage(line)
+    rates = _rates(hardening, store, start, learned, listener)
+    hardening = replace(hardening, rate=rates[0]["rate"])
     trained = _trained(hardening, store, start, opened, pace, learned, listener)
     training = store.read_json(PLAN)
 
@@ -121,6 +124,7 @@ def harden(
         "objective": registry.part_name(hardening.method()),
         "ball": registry.spec(hardening.ball()),
         "rate": hardening.rate,
+        "rates": rates,
         "batchnorm": hardening.batchnorm,
         "steps": training["steps"],
         "pace": training["marks"],
@@ -173,7 +177,10 @@ def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
     elif not isinstance(plan, dict):
         raise HoldfastError(f"the folder {str(store.folder)!r} holds a training; choose another --out")
 
-    # By the clock, as at first; or, once it is trained, in the steps and at the pace that came of it
+    # At the rate that was found, if none was given; by the clock, as at first; or, once it is trained, in the steps and
+    # at the pace that came of it
+    if hardening.rate == plan.get("rates", [{"rate": None}])[0]["rate"]:
+        identity = {**identity, "rate": plan.get("asked", {}).get("rate")}
     budget = plan.get("budget")
     by_steps = (None if plan.get("seconds") else budget), plan.get("steps"), plan.get("marks")
     lengths = [by_steps] if budget is None else [(budget, None, []), by_steps]
@@ -182,6 +189,21 @@ def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
             f"the folder {str(store.folder)!r} holds another hardening; choose another --out, or delete it"
         )
     return Pace(hardening.steps, length[0], hardening.pace)
+
+
+def _rates(
+    hardening: Hardening, store: Store, start: Encoder, learned: TrainingImages, listener: Listener
+) -> list[dict[str, float | None]]:
+    """Return the rates that were tried, the best first, with the loss that each led to: now, or in an earlier run."""
+    if hardening.rate is not None:
+        return [{"rate": hardening.rate, "loss": None}]
+    plan = store.read_json(PLAN)
+    if "rates" not in plan:
+        listener.stage("finding the learning rate")
+        tried = losses(hardening.recipe(), start, learned)
+        plan["rates"] = [{"rate": rate, "loss": tried[rate]} for rate in sorted(tried, key=lambda rate: tried[rate])]
+        store.write_json(PLAN, plan)
+    return plan["rates"]
 
 
 def _trained(

@@ -1,0 +1,83 @@
+"""The learning rate of a hardening: the one that a network bears, whatever the size of its weights."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from holdfast.core import Encoder, HoldfastError
+from holdfast.training.images import TrainingImages
+from holdfast.training.loop import train
+from holdfast.training.optimiser import LEAST, Optimiser
+from holdfast.workflows.harden import rate as _rate
+from holdfast.workflows.harden.plan import Hardening
+from holdfast.workflows.harden.rate import RATES, losses
+
+RECIPE = Hardening("memory", "memory", eps=0.1, views="none", steps=1).recipe()
+
+
+def encoder(layers: int, gain: float) -> Encoder:
+    """A network without normalisation; the deeper it is and the larger its gains, the less it bears."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        further = [module for _ in range(layers) for module in (nn.ReLU(), nn.Linear(48, 48))]
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 48), *further)
+    with torch.no_grad():
+        for module in network:
+            if isinstance(module, nn.Linear):
+                module.weight.mul_(gain)
+    return Encoder(network, mean=0, std=1)
+
+
+def best(tried: dict[float, float]) -> float:
+    return min(tried, key=lambda rate: tried[rate])
+
+
+@pytest.fixture(scope="module")
+def images() -> TrainingImages:
+    return TrainingImages("digits", size=128, geometry=None)
+
+
+def test_a_network_that_bears_little_gets_a_smaller_rate(images: TrainingImages, tmp_path: Path) -> None:
+    shallow, deep = (losses(RECIPE, encoder(*shape), images) for shape in ((0, 1.0), (12, 2.5)))
+    assert best(deep) < best(shallow)
+    first = train(RECIPE, tmp_path, encoder=encoder(12, 2.5), images=images).rows[0]["loss"]
+    assert deep[best(deep)] < first  # the loss before any step
+    assert deep[RATES[0]] > first
+
+
+def test_larger_rates_come_first_and_the_first_that_does_worse_is_the_last(images: TrainingImages) -> None:
+    tried = losses(RECIPE, encoder(0, 1.0), images)
+    assert list(tried) == list(RATES[: len(tried)])
+    assert len(tried) < len(RATES)
+    *_, last = tried
+    assert tried[last] > min(tried.values())
+
+
+def test_what_cannot_be_trained_at_any_rate_says_why(images: TrainingImages, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise HoldfastError("not finite: loss")
+
+    monkeypatch.setattr(_rate, "train", fails)
+    with pytest.raises(HoldfastError, match="not finite: loss"):
+        losses(RECIPE, encoder(0, 1.0), images)
+
+
+def test_a_scaled_rate_is_in_units_of_each_tensor() -> None:
+    """Adam's first step moves every number by the rate, here by so much of its tensor's size; zeros by the least."""
+    large, small = nn.Linear(3, 4), nn.Linear(4, 2)
+    network = nn.Sequential(large, small)
+    with torch.no_grad():
+        large.weight.mul_(100)
+        small.bias.zero_()
+    before = [value.detach().clone() for value in network.parameters()]
+    optimiser = Optimiser("adam", rate=0.5, weight_decay=0.0, schedule="constant", scaled=True)
+    built = optimiser.build(network)
+    assert optimiser.set_rate(built, 0.0) == 0.5
+    for value in network.parameters():
+        value.grad = torch.ones_like(value)
+    built.step()
+    for value, old in zip(network.parameters(), before, strict=True):
+        size = max(LEAST, float(old.square().mean().sqrt()))
+        torch.testing.assert_close(value.detach(), old - 0.5 * size, atol=1e-5, rtol=1e-4)
