@@ -161,7 +161,7 @@ def harden(way: Way, network: Network, start: Encoder, images: TrainingImages, s
     rate = way.settings.get("rate")
     if rate is None:
         tried = losses(recipe, start, images)
-        rate, steps = min(tried, key=lambda value: tried[value]), steps - STEPS * len(tried)
+        rate, steps = list(tried)[-1], steps - STEPS * len(tried)
         print(f"{network.name}, {way.name}: losses {tried}", file=sys.stderr, flush=True)
     recipe = replace(recipe, steps=steps, optimiser=replace(recipe.optimiser, rate=rate))
     return train(recipe, folder, encoder=start, images=images).encoder

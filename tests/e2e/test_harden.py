@@ -99,10 +99,10 @@ def test_a_rate_that_nobody_gave_is_found_once_and_told(
 ) -> None:
     asked = replace(FEW, rate=None)
     record = harden(asked, tmp_path / "a").record
-    tried = [row["loss"] for row in record["rates"]]
-    assert tried == sorted(tried)
+    tried = [row["rate"] for row in record["rates"]]
+    assert tried == sorted(tried)  # from the one that is taken to the largest
     assert len(tried) > 1
-    assert record["rate"] == record["rates"][0]["rate"]
+    assert record["rate"] == tried[0]
     # the printed command needs no search: in the same folder it is done, in another it comes to the same weights
     monkeypatch.setattr(hardening, "losses", None)
     assert f"--rate {record['rate']}" in record["command"]
@@ -112,6 +112,10 @@ def test_a_rate_that_nobody_gave_is_found_once_and_told(
     assert same(tmp_path / "a", tmp_path / "b")
     with pytest.raises(HoldfastError, match="holds another hardening"):
         harden(replace(asked, rate=record["rate"] / 2), tmp_path / "a")
+    # another objective says nothing of what is lost
+    assert harden(replace(asked, objective="simclr", views="light"), tmp_path / "c").record["rates"] == [
+        {"rate": 0.01, "loss": None}
+    ]
 
 
 def test_every_measure_without_labels_becomes_better(hardened) -> None:

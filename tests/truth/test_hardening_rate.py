@@ -1,5 +1,6 @@
 """The learning rate of a hardening: the one that a network bears, whatever the size of its weights."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from holdfast.training.loop import train
 from holdfast.training.optimiser import LEAST, Optimiser
 from holdfast.workflows.harden import rate as _rate
 from holdfast.workflows.harden.plan import Hardening
-from holdfast.workflows.harden.rate import RATES, losses
+from holdfast.workflows.harden.rate import MOST, RATES, STEPS, losses
 
 RECIPE = Hardening("memory", "memory", eps=0.1, views="none", steps=1).recipe()
 
@@ -30,29 +31,27 @@ def encoder(layers: int, gain: float) -> Encoder:
     return Encoder(network, mean=0, std=1)
 
 
-def best(tried: dict[float, float]) -> float:
-    return min(tried, key=lambda rate: tried[rate])
-
-
 @pytest.fixture(scope="module")
 def images() -> TrainingImages:
     return TrainingImages("digits", size=128, geometry=None)
 
 
-def test_a_network_that_bears_little_gets_a_smaller_rate(images: TrainingImages, tmp_path: Path) -> None:
+def test_a_network_that_bears_little_gets_a_smaller_rate(images: TrainingImages) -> None:
     shallow, deep = (losses(RECIPE, encoder(*shape), images) for shape in ((0, 1.0), (12, 2.5)))
-    assert best(deep) < best(shallow)
-    first = train(RECIPE, tmp_path, encoder=encoder(12, 2.5), images=images).rows[0]["loss"]
-    assert deep[best(deep)] < first  # the loss before any step
-    assert deep[RATES[0]] > first
+    for tried in (shallow, deep):
+        *larger, borne = tried.values()
+        assert list(tried) == list(RATES[: len(tried)])  # from the largest down
+        assert all(loss > MOST for loss in larger)
+        assert borne <= MOST
+    assert list(deep)[-1] < list(shallow)[-1]
 
 
-def test_larger_rates_come_first_and_the_first_that_does_worse_is_the_last(images: TrainingImages) -> None:
-    tried = losses(RECIPE, encoder(0, 1.0), images)
-    assert list(tried) == list(RATES[: len(tried)])
-    assert len(tried) < len(RATES)
-    *_, last = tried
-    assert tried[last] > min(tried.values())
+def test_losses_are_in_units_of_that_before_any_step(images: TrainingImages, tmp_path: Path) -> None:
+    start = encoder(0, 1.0)
+    rate, borne = list(losses(RECIPE, start, images).items())[-1]
+    recipe = replace(RECIPE, steps=STEPS, optimiser=replace(RECIPE.optimiser, rate=rate, schedule="constant", warmup=0))
+    first, *_, third, fourth = (row["loss"] for row in train(recipe, tmp_path, encoder=start, images=images).rows)
+    assert borne == pytest.approx((third + fourth) / 2 / first)
 
 
 def test_what_cannot_be_trained_at_any_rate_says_why(images: TrainingImages, monkeypatch: pytest.MonkeyPatch) -> None:

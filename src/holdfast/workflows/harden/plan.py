@@ -54,7 +54,8 @@ class Hardening(metaclass=Checked):
         pace: of a hardening that followed the clock, to do it again in as many steps, see `Pace`.
         views: augmentation, "none", "light" or "full"; None: light, full for other objectives than "auto".
         rate: learning rate of Adam in units of each tensor's root mean square; it rises for a tenth of the steps or of
-            the time, then falls to 0 along a cosine. None: what lowers the loss most in a few steps, see `losses`.
+            the time, then falls to 0 along a cosine. None: the largest that is borne, see `losses`; .01
+            for other objectives than "auto".
         batch_size: images per step.
         batchnorm: whose statistics attacked images share, "shared", "split" or "frozen", see `Recipe`.
         test: data spec of the images of the audits; None: some of `data`, held out.

@@ -25,7 +25,7 @@ from holdfast.workflows.harden import doubts
 from holdfast.workflows.harden.audits import Audits, Opened
 from holdfast.workflows.harden.outcome import changes, drift
 from holdfast.workflows.harden.plan import RECORD, Hardening
-from holdfast.workflows.harden.rate import losses
+from holdfast.workflows.harden.rate import UNTRIED, losses
 
 ENCODER, PLAN = "encoder.safetensors", "harden-plan.json"
 
@@ -194,14 +194,16 @@ def _pace(hardening: Hardening, store: Store, identity: dict[str, Any]) -> Pace:
 def _rates(
     hardening: Hardening, store: Store, start: Encoder, learned: TrainingImages, listener: Listener
 ) -> list[dict[str, float | None]]:
-    """Return the rates that were tried, the best first, with the loss that each led to: now, or in an earlier run."""
+    """Return the rates that were tried, now or in an earlier run, with what the loss became; the first is taken."""
     if hardening.rate is not None:
         return [{"rate": hardening.rate, "loss": None}]
+    if hardening.objective != "auto":
+        return [{"rate": UNTRIED, "loss": None}]
     plan = store.read_json(PLAN)
     if "rates" not in plan:
         listener.stage("finding the learning rate")
-        tried = losses(hardening.recipe(), start, learned)
-        plan["rates"] = [{"rate": rate, "loss": tried[rate]} for rate in sorted(tried, key=lambda rate: tried[rate])]
+        tried = losses(hardening.recipe(), start, learned).items()
+        plan["rates"] = finite([{"rate": rate, "loss": loss} for rate, loss in reversed(tried)])
         store.write_json(PLAN, plan)
     return plan["rates"]
 
