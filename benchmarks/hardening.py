@@ -187,7 +187,7 @@ def fare(way: Way, network: Network, start: Encoder, images: TrainingImages, ste
     views, generator = VIEWS["light"], torch.Generator().manual_seed(0)
     for step in range(steps):
         places = torch.randint(len(images), (64,), generator=generator)
-        x = views(images.batch(places), Rng(0, ("fare", step), ids=tuple(images.ids[place] for place in places)))
+        x = views(images.batch(places), Rng(0, ("fare", str(step)), ids=tuple(images.ids[place] for place in places)))
         with torch.no_grad():
             target = start(x)
         moved = x + (2 * torch.rand(x.shape, generator=generator) - 1) * network.eps
