@@ -23,7 +23,7 @@ def main(words: list[str] | None = None) -> int:
     record = holdfast.audit(
         f"timm:{asked.model}",
         asked.pictures,
-        measures=["breakaway_risk", "universal_quantile", "overlap_risk"],
+        measures=["breakaway_risk", "universal_quantile", "nearest_neighbour_accuracy"],
         profile="quick",
         eps=4 / 255,
         attacked=asked.attacked,

@@ -75,7 +75,7 @@ def test_shapes_decide_the_batch_size() -> None:
 
 def test_one_setting_changes_one_parameter() -> None:
     before = profile("quick").measures
-    after = set_parameters(before, ["breakaway_risk.attack.steps=7", "overlap_risk.divergence=cosine"], Linf())
+    after = set_parameters(before, ["breakaway_risk.attack.steps=7", "universal_quantile.divergence=cosine"], Linf())
     changed = {named(before)[name] != part for name, part in named(after).items()}
     assert changed == {True, False}
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 2
@@ -323,8 +323,8 @@ def test_a_table_changes_the_profiles_measure_field_by_field() -> None:
     assert asked("quick", {"name": "breakaway_risk", "ball": {"radius": 0.3}}, eps=0.1) == (
         BreakawayRisk(Pgd(20), Linf(0.3)),
     )
-    changes = [{"name": "overlap_risk", "ball": {"radius": radius}} for radius in (0.1, 0.2)]
-    assert asked("quick", *changes) == tuple(OverlapRisk(Pgd(20), Linf(radius)) for radius in (0.1, 0.2))
+    changes = [{"name": "universal_quantile", "ball": {"radius": radius}} for radius in (0.1, 0.2)]
+    assert asked("quick", *changes) == tuple(UniversalQuantile(Pgd(20), Linf(radius)) for radius in (0.1, 0.2))
     assert asked("quick", BreakawayRisk(Pgd(3), Linf(0.2))) == (BreakawayRisk(Pgd(3), Linf(0.2)),)
 
 
@@ -384,11 +384,11 @@ def test_tables_that_change_what_is_not_there_are_refused(change, message: str) 
 def test_plan_files_take_names_and_tables(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     lines = 'encoders = ["zoo:digits-simclr"]\ndata = "digits"\nprofile = "quick"\neps = 0.15\n'
-    path.write_text(lines + 'measures = ["overlap_risk", { name = "breakaway_risk" }]')
+    path.write_text(lines + 'measures = ["universal_quantile", { name = "breakaway_risk" }]')
     by_name = read_plan(path)
-    path.write_text(lines + '[[measures]]\nname = "overlap_risk"\n[[measures]]\nname = "breakaway_risk"')
+    path.write_text(lines + '[[measures]]\nname = "universal_quantile"\n[[measures]]\nname = "breakaway_risk"')
     assert read_plan(path) == by_name
-    assert by_name.measures == (OverlapRisk(Pgd(20), Linf(0.15)), BreakawayRisk(Pgd(20), Linf(0.15)))
+    assert by_name.measures == (UniversalQuantile(Pgd(20), Linf(0.15)), BreakawayRisk(Pgd(20), Linf(0.15)))
 
 
 def test_a_setting_without_a_name_changes_all_parts_of_a_list_that_have_it() -> None:

@@ -74,7 +74,7 @@ def test_audit_prints_writes_and_reports_again(capsys, tmp_path: Path) -> None:
 def printed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the folder of an audit with a radius of its own in one measure, and what --json printed."""
     folder, out = tmp_path_factory.mktemp("json"), io.StringIO()
-    settings = ["--eps", "4/255", "--set", "overlap_risk.ball.radius=0.2"]
+    settings = ["--eps", "4/255", "--set", "universal_quantile.ball.radius=0.2"]
     with contextlib.redirect_stdout(out):
         audit = ["audit", "zoo:digits-simclr", "--data", "digits", "--out", str(folder), "--json"]
         assert status_of(*audit, *TINY, *settings) == 0
@@ -88,7 +88,7 @@ def test_json_is_the_record_and_nothing_else(printed) -> None:
 
 def test_settings_reach_one_measure_and_eps_may_be_a_fraction(printed) -> None:
     radii = {m["name"]: ball_of(m)["radius"] for m in json.loads(printed[1])["plan"]["measures"]}
-    assert radii.pop("overlap_risk") == 0.2
+    assert radii.pop("universal_quantile") == 0.2
     assert set(radii.values()) == {4 / 255}
 
 

@@ -170,12 +170,12 @@ def test_status_and_table(folder, capsys) -> None:
 
 def test_json_and_a_file_of_requirements(folder, capsys, tmp_path: Path) -> None:
     file = tmp_path / "gate.txt"
-    file.write_text("# of the release\nbreakaway_risk.value >= 0  # always\n\noverlap_risk < 0\n")
+    file.write_text("# of the release\nbreakaway_risk.value >= 0  # always\n\nuniversal_quantile < 0\n")
     code, out, _ = run(capsys, "check", str(folder), "--require-file", str(file), "--json")
     found = json.loads(out)
     assert (code, found["met"]) == (1, False)
     assert [one["met"] for one in found["findings"]] == [True, False]
-    record = json.loads((folder / "record.json").read_text())["encoders"][0]["measures"]["overlap_risk"]
+    record = json.loads((folder / "record.json").read_text())["encoders"][0]["measures"]["universal_quantile"]
     assert found["findings"][1]["found"] == record["scores"][record["headline"]]["high"]
 
 
