@@ -174,7 +174,7 @@ def comparison(winner: str | None) -> dict[str, Any]:
 
 def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
     lines = [line.plain for line in opening(comparison("a"))]
-    best = "Its radius is 25.5/255, 2 times that of b, the next (12.8/255): clear of chance, image by image."
+    best = "Its radius is 25.5/255, 2 times that of b (12.8/255): clear of chance, image by image."
     assert lines == [
         f"a holds best. {best}",
         "a: warned: masking and noise order",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from holdfast.report.table import Table
 from holdfast.report.terminal import print_record
 from report_fixture import NAMES, NO_TARGETS, SHORT, in_brief, in_words, make_run
 
@@ -93,6 +94,16 @@ def test_long_names_are_folded_not_cut(record):
         encoder["name"] = "file:" + "folder/" * 12 + encoder["name"][-3:]
     text = printed(record)
     assert "…" not in text
+
+
+def test_words_of_a_first_column_stay_whole() -> None:
+    rows = [["Nearest-neighbour accuracy", *["12.34 % [10.00, 15.00]"] * 3], ["x" * 40, "", "", ""]]
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(Table(("measure", "before", "after", "difference"), rows).terminal())
+    text = console.export_text()
+    assert "Nearest-neighbour" in text
+    assert "x" * 40 not in text  # what is longer than any word is still folded
+    assert max(map(len, text.splitlines())) <= 60
 
 
 def test_many_encoders_and_narrow_terminals_stack(tmp_path):

@@ -35,9 +35,10 @@ def lead(
     if best is not None and best in scores:
         heading = f"{best} holds best" if measure["answers"] else f"{best} is best on {title}"
         second = next(name for name in scores if name != best)
-        by = f"against {values[second]} of {second}, the next"
+        of = f"{second}, the next" if len(scores) > 2 else second
+        by = f"against {values[second]} of {of}"
         if times := _times(measure, scores[best], scores[second]):
-            by = f"{times} that of {second}, the next ({values[second]})"
+            by = f"{times} that of {of} ({values[second]})"
         return Leader(heading, f"Its {title} is {values[best]}, {by}: clear of chance, image by image.", "good")
     heading = "No encoder clearly holds best" if measure["answers"] else f"No encoder is clearly best on {title}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]

@@ -10,7 +10,7 @@ GOES_ON = {
         "a further round would not end within {budget}, the budget; the same command with a larger --budget goes on "
         "from here"
     ),
-    "until": "{until} is reached; the same command with a higher aim goes on from here",
+    "until": "it was asked to go on until {until}; the same command with a higher aim goes on from here",
     "interrupted": "it was interrupted; the same command goes on from here",
 }
 """Why there was no further round, and what to do about it, by `ended`."""

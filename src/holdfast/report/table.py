@@ -8,6 +8,9 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
+WORD = 20
+"""Letters of the longest word that is not folded in a first column: "Nearest-neighbour"."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -24,13 +27,16 @@ class Table:
     title: str = ""
 
     def terminal(self) -> RichTable:
-        """Return it for the terminal; long names are folded."""
+        """Return it for the terminal; long names are folded, between words where these are no longer than `WORD`."""
         title = {"title": Text(self.title), "title_justify": "left"} if self.title else {}
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, **title)
+        rows = [list(map(_text, row)) for row in self.rows]
+        words = [word for row in rows for word in str(row[0]).split()]
         for place, name in enumerate(self.head):
-            table.add_column(_text(name), justify="right" if place else "left", overflow="fold")
-        for row in self.rows:
-            table.add_row(*map(_text, row))
+            least = None if place else min(WORD, max(map(len, words), default=0))
+            table.add_column(_text(name), justify="right" if place else "left", overflow="fold", min_width=least)
+        for row in rows:
+            table.add_row(*row)
         return table
 
     def markdown(self) -> str:
