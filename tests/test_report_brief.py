@@ -111,6 +111,17 @@ def test_lengths_are_compared_by_how_many_times(record) -> None:
     assert "times that of" not in best.text  # a bound is not how much the other one has
 
 
+def test_a_hardening_that_costs_too_much_does_not_simply_win(record) -> None:
+    in_words(record, "cosine_similarity")
+    for warnings, heading, tone in (
+        ([], f"{NAMES[2]} holds best", "good"),
+        (["dear"], f"{NAMES[2]} holds best, at a price", "warn"),
+    ):
+        best = leader(record | {"hardening": {"warnings": warnings}})
+        assert best is not None
+        assert (best.heading, best.tone) == (heading, tone)
+
+
 def test_one_encoder_leads_nobody(tmp_path) -> None:
     assert leader(make_run(tmp_path, 1)) is None
 

@@ -105,6 +105,8 @@ def leader(record: Mapping[str, Any]) -> Leader | None:
     doubt = next((called(e) for e in record["encoders"] if e["name"] == comparison.get("best")), "")
     if best and doubt:
         return replace(best, heading=f"{best.heading}, but {doubt[:1].lower()}{doubt[1:]}", tone="warn")
+    if best and best.tone == "good" and record.get("hardening", {}).get("warnings"):
+        return replace(best, heading=f"{best.heading}, at a price", tone="warn")
     return best
 
 
