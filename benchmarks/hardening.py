@@ -36,7 +36,7 @@ from holdfast.training.optimiser import Optimiser
 from holdfast.training.recipe import Recipe
 from holdfast.workflows.harden.outcome import drift
 from holdfast.workflows.harden.plan import VIEWS, Hardening
-from holdfast.workflows.harden.rate import STEPS, losses
+from holdfast.workflows.harden.rate import STEPS, UNTRIED, losses
 
 PAGE = Path(__file__).parent.parent / "docs/hardening.json"
 FARE_STEPS, FARE_WARMUP, FARE_DECAY = 10, 0.07, 1e-4
@@ -74,7 +74,6 @@ class Way:
     Attributes:
         name: what it is called.
         settings: fields of `Hardening` that are not as they come.
-        adversary: fields of its adversary that are not as they come.
         fare: rate of the hand-written loop; None: this is no such loop.
         share: of the passes that the others have.
         only: the network that it is tried on; None: all.
@@ -82,7 +81,6 @@ class Way:
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    adversary: Mapping[str, Any] = field(default_factory=dict)
     fare: float | None = None
     share: float = 1.0
     only: str | None = None
@@ -109,24 +107,13 @@ NETWORKS = (
     ),
 )
 
-
-def _pgd(steps: int, **options: Any) -> dict[str, Any]:
-    return {"attack": registry.part("attacks", "pgd", steps=steps, keep="last", **options)}
-
-
 RESNET = NETWORKS[0].name
 WAYS = (
     Way("harden"),
     Way("FARE, rate 1e-4", fare=1e-4),
-    Way("FARE, rate 3e-4", fare=3e-4, only="MobileNetV1 at 128 pixels"),
     Way("FARE, rate 1e-3", fare=1e-3),
-    Way("FARE, rate 3e-3", fare=3e-3, only=RESNET),
-    Way("1 step of attack", adversary=_pgd(1)),
-    Way("10 steps of attack", adversary=_pgd(10)),
-    Way("no clean pass", adversary={"clean": 0.0}),
-    Way("BatchNorm frozen", {"batchnorm": "frozen"}, only=RESNET),
     Way("BatchNorm split", {"batchnorm": "split"}, only=RESNET),
-    Way("whole images", {"views": "none"}),
+    Way("targeted attack", {"attack": "targeted"}),
     Way("simclr", {"objective": "simclr"}),
     Way("a quarter of the passes", share=0.25),
     Way("three times the passes", share=3.0),
@@ -158,7 +145,7 @@ class Counting(nn.Module):
 def harden(way: Way, network: Network, start: Encoder, images: TrainingImages, steps: int, folder: Path) -> Encoder:
     """Return the encoder as Holdfast hardens it, in so many steps; those that find the rate are among them."""
     recipe = _recipe(way, network, steps)
-    rate = way.settings.get("rate")
+    rate = way.settings.get("rate", UNTRIED if "objective" in way.settings else None)
     if rate is None:
         tried = losses(recipe, start, images)
         rate, steps = list(tried)[-1], steps - STEPS * len(tried)
@@ -168,9 +155,7 @@ def harden(way: Way, network: Network, start: Encoder, images: TrainingImages, s
 
 
 def _recipe(way: Way, network: Network, steps: int) -> Recipe:
-    recipe = Hardening("memory", "memory", eps=network.eps, steps=steps, **way.settings).recipe()
-    assert recipe.adversary is not None
-    return replace(recipe, adversary=replace(recipe.adversary, **way.adversary))
+    return Hardening("memory", "memory", eps=network.eps, steps=steps, **way.settings).recipe()
 
 
 def fare(way: Way, network: Network, start: Encoder, images: TrainingImages, steps: int, folder: Path) -> Encoder:
