@@ -113,7 +113,6 @@ WAYS = (
     Way("FARE, rate 1e-4", fare=1e-4),
     Way("FARE, rate 1e-3", fare=1e-3),
     Way("BatchNorm split", {"batchnorm": "split"}, only=RESNET),
-    Way("targeted attack", {"attack": "targeted"}, only=RESNET),
     Way("simclr", {"objective": "simclr"}, only=RESNET),
     Way("a quarter of the passes", share=0.25),
     Way("three times the passes", share=3.0),
