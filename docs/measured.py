@@ -16,7 +16,7 @@ from holdfast.runtime.sizes import in_figures
 
 DOCS = Path(__file__).parent
 ASKED = re.compile(
-    r"^<!-- (worst case|everyday|classifiers|told by|alike|matrix|records)(?:: (.+))? -->$", re.MULTILINE
+    r"^<!-- (worst case|everyday|classifiers|told by|alike|matrix|records|hardening)(?:: (.+))? -->$", re.MULTILINE
 )
 OUTCOMES = {
     "Accuracy kept under attack": "accuracy kept under attack",

@@ -173,6 +173,20 @@ def test_what_was_measured_of_known_encoders_is_in_the_pages() -> None:
         hook.worst_case("MINST")
 
 
+def test_what_hardening_made_of_known_networks_is_in_the_pages() -> None:
+    page = (DOCS / "hardening.md").read_text(encoding="utf-8")
+    made = generated("measured").on_page_markdown(page)
+    assert "<!--" not in made
+    studies = json.loads((DOCS / "hardening.json").read_text(encoding="utf-8"))
+    for study in studies:
+        assert f"<!-- hardening: {study['network']} -->" in page
+        assert all(f"| {row['way']} |" in made for row in study["rows"])
+        by_way = {row["way"]: row["breaking_radius"] for row in study["rows"]}
+        loops = [score["high"] for way, score in by_way.items() if way.startswith("FARE")]
+        assert loops
+        assert by_way["harden"]["low"] > max(loops)  # what the page says of the hand-written loop
+
+
 def _radius(row: dict) -> float:
     return row["scores"]["Breaking radius (ball linf)"]["value"]
 

@@ -43,7 +43,7 @@ def after(record: Mapping[str, Any]) -> list[str]:
         record: of the hardening, see `holdfast.workflows.harden.run.harden`.
     """
     lines, cosine = [], record["price"]["cosine"]["value"]
-    advice = "lower --rate, train longer, or try --batchnorm frozen"
+    advice = "lower --rate, or train longer"
     if cosine is not None and cosine < FAR:
         lines.append(
             f"clean representations moved far: cosine {cosine:.2f} to the old ones, below {FAR:g}; what was built on "
