@@ -345,3 +345,19 @@ def test_a_folder_that_cannot_be_written(folder, record):
     (folder / "report.html").mkdir()
     with pytest.raises(HoldfastError, match="it is a folder, not a file"):
         write_report(folder)
+
+
+def test_the_price_of_a_hardening_stands_beside_its_answers(folder, record) -> None:
+    in_words(record, "cosine_similarity")
+    moved = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 8, "interval": "", "confidence": 0.95, "note": ""}
+    record["hardening"] = {
+        "price": {"relative_l2": moved, "cosine": moved}, "measures": [], "steps": 3, "seconds": 2.0, "budget": None,
+        "warnings": ["accuracy on clean images fell by 20 points"],
+    }  # fmt: skip
+    write_record(folder, record)
+    text = write_report(folder).read_text(encoding="utf-8")
+    answers, price = (
+        text.index('<div class="answers">'),
+        text.index("The price of that: clean representations moved by"),
+    )
+    assert answers < price < text.index("Accuracy on clean images fell by 20 points.")

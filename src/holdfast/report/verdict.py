@@ -20,7 +20,7 @@ class Sentence:
 def winners(record: Mapping[str, Any]) -> list[Sentence]:
     """Return who is best on which measures, where intervals say so, and what it cost."""
     audited = [e for e in record["encoders"] if not e.get("error")]
-    return [*_winners(record, audited), *_price(record)]
+    return [*_winners(record, audited), *costs(record)]
 
 
 def doubts(record: Mapping[str, Any]) -> list[Sentence]:
@@ -77,7 +77,7 @@ def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> lis
     return lines
 
 
-def _price(record: Mapping[str, Any]) -> list[Sentence]:
+def costs(record: Mapping[str, Any]) -> list[Sentence]:
     """Return what the better one of two cost, where it was made by hardening the other."""
     if not (hardening := record.get("hardening")):
         return []
