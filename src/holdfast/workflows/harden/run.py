@@ -197,13 +197,12 @@ def _rates(
     """Return the rates that were tried, now or in an earlier run, with what the loss became; the first is taken."""
     if hardening.rate is not None:
         return [{"rate": hardening.rate, "loss": None}]
-    if hardening.objective != "auto":
-        return [{"rate": UNTRIED, "loss": None}]
     plan = store.read_json(PLAN)
     if "rates" not in plan:
         listener.stage("finding the learning rate")
-        tried = losses(hardening.recipe(), start, learned).items()
-        plan["rates"] = finite([{"rate": rate, "loss": loss} for rate, loss in reversed(tried)])
+        known = hardening.objective == "auto"
+        tried = losses(hardening.recipe(), start, learned) if known else {UNTRIED: None}
+        plan["rates"] = finite([{"rate": rate, "loss": loss} for rate, loss in reversed(tried.items())])
         store.write_json(PLAN, plan)
     return plan["rates"]
 
