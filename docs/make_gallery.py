@@ -81,6 +81,7 @@ GALLERY = {
     "hardened": Exhibit(
         "Before and after hardening",
         ("harden", RESNET20, "--data", "cifar10_train25k.npz", "--test", "cifar10_lossless300.npz", "--budget", "5m"),
+        colours=32,
     ),
     "corruptions": Exhibit(
         "Fog, blur, noise and compression",

@@ -243,7 +243,7 @@ def test_a_run_among_the_images_is_none_of_them(tmp_path: Path, out: str) -> Non
 def test_a_record_is_written_and_shown_whatever_becomes_of_its_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> Callable[..., object]:
+    def fail(*_: object, **__: object) -> Callable[..., object]:
         raise ZeroDivisionError("drawn")
 
     small = ["--images", "10", "--profile", "feature_space", "--out", str(tmp_path)]
