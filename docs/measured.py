@@ -184,22 +184,24 @@ def _row(name: str, cells: Iterable[str]) -> str:
 def _size(score: Mapping[str, Any] | None, scale: float) -> str:
     if score is None or score["value"] is None:
         return "none"
-    return _between(
-        *(None if score[end] is None else in_figures(scale * score[end]) for end in ("value", "low", "high"))
-    )
+    return _mark(score) + _between(*(None if score[end] is None else in_figures(scale * score[end]) for end in ENDS))
 
 
 def _share(score: Mapping[str, Any]) -> str:
     if score["value"] is None:
         return "undefined"
     low, high = ("–" if score[end] is None else f"{100 * score[end]:.3g}" for end in ("low", "high"))
-    standing = score.get("standing", "sound")
-    mark = {"sound": "", "at least": "≥ ", "at most": "≤ "}.get(standing, f"({standing}) ")
-    return f"{mark}{100 * score['value']:.3g} % \\[{low}, {high}\\]"
+    return f"{_mark(score)}{100 * score['value']:.3g} % \\[{low}, {high}\\]"
+
+
+def _mark(score: Mapping[str, Any]) -> str:
+    """Return what stands before a number whose check failed."""
+    standing = score.get("standing", "sound")  # what is proved, and what no check was asked of, has none
+    return {"sound": "", "at least": "≥ ", "at most": "≤ "}.get(standing, f"({standing}) ")
 
 
 def _number(score: Mapping[str, Any]) -> str:
-    return _between(*(None if score[end] is None else f"{score[end]:.3g}" for end in ENDS))
+    return _mark(score) + _between(*(None if score[end] is None else f"{score[end]:.3g}" for end in ENDS))
 
 
 def _correlation(row: Mapping[str, Any] | None) -> str:
