@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
 from holdfast.runtime.console import Screen
+from holdfast.runtime.deprecation import deprecations_to
 from holdfast.runtime.errors import described
 from holdfast.runtime.exit_status import ExitStatus
 from holdfast.runtime.foreign import foreign
@@ -61,7 +62,8 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with answering(), foreign("code that this command called", "run"):
+        said = deprecations_to(lambda line: warned("deprecated:", line))
+        with answering(), said, foreign("code that this command called", "run"):
             return super().invoke(ctx)
 
 
