@@ -129,7 +129,7 @@ def test_show_explains_inherited_parameters_and_profiles(capsys) -> None:
     assert "first: certify only the first images" in out
     _, out, _ = run(capsys, "show", "rvcl")
     assert "ε by the images" in out
-    assert "How far may an image move before a linear classifier" in " ".join(out.split())
+    assert "How far can an image move before a linear classifier" in " ".join(out.split())
     assert "linear_radius: steps = 100" in out
     assert "passes for each encoder" in " ".join(out.split())
     _, out, _ = run(capsys, "show", "paper")

@@ -45,18 +45,18 @@ class BatchIndependence(Check):
             try:
                 alone = torch.cat([subject.encoder(x[i : i + 1]) for i in range(count)])
             except Exception as error:  # BatchNorm in train mode refuses a single image
-                finding = f"a single image cannot be represented: {first_line(error)}"
-                return Verdict("fail", finding, "Images need company here.")
+                finding = f"a single image cannot be encoded: {first_line(error)}"
+                return Verdict("fail", finding, "It needs batches of several images (BatchNorm in train mode?).")
         clean = subject.read(Clean())["reps"]
         # identical images have no spread; rounding is then seen on the scale of the representations themselves
         spread = max(float((clean - clean.mean(0)).norm(dim=1).mean()), 1e-2 * float(clean.norm(dim=1).mean()))
         drift = float((together - alone).norm(dim=1).max()) / max(spread, 1e-30)
         details = {"relative difference": drift}
         if not drift <= self.fail:  # NaN too
-            meaning = "Images of one batch influence each other (BatchNorm in train mode?); no number here is reliable."
+            meaning = "Images in a batch influence each other (BatchNorm in train mode?); no number here is reliable."
             return Verdict("fail", f"alone and in a batch differ by {drift:.1e} of the spread", meaning, details)
         if drift > self.warn:
-            meaning = "Rounding depends on the batch size; read small differences with care."
+            meaning = "Rounding depends on the batch size; do not rely on small differences."
             return Verdict("warn", f"alone and in a batch differ by {drift:.1e} of the spread", meaning, details)
         meaning = "The batch size does not change the result."
         return Verdict("pass", f"alone and in a batch differ by {drift:.1e} of the spread", meaning, details)

@@ -34,11 +34,11 @@ class Collapse(Check):
         same = float((copies * (copies - 1)).sum() / (len(clean) * (len(clean) - 1)))
         details = {"spread": spread, "norm": scale, "identical pairs": same}
         if spread <= self.flat * scale:
-            meaning = "Either all images are alike or the encoder is constant: no number here means anything."
+            meaning = "Either all images are the same or the encoder is constant: the numbers are meaningless."
             finding = "all images have the same representation"
             return Verdict("fail", finding, meaning, details, called="Collapsed")
         if same > self.warn:
-            meaning = "Duplicate images, or images the encoder cannot tell apart, distort every neighbour measure."
+            meaning = "Duplicate images, or images that look the same to the encoder, distort neighbour measures."
             return Verdict("warn", f"{100 * same:.2f} % of the pairs have identical representations", meaning, details)
         finding = f"spread {spread:.3g} around the mean, {100 * same:.2f} % identical pairs"
-        return Verdict("pass", finding, "The encoder tells the images apart.", details)
+        return Verdict("pass", finding, "The encoder distinguishes the images.", details)

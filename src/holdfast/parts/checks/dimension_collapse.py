@@ -39,8 +39,8 @@ class DimensionCollapse(Check):
         finding = f"{used:,} of {possible:,} directions in use, effective rank {rank:.3g}"
         if possible - used > self.warn * possible:
             meaning = (
-                "Dimensional collapse: images differ in few directions. Distances rest on these alone, and a probe has "
-                "little more to learn from than so many numbers."
+                "Dimensional collapse: images differ in few directions. Distances depend on these alone, and a probe "
+                "has little else to learn from."
             )
             return Verdict("warn", finding, meaning, details)
-        return Verdict("pass", finding, "The representation spreads over its space.", details)
+        return Verdict("pass", finding, "The representation uses most of its space.", details)

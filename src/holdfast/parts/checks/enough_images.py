@@ -28,9 +28,9 @@ class EnoughImages(Check):
         attacked, population = subject.attacked, subject.population
         finding = f"{attacked} images attacked in a population of {population}"
         if attacked < self.attacked:
-            meaning = "The intervals are wide; bootstrap intervals of so few images are also too narrow."
+            meaning = "The intervals are wide, and bootstrap intervals from so few images are too narrow."
             return Verdict("warn", finding, meaning)
         if population < self.population:
-            meaning = "In a small population neighbours are far apart, so neighbour measures look better than they are."
+            meaning = "In a small population neighbours are far apart, so neighbour measures look too good."
             return Verdict("warn", finding, meaning)
         return Verdict("pass", finding, "The sample is large enough for the intervals to hold.")

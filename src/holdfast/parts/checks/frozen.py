@@ -37,10 +37,10 @@ class Frozen(Check):
         # modes, weights and buffers
         training = [name for name, module in encoder.module.named_modules() if module.training]
         if training:
-            meaning = "Dropout and BatchNorm behave differently in training; the numbers are not those of deployment."
+            meaning = "Dropout and BatchNorm differ in train mode, so the numbers do not describe the deployed encoder."
             return Verdict("fail", f"{len(training)} modules are in train mode, first {training[0]!r}", meaning)
         if encoder.take_fingerprint() != encoder.fingerprint:
-            meaning = "The forward pass changes the network, so the order of the images decides the numbers."
+            meaning = "The forward pass changes the network, so the numbers depend on the order of the images."
             return Verdict("fail", "weights or buffers changed during the audit", meaning)
         # two forward passes of the same images, relative to the largest representation
         x = subject.batch(0, min(self.examined, subject.population))
@@ -48,10 +48,10 @@ class Frozen(Check):
             first, second = encoder(x), encoder(x)
         gap = float((first - second).norm(dim=1).max() / first.norm(dim=1).max().clamp_min(1e-30))
         if not gap <= self.rounding:
-            meaning = "The forward pass is random (dropout, masking, sampling?): attacks and distances chase noise."
+            meaning = "The forward pass is random (dropout, masking, sampling?): attacks and distances measure noise."
             return Verdict("fail", f"two passes of the same images differ by {gap:.1e}", meaning, {"difference": gap})
         if gap > 0:
-            meaning = "The device rounds differently from pass to pass; repeated audits agree only that far."
+            meaning = "The device rounds differently on each pass; repeated audits agree only to this precision."
             return Verdict("warn", f"two passes of the same images differ by {gap:.1e}", meaning, {"difference": gap})
         return Verdict(
             "pass", "eval mode, weights and buffers unchanged, two passes agree to the bit", "The encoder is frozen."

@@ -49,7 +49,7 @@ class GradientHealth(Check):
         points = (x + (2 * rng.uniform(*x.shape[1:]).to(x) - 1) * self.radius).clamp(0, 1).requires_grad_()
         reps = subject.encoder(points)
         if not reps.requires_grad:
-            meaning = "The encoder is not differentiable; only gradient-free attacks (square) say anything about it."
+            meaning = "The encoder is not differentiable; only gradient-free attacks (square) are meaningful."
             return Verdict("fail", "the representation has no gradient with respect to the pixels", meaning)
         direction = rng.child("direction").normal(reps.shape[1]).to(reps)
         (gradient,) = torch.autograd.grad((reps * direction).sum(), points)
@@ -62,15 +62,15 @@ class GradientHealth(Check):
             return Verdict("fail", f"{100 * (1 - finite):.1f} % of the gradient is NaN or infinite", meaning, details)
         dead = int((gradient.flatten(1).abs().amax(1) == 0).sum())
         if dead:
-            meaning = "Where the gradient vanishes, gradient attacks do nothing and robustness is overestimated."
+            meaning = "Gradient attacks do nothing where the gradient vanishes, so robustness is overestimated."
             finding = f"no gradient at all for {dead} of {count} images"
             return Verdict("fail", finding, meaning, details, called="Hides its gradient")
         if reached < 0.5:
-            meaning = "Most pixels do not influence the representation here; make sure that this is intended."
+            meaning = "Most pixels do not influence the representation; make sure that this is intended."
             return Verdict("warn", f"only {100 * reached:.0f} % of the pixels have a gradient", meaning, details)
         return Verdict(
             "pass",
             f"finite everywhere, nonzero at {100 * reached:.0f} % of the pixels",
-            "Gradients reach the pixels.",
+            "The gradient reaches the pixels.",
             details,
         )

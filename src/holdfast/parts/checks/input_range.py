@@ -28,9 +28,9 @@ class InputRange(Check):
         low, high = float(x.min()), float(x.max())
         details = {"min": low, "max": high, "mean": float(x.mean())}
         if high <= 4 / 255:
-            meaning = "The images are almost black: were pixels in [0, 1] divided by 255 once more?"
+            meaning = "The images are almost black: were pixels already in [0, 1] divided by 255 again?"
             return Verdict("fail", f"the largest pixel is {high:.4f}", meaning, details)
         if high - low < 0.25:
-            meaning = "The images use little of the range, so ε is larger for them than it looks."
+            meaning = "The images use little of the range, so ε is larger for them than it seems."
             return Verdict("warn", f"pixels span {low:.3f} to {high:.3f}", meaning, details)
         return Verdict("pass", f"pixels span {low:.3f} to {high:.3f}", "ε is in pixels of a [0, 1] image.", details)

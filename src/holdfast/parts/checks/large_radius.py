@@ -61,11 +61,9 @@ class LargeRadius(Check):
             f"at ε = {self.ball.radius:g}, {100 * intact:.0f} % of {len(reps)} images are still nearest to themselves"
         )
         if intact > self.fail:
-            meaning = (
-                "Nothing can be that robust: the attack does not work on this encoder, or the encoder is constant."
-            )
+            meaning = "No encoder is this robust: the attack does not work here, or the encoder is constant."
             return Verdict("fail", finding, meaning, {"found": intact})
         if intact > self.warn:
             meaning = "The attack may be too weak for this encoder; look at the other checks."
             return Verdict("warn", finding, meaning, {"found": intact})
-        return Verdict("pass", finding, "A large perturbation breaks the encoder, as it must.", {"found": intact})
+        return Verdict("pass", finding, "A large perturbation breaks the encoder, as it should.", {"found": intact})

@@ -45,7 +45,7 @@ class Masking(SearchCheck):
             gradient, free = (broken(subject, search, self.examined) for search in (self.search, free_search))
             more = int((free & ~gradient).sum())
             won = more / len(free)
-            finding = f"an attack without gradients breaks {100 * won:.0f} % of {len(free)} images that stood"
+            finding = f"an attack without gradients breaks {100 * won:.0f} % of the {len(free)} images that held"
             warns, fails, details = more > 0, more > max(1, self.fail * len(free)), {"won": won}
         else:
             # of an objective: how much farther the gradient-free attack gets, image by image
@@ -59,9 +59,9 @@ class Masking(SearchCheck):
             if fails:
                 finding += f", {100 * gain:.0f} % in the median"
         if fails:
-            meaning = "Gradients are masked, or the attack is far from finished: its numbers hide how fragile it is."
+            meaning = "Gradients are masked or the attack is far too short: the encoder is more fragile than it looks."
             return Verdict("fail", finding, meaning, details)
         if warns:
-            meaning = "The gradient attack misses some worst cases (masking, or local optima); trust the ensemble more."
+            meaning = "The gradient attack misses some worst cases (masking or local optima); prefer the ensemble."
             return Verdict("warn", finding, meaning, details)
         return Verdict("pass", finding, "No sign of masked gradients.", details)

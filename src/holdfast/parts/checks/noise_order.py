@@ -100,7 +100,7 @@ class NoiseOrder(Check):
         scores = [_scored(measure, table, level) for measure, table in zip(ordered, tables, strict=True)]
         values = [score.value for score in scores]
         if any(value is None for value in values):
-            return Verdict("skip", "no image holds without a disturbance", "There is nothing to compare.")
+            return Verdict("skip", "no image holds without a disturbance", "Nothing to compare.")
         # orders broken beyond their paired interval; turned within it; images that fail for a draw, but for no attack
         finding = ", ".join(f"{name} {100 * (value or 0.0):.4g} %" for name, value in zip(names, values, strict=True))
         broken = [(a, b) for a, b in pairs if exceeds(tables[a], tables[b], scores[a], scores[b])]
@@ -110,22 +110,20 @@ class NoiseOrder(Check):
         for order, words in ((broken, "above"), (turned, "not below, though not beyond its interval,")):
             finding += "".join(f"; {names[a]} {words} {names[b]}" for a, b in order)
         if missed:
-            finding += f"; {missed} images fail for a draw though the attack left them standing"
+            finding += f"; {missed} images that the attack did not break fail for a random draw"
         if broken:
             return Verdict(
                 "warn",
                 finding,
-                "The order of the true values is broken beyond chance: the attack is too weak, or a noise is not "
-                "learned to the end; use a stronger attack, or raise the learner's epochs and images.",
+                "The true values must be in order, and these are not, beyond chance: the attack is too weak or a noise "
+                "is not fully learned; use a stronger attack, or more epochs and images for the learner.",
                 details,
             )
         if missed:
-            meaning = (
-                "The attack is too weak: what draws found is counted, what nobody found is not. Use a stronger one."
-            )
+            meaning = "The attack is too weak: failures found by draws count, others are missed. Use a stronger one."
             return Verdict("warn", finding, meaning, details)
-        hint = " A noise that is not below one that knows less may not be learned to the end." if turned else ""
-        return Verdict("pass", finding, f"No order of the true values is broken beyond its interval.{hint}", details)
+        hint = " A noise that does no more harm than one that knows less may not be fully learned." if turned else ""
+        return Verdict("pass", finding, f"The values are in order, within their intervals.{hint}", details)
 
 
 def ball_of(measure: ChanceMeasure) -> Ball | None:

@@ -83,7 +83,7 @@ class Precision(Check):
         """Represent images in both precisions, attack them in float32 and compare."""
         encoder, precision = subject.encoder, subject.encoder.precision
         if precision == "float32":
-            return Verdict("skip", "searches run in float32", "There is nothing to compare.")
+            return Verdict("skip", "searches run in float32", "Nothing to compare.")
         # how far rounding moves representations, and to which neighbours
         count = min(self.examined, subject.attacked if self.attack is not None else subject.population)
         x, clean = subject.batch(0, count), subject.read(Clean())["reps"].double()
@@ -99,7 +99,7 @@ class Precision(Check):
             f"{details['drift max']:.1e}), {100 * details['neighbours changed']:.0f} % of {count} to another neighbour"
         )
         if self.attack is None:
-            return Verdict("pass", finding, "Nothing was searched; every number here is float32.", details)
+            return Verdict("pass", finding, "No search was run; every number is float32.", details)
         # what the search loses: the same attack in float32, and what rounding makes of the value where it ends
         attacked = subject.read(self._attacked(self.attack))
         searched = attacked["values"][:, self.attack.steps].double()
@@ -108,16 +108,16 @@ class Precision(Check):
         gain = float((float32 / searched.clamp_min(1e-30)).median()) - 1 if float(float32.max()) > 0 else 0.0
         details |= {"objective error median": error, "gain of float32": gain}
         finding += (
-            f"; the same attack in float32 gets {100 * gain:+.1f} % farther, and where it ends {precision} has the "
+            f"; the same attack in float32 gets {100 * gain:+.1f} % farther, and at its end {precision} has the "
             f"objective wrong by {100 * error:.2g} % (both median)"
         )
         if not gain <= self.fail:  # NaN too
-            meaning = "The precision hides how fragile the encoder is; search in float32, or in one with more digits."
+            meaning = "This precision hides how fragile the encoder is; search in float32 or a format with more digits."
             return Verdict("fail", finding, meaning, details)
         if gain > self.warn:
-            meaning = "Searches lose a little to rounding; search in float32 before relying on small differences."
+            meaning = "Rounding weakens searches a little; search in float32 before relying on small differences."
             return Verdict("warn", finding, meaning, details)
-        meaning = "Rounding costs searches next to nothing; every number that is read out is float32."
+        meaning = "Rounding hardly weakens searches; every reported number is float32."
         return Verdict("pass", finding, meaning, details)
 
     def _float32(self, subject: Subject, x: Images, clean: Tensor) -> tuple[PerImage, PerImage]:

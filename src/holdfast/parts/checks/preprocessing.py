@@ -27,9 +27,9 @@ class Preprocessing(Check):
         source = str(encoder.origin.get("normalisation", BY_CALLER))
         values = f"mean {_list(encoder.mean)}, std {_list(encoder.std)}"
         if source == BY_CALLER:
-            meaning = "Nobody but the caller vouches for the normalisation; make sure it is that of the training."
+            meaning = "The normalisation comes from the caller; make sure it is the one used in training."
             return Verdict("warn", f"{values}, {source} without a source", meaning)
-        return Verdict("pass", f"{values}, from {source}", "The encoder sees images normalised as its source says.")
+        return Verdict("pass", f"{values}, from {source}", "Images are normalised as the encoder's source says.")
 
 
 def _list(values: list[float]) -> str:

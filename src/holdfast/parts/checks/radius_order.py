@@ -42,13 +42,11 @@ class RadiusOrder(Check):
         finding = f"{between:.3g} between images, {for_classes:.3g} for classes, in pixels, on {images} images"
         details = {"between images": between, "for classes": for_classes}
         if between >= for_classes:
-            return Verdict(
-                "pass", finding, "Images are harder to confuse with each other than classes, as they must be.", details
-            )
+            return Verdict("pass", finding, "Images are harder to confuse than classes, as they should be.", details)
         return Verdict(
             "warn",
             finding,
-            "A class is proved to hold farther than the image itself: the negatives are unusually similar to their "
-            "images, or one of the two bounds is much looser.",
+            "The class is certified to a larger radius than the image itself: the negatives are unusually similar to "
+            "their images, or one of the two bounds is much looser.",
             details,
         )

@@ -20,7 +20,7 @@ class Reach(SearchCheck):
         """Compare the length of all steps with the way across."""
         reach = self.attack.reach(self.ball)
         if not self.attack.crosses(self.ball):
-            meaning = "The attack sees part of its ball alone: what relies on it is a bound on one side."
-            finding = f"all steps together cross {100 * reach:.3g} % of the ball of radius {self.ball.radius:g}"
+            meaning = "The attack cannot reach all of its ball: numbers that rely on it are one-sided bounds."
+            finding = f"all its steps together cover {100 * reach:.3g} % of the ball of radius {self.ball.radius:g}"
             return Verdict("fail", finding, meaning, {"reach": reach})
-        return Verdict("pass", "its steps reach all of its ball", "No part of the ball is out of reach.")
+        return Verdict("pass", "its steps reach all of its ball", "The attack can reach every point of the ball.")

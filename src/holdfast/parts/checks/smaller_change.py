@@ -105,12 +105,12 @@ class SmallerChange(Check):
             f"second half of the passes made it {100 * gain:.1f} % smaller (median)"
         )
         if missed > max(1, self.missed * count):
-            meaning = "The smallest changes are smaller than said: give the search more steps."
+            meaning = "The smallest breaking changes are smaller than reported: give the search more steps."
             return Verdict("fail", finding, meaning, details)
         if missed:
-            meaning = "Some of the smallest changes are smaller than said: give the search more steps."
+            meaning = "Some of the smallest breaking changes are smaller than reported: give the search more steps."
             return Verdict("warn", finding, meaning, details)
-        return Verdict("pass", finding, "No smaller change was found by other attacks.", details)
+        return Verdict("pass", finding, "Other attacks found no smaller change.", details)
 
     def _breaks(
         self, subject: Subject, images: Positions, radii: Float[Tensor, "batch"], attack: Attack

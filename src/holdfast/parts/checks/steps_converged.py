@@ -37,6 +37,6 @@ class StepsConverged(SearchCheck):
         gain = end / then - 1 if then > 0 else 0.0
         finding = f"the last {steps - steps * 4 // 5} of {steps} steps brought it {100 * gain:.1f} % farther (median)"
         if gain > self.tolerance:
-            meaning = "The attack had not finished: the encoder is less robust than the numbers say. Use more steps."
+            meaning = "The attack had not converged: the encoder is less robust than the numbers say. Use more steps."
             return Verdict("warn", finding, meaning, {"rise": gain})
-        return Verdict("pass", finding, "More steps of the same attack would change little.", {"rise": gain})
+        return Verdict("pass", finding, "More steps of this attack would change little.", {"rise": gain})

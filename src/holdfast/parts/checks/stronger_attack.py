@@ -50,18 +50,18 @@ class StrongerAttack(SearchCheck):
         if isinstance(self.objective, Failure):
             usual, strong = (broken(subject, search, self.examined) for search in (self.search, costlier))
             missed = int((strong & ~usual).sum())
-            finding = f"a costlier attack breaks {missed} more of {len(usual)} images"
+            finding = f"a stronger attack breaks {missed} more of {len(usual)} images"
             warns, fails = missed > 0, missed > max(1, self.missed * len(usual))
             details = {"missed": missed / len(usual)}
         else:
             usual, strong = (rise(subject, search, self.examined)[:, -1] for search in (self.search, costlier))
             gain = float((strong / usual.clamp_min(NOTHING)).median()) - 1 if float(strong.max()) > 0 else 0.0
-            finding = f"a costlier attack gets {100 * gain:+.1f} % farther on {len(usual)} images (median)"
+            finding = f"a stronger attack gets {100 * gain:+.1f} % farther on {len(usual)} images (median)"
             warns, fails, details = gain > self.tolerance, gain > 4 * self.tolerance, {"gain": gain}
         if fails:
-            meaning = "The attack is far from the worst case: what relies on it is a bound on one side."
+            meaning = "The attack is far from the worst case: numbers that rely on it are one-sided bounds."
             return Verdict("fail", finding, meaning, details)
         if warns:
-            meaning = "The attack is not yet the worst case: use more steps, restarts or the ensemble."
+            meaning = "The attack does not quite reach the worst case: use more steps, restarts or the ensemble."
             return Verdict("warn", finding, meaning, details)
-        return Verdict("pass", finding, "More steps and restarts hardly change the answer.", details)
+        return Verdict("pass", finding, "More steps and restarts hardly change the result.", details)

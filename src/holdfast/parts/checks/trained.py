@@ -45,18 +45,18 @@ class Trained(Check):
         """Test the weights of every layer."""
         layers = [p for p in subject.encoder.module.parameters() if p.ndim > 1 and p.numel() >= self.fewest]
         if not layers:
-            meaning = "Nothing was looked at; make sure that the weights are those of a trained network."
+            meaning = "No layer could be examined; make sure that the weights are those of a trained network."
             return Verdict("pass", f"no layer of {self.fewest} weights", meaning)
         drawn = sum(_looks_drawn(layer, self.level) for layer in layers)
-        finding = f"the weights of {drawn} of {len(layers)} layers are distributed as when they are first drawn"
+        finding = f"the weights of {drawn} of {len(layers)} layers are distributed as at initialisation"
         details = {"drawn": drawn / len(layers)}
         if drawn >= self.share * len(layers):
             meaning = (
-                "This looks like a network that has learned nothing: distances between its representations mean "
-                "little, however well they hold. Load its weights."
+                "The network looks untrained: distances between its representations mean little, however robust they "
+                "are. Load its weights."
             )
             return Verdict("warn", finding, meaning, details, called="Looks untrained")
-        return Verdict("pass", finding, "The weights have left the distribution that they were drawn from.", details)
+        return Verdict("pass", finding, "The weights differ from their initial distribution.", details)
 
 
 def _looks_drawn(layer: Tensor, level: float) -> bool:

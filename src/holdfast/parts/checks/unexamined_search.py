@@ -34,9 +34,9 @@ class UnexaminedSearch(Check):
         """Name them."""
         names = ", ".join(self.measures)
         if names:
-            meaning = "Nothing tells whether that search was strong enough; let the observation say its `searches`."
+            meaning = "Nobody knows whether that search was strong enough; let the observation declare its `searches`."
             return Verdict("warn", f"{names}: the search behind it is not examined", meaning)
-        return Verdict("pass", "every search is examined", "No number rests on a search that nobody looked at.")
+        return Verdict("pass", "every search is examined", "Every search behind a number is examined by a check.")
 
 
 def _silent(observation: Observation) -> bool:

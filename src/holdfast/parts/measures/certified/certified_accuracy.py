@@ -39,8 +39,11 @@ class CertifiedAccuracy(Bracket):
     needs_labels = True
     better = "higher"
     unit = "share"
-    question = "How often is a linear classifier on the representation right, whatever happens within the ball?"
-    how_to_read = "The attack left this share of images right; the certificate's share is right under any attack."
+    question = "How accurate is a linear classifier on the representation, whatever happens within the ball?"
+    how_to_read = (
+        "Attack: the share of images still classified correctly after the attack. Certificate: the share proved to "
+        "stay correct under any attack."
+    )
     reference = f"{RVCL}, section 4.2 (certified accuracy, of which certified instance accuracy is the label-free twin)"
 
     @property

@@ -26,10 +26,10 @@ class CertifiedBreakawayRisk(AgainstPopulation):
 
     better = "lower"
     unit = "share"
-    question = "What share of all other images can come nearer to an attacked image than its own original?"
+    question = "What share of all other images can come closer to an attacked image than its own original?"
     how_to_read = (
-        "The attacks of the run brought an image nearer to this share of the others than to itself; the certificate's "
-        "share is not proved to be safe from any attack."
+        "Attack: the share of other images that the attacks of this audit made closer than the original. Certificate: "
+        "the share that is not proved to be safe from every attack."
     )
     reference = f"{PAPER}, Eq. 1, certified through the linear pair margin of RVCL"
 

@@ -47,10 +47,10 @@ class CertifiedDrift(Bracket):
 
     better = "lower"
     unit = "share"
-    question = "How large can the drift within the ball become, among the distances between different images?"
+    question = "How large can the drift within the ball become, compared with distances between different images?"
     how_to_read = (
-        "The attacks of the run moved the median image farther than this share of image pairs are apart; no attack can "
-        "move it farther than the certificate's share."
+        "Attack: the share of image pairs that are closer together than the attacks of this audit moved the median "
+        "image. Certificate: the share that no attack can exceed."
     )
     reference = f"{PAPER}, section 5 (universal quantiles), certified by bound propagation"
 

@@ -21,10 +21,10 @@ class CertifiedNearestNeighbourAccuracy(AgainstPopulation):
     condition = "given this population of images"
     better = "higher"
     unit = "share"
-    question = "How often must an attacked image's nearest clean neighbour still be its own original?"
+    question = "How often is the original guaranteed to stay the nearest clean neighbour of an attacked image?"
     how_to_read = (
-        "The attacks of the run left this share of images recognisable as themselves among the whole population; the "
-        "certificate's share stays recognisable under any attack."
+        "Attack: the share of images that every attack of this audit left recognisable among all images. Certificate: "
+        "the share proved to stay recognisable under any attack."
     )
     reference = f"{PAPER}, Eq. 4, certified through the linear pair margin of RVCL"
 

@@ -45,10 +45,10 @@ class CertifiedOverlapRisk(Bracket):
     statistic = "share"
     better = "lower"
     unit = "share"
-    question = "How often can another image, changed within the ball, come nearer to x than x itself can be moved?"
+    question = "How often can another image, changed within the ball, come closer to x than x itself can be moved?"
     how_to_read = (
-        "The attacks of the run made this share of neighbourhoods overlap; the certificate's share is not proved to be "
-        "apart."
+        "Attack: the share of neighbourhoods that the attacks of this audit made overlap. Certificate: the share that "
+        "is not proved to stay apart."
     )
     reference = f"{PAPER}, Eq. 2, certified by bound propagation"
 

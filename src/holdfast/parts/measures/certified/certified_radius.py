@@ -50,10 +50,11 @@ class CertifiedRadius(Bracket):
     better = "higher"
     in_brief = True
     unit = "pixels"
-    question = "How far may an image move before it can be taken for another image?"
+    question = "How far can an image move before it can be taken for another image?"
     how_to_read = (
-        "Averaged over pairs of images: no change smaller than the certificate (pixels of a [0, 1] image, in the norm "
-        "of the ball) makes an image more similar to the other one than to itself; one of the attack's size does."
+        "Averaged over pairs of images: no change smaller than the certified radius (pixels of a [0, 1] image, in the "
+        "norm of the ball) makes an image more similar to the other one than to itself; a change of the attack's size "
+        "does."
     )
     reference = f"{RVCL}, Definition 4, Algorithm 1 and Eq. 18"
 

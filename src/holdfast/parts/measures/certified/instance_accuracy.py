@@ -45,10 +45,10 @@ class InstanceAccuracy(Bracket):
 
     better = "higher"
     unit = "share"
-    question = "Which share of pairs of images can no change within the ball confuse?"
+    question = "What share of image pairs can no change within the ball confuse?"
     how_to_read = (
-        "Of 100 pairs, the attack left so many intact, and so many are proved to stay intact under any attack. The "
-        "truth lies between the two."
+        "Attack: the share of pairs left intact by the attack. Certificate: the share proved to stay intact under any "
+        "attack. The truth lies between the two."
     )
     reference = f"{RVCL}, Definition 3 and section 6.3 (Table 4)"
 

@@ -51,10 +51,11 @@ class LinearRadius(Bracket):
     needs_labels = True
     better = "higher"
     unit = "pixels"
-    question = "How far may an image move before a linear classifier on its representation changes its class?"
+    question = "How far can an image move before a linear classifier on its representation changes its prediction?"
     how_to_read = (
-        "No change smaller than the certificate (pixels of a [0, 1] image, in the norm of the ball) alters the class; "
-        "one of the attack's size does. Compare with the certified radius, which needs no labels and is larger."
+        "No change smaller than the certified radius (pixels of a [0, 1] image, in the norm of the ball) changes the "
+        "class; a change of the attack's size does. Compare it with the certified radius, which needs no labels and is "
+        "larger."
     )
     reference = f"{RVCL}, section 4.2 (ACR_LE) and Theorem 15"
 

@@ -47,10 +47,10 @@ class MarginCalibration(Measure):
 
     better: Literal["lower", "higher"] = "lower"
     unit: Literal["share", "ratio", "similarity", "pixels"] = "share"
-    question = "Do margins that are fitted to some images hold for other images?"
+    question = "Do margin distributions fitted to some images hold for other images?"
     how_to_read = (
-        "50 % means that nearest images which were not fitted lie as far as the fitted distribution says. Above it "
-        "they lie nearer, below it farther; then do not trust Ψ."
+        "50 % means that nearest images left out of the fit are as far away as the fitted distribution predicts. Above "
+        "50 % they are closer, below it farther; in both cases do not trust Ψ."
     )
     reference = f"{RVCL}, Theorem 14 and Eq. 36 and 40"
 

@@ -64,12 +64,12 @@ class MarginDistribution(AttackMeasure):
     better = "higher"
     unit = "share"
     question = (
-        "How probable is it that an attacked image has gone less than half of the way to the nearest other image?"
+        "How likely is it that an attacked image has covered less than half of the way to the nearest other image?"
     )
     how_to_read = (
-        "100 % means that the attacked image is surely a positive sample of its original, 0 % that it is lost among "
-        "other images. Shape and scale describe the distances to the nearest images; where many fits are rejected, do "
-        "not trust the probabilities."
+        "100 % means that the attacked image certainly still counts as a positive sample of its original, 0 % that it "
+        "is lost among other images. Shape and scale describe the distances to the nearest images. If many fits are "
+        "rejected, do not trust the probabilities."
     )
     reference = "RVCL: Robustness verification for contrastive learning, section 5 and Theorem 14"
 

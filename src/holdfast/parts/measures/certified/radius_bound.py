@@ -64,10 +64,11 @@ class RadiusBound(Measure):
     needs_labels = True
     better: Literal["lower", "higher"] = "lower"
     unit: Literal["share", "ratio", "similarity", "pixels"] = "share"
-    question = "How often is a class held farther than the image itself?"
+    question = "How often does an image keep its class beyond the radius within which it keeps its identity?"
     how_to_read = (
-        "0 % means that no comparison refutes the bound of RVCL's theorems; what is neither refuted nor shown is open. "
-        "A share above 0 says that the bound, which the theorems prove under a model of distances, does not hold there."
+        "0 % means that no comparison refutes the bound of RVCL's theorems; comparisons that are neither refuted nor "
+        "shown stay open. A share above 0 says that the bound, which the theorems prove under a model of distances, "
+        "does not hold there."
     )
     reference = f"{RVCL}, Theorems 15 and 17"
 

@@ -64,10 +64,11 @@ class RadiusLikeness(Measure):
     of_any_radius = True
     better: Literal["lower", "higher"] = "lower"
     unit: Literal["share", "ratio", "similarity", "pixels"] = "share"
-    question = "How often does the image that is less similar to a negative turn into it first?"
+    question = "Of two images, how often is the one less similar to a negative easier to turn into it?"
     how_to_read = (
-        "0 % means that no pair refutes that radii fall as similarity grows; what is not shown either is open. A share "
-        "above 0 says that similarity alone, which a model of distances rests on, does not order radii."
+        "0 % means that no pair refutes the claim that radii shrink as similarity grows; pairs that are neither "
+        "refuted nor shown stay open. A share above 0 says that similarity alone does not order the radii, although "
+        "the model of distances assumes it."
     )
     reference = f"{RVCL}, Theorem 18 and Eq. 40"
 

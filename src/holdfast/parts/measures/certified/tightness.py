@@ -49,10 +49,10 @@ class Tightness(Bracket):
     statistic = "median"
     better = "higher"
     unit = "share"
-    question = "How much of the harm that the certificate cannot exclude did the attack find?"
+    question = "Of the drift that the certificate cannot exclude, how much did the attack achieve?"
     how_to_read = (
-        "100 % means that bound and attack meet: the true worst case is known. A low value says that the certifier is "
-        "loose or the attack weak; it is about the method, not about the encoder's robustness."
+        "100 % means that bound and attack meet, so the true worst case is known. A low value means a loose certifier "
+        "or a weak attack; it describes the method, not the encoder's robustness."
     )
     reference = f"{RVCL}, section 6.3 (Figure 7)"
 

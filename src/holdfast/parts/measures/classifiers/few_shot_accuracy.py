@@ -40,10 +40,10 @@ class FewShotAccuracy(TestedMeasure):
 
     better = "higher"
     unit = "share"
-    question = "How often is a classifier right that learned from a few images of each class?"
+    question = "How accurate is a classifier trained on only a few images per class?"
     how_to_read = (
-        "The fewer images suffice, the more the representation itself says about classes. The interval is about other "
-        "tested images and other draws of training images from those that there are."
+        "The fewer images it needs, the more the representation already separates the classes. The interval covers "
+        "both the tested images and the draw of training images from those available."
     )
     reference = "few-shot linear evaluation, as in Kolesnikov et al. (2020), Big transfer"
 

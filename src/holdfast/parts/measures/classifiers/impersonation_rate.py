@@ -58,11 +58,13 @@ class ImpersonationRate(Measure):
     better = "lower"
     in_brief = True
     unit = "share"
-    question = "How often does an attack on the encoder alone make a classifier that it never saw see another class?"
+    question = (
+        "How often does an attack that uses only the encoder make an unseen classifier predict the target's class?"
+    )
     how_to_read = (
-        "Images of one class are given the representation of images of another. A high rate means that who publishes "
-        "the encoder gives away every classifier on it. Look at the pictures too: where the attacked image resembles "
-        "its target, a person would be fooled as well."
+        "The attack gives images of one class the representation of images of another. A high rate means that anyone "
+        "who can run the encoder can fool every classifier built on it. Look at the pictures too: if the attacked "
+        "image resembles its target, a person would be fooled as well."
     )
     reference = (
         "Robustness of unsupervised representation learning without labels, App. C.11 and D, Table 4; one ball around "

@@ -36,10 +36,11 @@ class ProbeAccuracy(TestedMeasure):
     better = "higher"
     in_brief = True
     unit = "share"
-    question = "How often is a classifier on the frozen representation right?"
+    question = "How accurate is a simple classifier trained on the frozen representation?"
     how_to_read = (
-        "A linear probe asks whether classes can be told apart by a hyperplane, a kNN probe whether neighbours share "
-        "the class. The lowest class is picked after looking, so its interval is too short for a class picked before."
+        "A linear probe tests whether a hyperplane separates the classes, a kNN probe whether neighbours share a "
+        "class. The class with the lowest accuracy is picked after looking at all of them, so its interval is narrower "
+        "than it should be."
     )
     reference = (
         "linear evaluation as in Chen et al. (2020); weighted kNN of Wu et al. (2018); shots of Liu et al. (2019), "

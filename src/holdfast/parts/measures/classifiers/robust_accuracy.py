@@ -52,10 +52,10 @@ class RobustAccuracy(Measure):
     better = "higher"
     in_brief = True
     unit = "share"
-    question = "How often is a linear classifier on the representation right while its images are attacked?"
+    question = "How accurate is a linear classifier on the representation when its images are attacked?"
     how_to_read = (
-        "The share of images that no attack of the ensemble turned, beside the shares after each of its members. A "
-        "certificate tells how much lower a stronger attack could bring it."
+        "The share of images that are classified correctly and that no attack of the ensemble could change; the shares "
+        "after each attack alone stand beside it. A certificate says how much lower a stronger attack could bring it."
     )
     reference = "AutoAttack (Croce & Hein 2020), on a linear probe as in RVCL, section 6 (robust test)"
 

@@ -71,11 +71,14 @@ class RobustProbe(Measure):
     needs_labels = True
     better = "higher"
     unit = "share"
-    question = "What does a linear head gain, clean and corrupted, that was learned on attacked images?"
+    question = (
+        "How much accuracy does a linear head gain, on clean and on corrupted images, when it is trained on attacked "
+        "images?"
+    )
     how_to_read = (
-        "The encoder is the same; the robust head minimises its loss on training images that are attacked through it, "
-        "by up to ε in pixels of the input. Above 0 it is more accurate, on average over clean and corrupted images, "
-        "than the usual head. Every gain is about the same images; attacks are against each head for itself."
+        "Both heads use the same encoder. The robust head is trained on images attacked through the encoder by up to "
+        "ε, in pixels of the input. Above 0 it is more accurate than the standard head, averaged over clean and "
+        "corrupted images. Both are tested on the same images; each is attacked separately."
     )
     reference = '"SynBench", Tables 3, 7 and 9 (robust linear probing)'
 

@@ -24,9 +24,10 @@ class CorruptedAccuracy(CorruptedMeasure):
 
     better = "higher"
     unit = "share"
-    question = "How often is a classifier on the frozen representation right when images are corrupted?"
+    question = "How accurate is a classifier on the frozen representation when images are corrupted?"
     how_to_read = (
-        "The average counts every corruption alike. Beside it stand the accuracy on clean images and under each one."
+        "The average weights all corruptions equally. The accuracy on clean images and under each corruption stands "
+        "beside it."
     )
     reference = "Hendrycks & Dietterich (2019), ImageNet-C; App. B of Petrov & Kwiatkowska (2022) for transfer accuracy"
 

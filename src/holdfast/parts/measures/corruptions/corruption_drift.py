@@ -33,10 +33,10 @@ class CorruptionDrift(DisturbedMeasure):
     better = "lower"
     in_brief = True
     unit = "share"
-    question = "How far does a corruption move a representation, among the distances between different images?"
+    question = "How far does a corruption move a representation, compared with distances between different images?"
     how_to_read = (
-        "At 1 % the corrupted image stays closer to itself than 99 % of image pairs are to each other; at 50 % it is "
-        "as far from itself as any other image would be."
+        "1 % means that the corrupted image stays closer to its original than 99 % of image pairs are to each other; "
+        "at 50 % it is as far from its original as any other image would be."
     )
     reference = (
         f"universal quantiles of Petrov & Kwiatkowska (2022), section 5, under the corruptions of {CONTRASTIVE} "

@@ -20,10 +20,11 @@ class FineTunedAccuracy(FineTunedMeasure):
 
     better = "higher"
     unit = "share"
-    question = "How often is the encoder right after fine-tuning on labelled images?"
+    question = "How accurate is the encoder after fine-tuning on labelled images?"
     how_to_read = (
-        "All weights are trained, so it tells how good a beginning the encoder is, not what its representation holds "
-        "as it stands. The interval is about the tested images; another order of training gives another network."
+        "All weights are trained, so it says how good a starting point the encoder is, not how good its frozen "
+        "representation is. The interval covers the tested images only; training in another order gives another "
+        "network."
     )
     reference = f"{CONTRASTIVE} (Zhong et al., 2022), appendix D.5"
 

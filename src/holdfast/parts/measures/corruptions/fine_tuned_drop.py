@@ -27,10 +27,10 @@ class FineTunedDrop(FineTunedMeasure):
 
     better = "lower"
     unit = "share"
-    question = "Which share of the fine-tuned encoder's accuracy does a corruption take?"
+    question = "What share of the fine-tuned encoder's accuracy does a corruption cost?"
     how_to_read = (
-        "0 % means that the corruption costs nothing, 50 % that every second right answer is lost. Fine-tuning hides "
-        "what the frozen representation loses; compare with the relative drop of a probe."
+        "0 % means that the corruption costs nothing, 50 % that half of the correct answers are lost. Fine-tuning can "
+        "hide what the frozen representation loses: compare it with the relative drop of a probe."
     )
     reference = f"{CONTRASTIVE} (Zhong et al., 2022), Eq. 1, Table D.5"
 

@@ -34,10 +34,10 @@ class NeighbourConsistency(DisturbedMeasure):
     better = "higher"
     in_brief = True
     unit = "share"
-    question = "How many of an image's nearest neighbours are still its nearest ones when it is corrupted?"
+    question = "What share of an image's nearest neighbours does it keep when it is corrupted?"
     how_to_read = (
-        "100 % means that a corrupted image has the neighbours of the clean one; a representation that has forgotten "
-        "which image it was keeps k of the population's N, a share of k / (N - 1)."
+        "100 % means that a corrupted image has the same neighbours as the clean one. A representation that has lost "
+        "the image entirely still keeps k / (N - 1) by chance, for k neighbours among N images."
     )
     reference = "agreement of kNN sets, as in Huh et al. (2024), section 2, between an image and its corrupted version"
 

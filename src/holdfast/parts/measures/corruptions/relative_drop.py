@@ -25,9 +25,9 @@ class RelativeDrop(CorruptedMeasure):
     better = "lower"
     in_brief = True
     unit = "share"
-    question = "Which share of a classifier's accuracy does a corruption take?"
+    question = "What share of a classifier's accuracy does a corruption cost?"
     how_to_read = (
-        "0 % means that the corruption costs nothing, 50 % that every second right answer is lost; below 0 % the "
+        "0 % means that the corruption costs nothing, 50 % that half of the correct answers are lost; below 0 % the "
         "classifier is better on corrupted images."
     )
     reference = f"{CONTRASTIVE} (Zhong et al., 2022), Eq. 1, Tables 1 and D.3 to D.5"

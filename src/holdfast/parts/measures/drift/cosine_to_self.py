@@ -19,8 +19,8 @@ class CosineToSelf(AttackMeasure):
     statistic = "median"
     better = "higher"
     unit = "similarity"
-    question = "How similar, by cosine, does an attacked representation stay to its own clean one?"
-    how_to_read = "1 is the same direction, 0 is at right angles, -1 is opposite."
+    question = "How similar (cosine) is an attacked representation to the clean one?"
+    how_to_read = "1 means the same direction, 0 orthogonal, -1 opposite."
     reference = f"{PAPER}, appendix B (cosine similarity)"
 
     def observe(self, subject: Subject) -> Table:

@@ -27,8 +27,11 @@ class CosineToTarget(AttackMeasure):
     statistic = "median"
     better = "lower"
     unit = "similarity"
-    question = "How similar, by cosine, can an attack make an image's representation to that of another image?"
-    how_to_read = "1 means that the attack impersonates the other image perfectly; compare with the clean similarity."
+    question = "How similar (cosine) can an attack make an image's representation to that of another image?"
+    how_to_read = (
+        "1 means that the attack impersonates the other image perfectly. Compare it with the similarity of the clean "
+        "images."
+    )
     reference = f"{PAPER}, appendix B (cosine similarity)"
 
     def observe(self, subject: Subject) -> Table:

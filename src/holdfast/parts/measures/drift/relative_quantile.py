@@ -29,12 +29,10 @@ class RelativeQuantile(AttackMeasure):
     statistic = "median"
     better = "higher"
     unit = "ratio"
-    question = (
-        "How much of the distance to another image remains when an attack makes the two look alike to the encoder?"
-    )
+    question = "How much of the distance to another image is left after an attack towards it?"
     how_to_read = (
-        "At 1 the attack has come no closer to the other image's representation, above 1 it has ended farther away; "
-        "at 0 it impersonates it perfectly."
+        "At 1 the attack came no closer to the other image's representation, above 1 it ended farther away, and at 0 "
+        "it impersonates the other image perfectly."
     )
     reference = f"{PAPER}, section 5 (relative quantiles)"
 

@@ -26,10 +26,10 @@ class UniversalQuantile(AttackMeasure):
     better = "lower"
     in_brief = True
     unit = "share"
-    question = "How large is the drift that an attack causes, among the distances between different images?"
+    question = "How large is the drift caused by an attack, compared with distances between different images?"
     how_to_read = (
-        "At 1 % the attacked image stays closer to itself than 99 % of image pairs are to each other; at 100 % the "
-        "attack moves it farther than any two images are apart."
+        "1 % means that the attacked image stays closer to its original than 99 % of image pairs are to each other; "
+        "100 % means that it moves farther than any two images are apart."
     )
     reference = f"{PAPER}, section 5 (universal quantiles)"
 

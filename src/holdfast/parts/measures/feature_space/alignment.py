@@ -33,10 +33,10 @@ class Alignment(DisturbedMeasure):
     per_image = "distance"
     better = "lower"
     unit = "ratio"
-    question = "How near are the representations of two views of one image?"
+    question = "How close are the representations of two views of one image?"
     how_to_read = (
-        "0 means that the representation does not see the change, 2 that the two views are orthogonal. A constant "
-        "encoder has 0: read it beside uniformity."
+        "0 means that the representation ignores the difference between the views, 2 that the two are orthogonal. A "
+        "constant encoder also scores 0, so read it beside uniformity."
     )
     reference = ISOLA
 

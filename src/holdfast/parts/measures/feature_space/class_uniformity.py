@@ -23,8 +23,9 @@ class ClassUniformity(ShapeMeasure):
     unit = "ratio"
     question = "How much of the variety within a class does the representation keep?"
     how_to_read = (
-        "0 where a class has collapsed to one direction, which helps a classifier of these classes and leaves nothing "
-        "to tell its images apart; the paper sees it fall in supervised and rise in contrastive training."
+        "0 means that a class has collapsed to one direction. That helps a classifier of these classes, but nothing is "
+        "left to tell images of the class apart. The paper reports that it falls in supervised training and rises in "
+        "contrastive training."
     )
     reference = f"{CONTRASTIVE} (Zhong et al., 2022), section 4 and Figure 3"
 

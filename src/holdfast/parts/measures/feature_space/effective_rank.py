@@ -23,8 +23,9 @@ class EffectiveRank(ShapeMeasure):
     unit = "ratio"
     question = "How many directions of its space does the representation use?"
     how_to_read = (
-        "From 1, all images on a line, to the dimension D, all directions alike. Too low by about D / (8 N) of itself "
-        "for N images where all directions are alike: compare encoders on equally many images."
+        "From 1 (all images on a line) to the dimension D (all directions used equally). With N images it is "
+        "underestimated by a share of about D / (8 N) when all directions are used equally, so compare encoders on the "
+        "same number of images."
     )
     reference = 'Roy & Vetterli (2007), "The effective rank"; Garrido et al. (2023), "RankMe"'
 

@@ -36,10 +36,10 @@ class FeatureDistance(ShapeMeasure):
     needs_labels = True
     better = "higher"
     unit = "ratio"
-    question = "How much farther are images of different classes apart than images of one class?"
+    question = "How much farther apart are images of different classes than images of the same class?"
     how_to_read = (
-        "1 means that classes are no clusters at all. Distances within a class that shrink make the ratio large, and "
-        "the class less varied: read it beside class uniformity."
+        "1 means that the classes do not form clusters. The ratio also grows when a class shrinks and loses its "
+        "variety, so read it beside class uniformity."
     )
     reference = f"{CONTRASTIVE} (Zhong et al., 2022), section 4 (feature distance) and Figure 3"
 

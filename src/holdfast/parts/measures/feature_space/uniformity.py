@@ -26,8 +26,8 @@ class Uniformity(ShapeMeasure):
     unit = "ratio"
     question = "How evenly do representations cover the unit sphere?"
     how_to_read = (
-        "0 where all images point in one direction, 4 where all are orthogonal; evenly spread over the sphere of a "
-        "16-dimensional space is 3.51. Little of it means that a small drift already reaches other images."
+        "0 if all images point in the same direction, 4 if all are orthogonal; evenly spread over the sphere in 16 "
+        "dimensions gives 3.51. When it is low, even a small drift reaches other images."
     )
     reference = f"{ISOLA}; with the sign of {CONTRASTIVE} (Zhong et al., 2022), section 4, Figure 3 and Table A.2"
 

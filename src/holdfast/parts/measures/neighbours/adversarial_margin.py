@@ -27,9 +27,10 @@ class AdversarialMargin(AttackMeasure):
     statistic = "median"
     better = "higher"
     unit = "ratio"
-    question = "How clearly do two images stay apart when each is attacked towards the other?"
+    question = "How far apart do two images stay when each is attacked towards the other?"
     how_to_read = (
-        "100 % means that the attacks moved nothing, 0 % that the two meet, below 0 that they pass each other."
+        "100 % means that the attacks had no effect, 0 % that the two representations meet, and below 0 that they pass "
+        "each other."
     )
     reference = f"{PAPER}, section 5 (adversarial margin) and appendix C.8"
 

@@ -23,10 +23,10 @@ class BreakawayRisk(AttackMeasure):
     better = "lower"
     in_brief = True
     unit = "share"
-    question = "After an attack, what share of all other images is nearer to the attacked image than its own original?"
+    question = "After an attack, what share of all other images is closer to the attacked image than its own original?"
     how_to_read = (
-        "0 % means that no attack brought any image nearer to another one than to itself; 50 % is chance: the attacked "
-        "image has nothing left of itself."
+        "0 % means that no attack brought any image closer to another one than to its original. 50 % is chance: "
+        "nothing of the original is left."
     )
     reference = f"{PAPER}, Eq. 1 and appendix C.7"
 

@@ -75,11 +75,11 @@ class BreakingRadius(Measure):
     of_any_radius = True
     in_brief = True
     unit = "pixels"
-    question = "How far may an image move before it is taken for another one?"
+    question = "How large a change does it take before an image is taken for another one?"
     how_to_read = (
-        "Half of the images have failed after a change of the median's size (pixels of a [0, 1] image, in the norm of "
-        "the ball; one grey level is 1/255 in ℓ∞). What a search finds is at most too large: the truth may be smaller, "
-        "and is at least what is proved. Compare it only with that of as many images."
+        "A change of the median's size breaks half of the images (pixels of a [0, 1] image, in the norm of the ball; "
+        "one grey level is 1/255 in ℓ∞). An attack gives an upper bound: a better attack may need less, but never less "
+        "than the certified part. Compare it only between audits with the same number of images."
     )
     reference = (
         "the event of Eq. 1 of “Robustness of unsupervised representation learning without labels”, without its ε; "

@@ -44,10 +44,11 @@ class NearestNeighbourAccuracy(AttackMeasure):
     condition = "given this population of images"
     better = "higher"
     unit = "share"
-    question = "How often is an attacked image's nearest clean neighbour still its own original?"
+    question = "How often is the original still the nearest clean neighbour of an attacked image?"
     how_to_read = (
-        "100 % means that every attacked image is still recognised as itself among the whole population. After so many "
-        "steps: by an attack that moves the representation as far as it can; worst found: whatever was tried."
+        "100 % means that every attacked image is still recognised among all images. The scores by step follow one "
+        "attack that moves the representation as far as it can; worst found counts an image as lost if any attack of "
+        "the audit broke it."
     )
     reference = f"{PAPER}, Eq. 4"
 

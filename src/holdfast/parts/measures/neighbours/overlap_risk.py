@@ -23,10 +23,10 @@ class OverlapRisk(AttackMeasure):
     statistic = "share"
     better = "lower"
     unit = "share"
-    question = "How often does another image, attacked towards x, come nearer to x than x attacked towards it remains?"
+    question = "How often does another image, attacked towards x, come closer to x than x attacked towards that image?"
     how_to_read = (
-        "0 % means that the neighbourhoods of two images never overlap; where they do, nothing that reads the "
-        "representation can tell the two images apart under attack."
+        "0 % means that the neighbourhoods of two images never overlap. Where they do overlap, no system that reads "
+        "only the representation can tell the two images apart under attack."
     )
     reference = f"{PAPER}, Eq. 2 and appendix C.8"
 

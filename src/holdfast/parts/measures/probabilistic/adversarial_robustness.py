@@ -37,10 +37,10 @@ class AdversarialRobustness(ChanceMeasure):
     attack: Attack = Apgd(50)
     ball: Ball = Linf(0.05)
 
-    question = "How many images hold wherever in this ball anything looked?"
+    question = "What share of images did no attack of this audit break?"
     how_to_read = (
-        "The attacks of the run left this share of images standing. No noise inside the ball can do worse than the "
-        "true worst point, so worst noise robustness and probabilistic robustness lie above."
+        "No noise inside the ball can do more harm than the true worst point, so worst noise robustness and "
+        "probabilistic robustness lie above this number."
     )
     reference = f"{NPPR}, Def. 1 and 4"
 

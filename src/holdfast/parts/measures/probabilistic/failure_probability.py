@@ -39,10 +39,11 @@ class FailureProbability(ChanceMeasure):
 
     better = "lower"
     in_brief = True
-    question = "How likely is an image to fail under this noise, however rare that is?"
+    question = "How likely is an image to fail under this noise, even if failures are rare?"
     how_to_read = (
-        "The median image fails with this probability at each disturbance. The mean is that of a random image, and is "
-        "decided by the few that fail most often. Each image's own interval is in the table."
+        "The median is the probability that a typical image fails at one draw of the noise. The mean is the "
+        "probability for a random image; it depends mostly on the few images that fail often. The table has an "
+        "interval for each image."
     )
     reference = 'Webb et al. (2019), "A statistical approach to assessing neural network robustness"'
 

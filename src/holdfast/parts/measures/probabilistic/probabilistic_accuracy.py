@@ -31,10 +31,10 @@ class ProbabilisticAccuracy(ChanceMeasure):
     noise: Threat = Uniform()
     estimator: Sequential = Sequential()
 
-    question = "How many images provably fail more rarely than γ under this noise?"
+    question = "For what share of images is it proved that this noise makes them fail less often than γ?"
     how_to_read = (
-        "Each image's answer is proved at its own confidence, with as few draws as it takes; the images that stay "
-        "undecided are counted apart. 100 % means that every image is known to fail less often than γ."
+        "Each image is decided at its own confidence with as few draws as that takes; undecided images are counted "
+        "separately. 100 % means that every image is proved to fail less often than γ."
     )
     reference = (
         'Robey et al. (2022), "Probabilistically robust learning", for Prob.Acc; Waudby-Smith & Ramdas (2024), for the '

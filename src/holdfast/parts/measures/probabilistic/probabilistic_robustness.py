@@ -22,10 +22,11 @@ class ProbabilisticRobustness(DrawnMeasure):
     noise: Threat = Uniform()
 
     in_brief = True
-    question = "How often does an image hold under this noise?"
+    question = "How often does an image keep its identity under this noise?"
     how_to_read = (
-        "At 99 % one disturbed image in a hundred fails, on average over images and draws. Other noise of the same "
-        "size may be worse: worst noise robustness learns it, adversarial robustness looks at single points."
+        "99 % means that one noisy image in a hundred fails, averaged over images and draws. Other noise of the same "
+        "size may do more harm: worst noise robustness learns such noise, adversarial robustness looks for single "
+        "worst points."
     )
     reference = f"{NPPR}, Def. 2 and 4"
 

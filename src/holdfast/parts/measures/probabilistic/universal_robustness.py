@@ -37,11 +37,14 @@ class UniversalRobustness(ChanceMeasure):
     ball: Ball = Linf(0.05)
 
     condition = "given the learned perturbation"
-    question = "How many images hold under one perturbation, the same for all, that is as bad as can be found?"
+    question = (
+        "What share of images holds under the most harmful single perturbation that could be found, the same for all "
+        "images?"
+    )
     how_to_read = (
-        "An attacker who does not see the image, or one spot on a lens, can do no more. Lies above adversarial "
-        "robustness, which chooses a perturbation for each image, and below any noise that does not depend on the "
-        "image. It is an upper bound: another perturbation of the ball may be worse."
+        "This is the most that an attacker who cannot see the image can do, or one spot on a lens. It lies above "
+        "adversarial robustness, which picks a perturbation for each image, and below robustness to any noise that "
+        "does not depend on the image. It is an upper bound: another perturbation in the ball may do more harm."
     )
     reference = f"{NPPR}, Prop. 2 and appendix 7"
 

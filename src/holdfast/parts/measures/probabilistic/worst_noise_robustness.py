@@ -31,10 +31,10 @@ class WorstNoiseRobustness(DrawnMeasure):
     ball: Ball = Linf(0.05)
 
     condition = "given the learned noise"
-    question = "How often does an image hold under noise that is as bad as noise in this ball can be made?"
+    question = "How often does an image hold under the most harmful noise that can be learned within this ball?"
     how_to_read = (
-        "Lies between adversarial robustness (one worst point for each image) and probabilistic robustness (a noise "
-        "that is assumed). It is an upper bound: a better learned noise may be worse still."
+        "It lies between adversarial robustness (one worst point per image) and probabilistic robustness (a noise that "
+        "is assumed). It is an upper bound: noise that is learned better may do more harm."
     )
     reference = f"{NPPR}, Def. 3 and section 4"
 

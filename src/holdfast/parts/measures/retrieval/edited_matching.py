@@ -35,10 +35,10 @@ class EditedMatching(Matched, DisturbedMeasure):
     per_image = "missed"
     better = "lower"
     unit = "share"
-    question = "How often does an edited copy no longer match its original, at a threshold for copies?"
+    question = "At a copy-detection threshold, how often does an edited copy no longer match its original?"
     how_to_read = (
-        "5 %: of 20 edited copies one is not recognised, at a threshold whose rate of false positives among pairs of "
-        "clean images the note says."
+        "5 % means that one edited copy in 20 is not recognised. The note gives the threshold's false-positive rate "
+        "among pairs of clean images."
     )
     reference = (
         "copy detection at a false positive rate, as in Douze et al. (2021), “The 2021 Image Similarity Dataset and "

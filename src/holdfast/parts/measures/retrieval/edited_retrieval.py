@@ -33,10 +33,10 @@ class EditedRetrieval(Searching, DisturbedMeasure):  # pyright: ignore[reportInc
     per_image = "found"
     better = "higher"
     unit = "share"
-    question = "How often does a search in an index of clean images return what an edited copy was?"
+    question = "How often does a search among clean images return the original of an edited copy?"
     how_to_read = (
-        "90 %: of 9 copies in 10 the original comes first (or among the first k, where k begins with more). The mean "
-        "reciprocal rank says how early it comes where it is not first."
+        "90 % means that the original comes first for 9 copies in 10 (or among the first k, where the name begins with "
+        "a k above 1). The mean reciprocal rank says how early it comes when it is not first."
     )
     reference = (
         "known-item search with edited queries, as in Douze et al. (2021), “The 2021 Image Similarity Dataset and "

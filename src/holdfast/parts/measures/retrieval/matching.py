@@ -45,11 +45,11 @@ class Matching(Matched):
 
     better = "lower"
     unit = "share"
-    question = "How often does an attacked image no longer match its own original, at a threshold for copies?"
+    question = "At a copy-detection threshold, how often does an attacked image no longer match its original?"
     how_to_read = (
-        "Evasion: of 10 % of the images an attack makes something that is no longer taken for a copy. Collision: so "
-        "many are made copies of another image. The threshold has a rate of false positives among pairs of clean "
-        "images, see the note: a lower rate makes evasion easier and collision harder."
+        "An evasion of 10 % means that one image in ten was changed so that it is no longer recognised as a copy; a "
+        "collision of 10 % that one in ten was made to match another image. The note gives the threshold's "
+        "false-positive rate among pairs of clean images: a lower rate makes evasion easier and collision harder."
     )
     reference = (
         "Jain, Crețu & de Montjoye (2022), “Adversarial detection avoidance attacks”, arXiv 2106.09820, for evasion; "

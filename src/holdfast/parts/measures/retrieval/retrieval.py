@@ -58,10 +58,11 @@ class Retrieval(Searching):
 
     better = "higher"
     unit = "share"
-    question = "How early does a search in an index of clean images return what an attacked image was?"
+    question = "How high does a search among clean images rank the original of an attacked image?"
     how_to_read = (
-        "recall@10 of 90 %: of 9 attacked images in 10 the original is among the first ten results. The mean "
-        "reciprocal rank is 100 % where it always comes first, 50 % where always second, near 0 where it is lost."
+        "A recall@10 of 90 % means that the original is among the first ten results for 9 attacked images in 10. The "
+        "mean reciprocal rank is 100 % if it always comes first, 50 % if it always comes second, and close to 0 if it "
+        "is lost."
     )
     reference = (
         "Voorhees (1999), “The TREC-8 question answering track report”, for the mean reciprocal rank; Philbin et al. "

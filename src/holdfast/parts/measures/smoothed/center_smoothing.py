@@ -31,11 +31,15 @@ class CenterSmoothing(SmoothedMeasure):
 
     better = "lower"
     unit = "share"
-    question = "How far can a small change of an image move its smoothed representation at most, among image distances?"
+    question = (
+        "How far at most can a small change of an image move its smoothed representation, compared with distances "
+        "between images?"
+    )
     how_to_read = (
-        "At 30 % no change of the given size can move the smoothed representation farther than the distance that 30 % "
-        "of image pairs stay below; at 100 % the bound says nothing. It is a promise about the encoder's output "
-        "under noise (the centre of its draws), not about the encoder itself. Abstentions are left out and counted."
+        "30 % means that no change of the given size can move the smoothed representation farther than the distance "
+        "that 30 % of image pairs stay below; at 100 % the bound says nothing. It is a guarantee for the smoothed "
+        "encoder (the centre of its outputs under noise), not for the encoder itself. Abstentions are left out and "
+        "counted."
     )
     reference = "Kumar & Goldstein (2021); section 7 and appendix C.10 of " + (
         "Robustness of unsupervised representation learning without labels"

@@ -22,11 +22,11 @@ class SmoothedAccuracy(SmoothedShare):
     """
 
     condition = "given this population of images"
-    question = "How many images does the smoothed encoder provably still recognise, among all images, as themselves?"
+    question = "What share of images does the smoothed encoder provably still recognise among all images?"
     how_to_read = (
-        "100 % means that under Gaussian noise every image is provably still nearest to itself more often than not; "
-        "the shares 'within r' say how many stay so when the image moves by any r pixels (ℓ2). It is a promise "
-        "about the encoder averaged over noise, not about the encoder itself."
+        "100 % means that every image under Gaussian noise is provably nearest to itself more often than not; the "
+        "shares 'within r' say for how many this still holds after any change of up to r pixels (ℓ2). It is a "
+        "guarantee for the smoothed encoder, averaged over noise, not for the encoder itself."
     )
     reference = "Cohen et al. (2019), with instances in place of classes; appendix C.9 of " + (
         "Robustness of unsupervised representation learning without labels"

@@ -28,11 +28,11 @@ class SmoothedProbeAccuracy(SmoothedShare):
 
     condition = "given what the probe learned"
     needs_labels = True
-    question = "How many images does a smoothed linear classifier provably still classify rightly?"
+    question = "What share of images does a smoothed linear classifier provably classify correctly?"
     how_to_read = (
-        "Under Gaussian noise the probe provably gives the right class more often than any other to this share of the "
-        "images; the shares 'within r' say how many stay so when the image moves by any r pixels (ℓ2). It is a promise "
-        "about the classifier averaged over noise, not about the classifier itself."
+        "For this share of images the probe under Gaussian noise provably predicts the correct class more often than "
+        "any other; the shares 'within r' say for how many this still holds after any change of up to r pixels (ℓ2). "
+        "It is a guarantee for the smoothed classifier, averaged over noise, not for the classifier itself."
     )
     reference = "Cohen et al. (2019); appendix C.9 and Figures 3, 6 and 10 of " + (
         "Robustness of unsupervised representation learning without labels"

@@ -32,11 +32,11 @@ class SmoothedRadius(SmoothedMeasure):
     better = "higher"
     in_brief = True
     unit = "pixels"
-    question = "How far (ℓ2) may an image move before the smoothed encoder may take it for another image?"
+    question = "How far (ℓ2) can an image move before the smoothed encoder may take it for another image?"
     how_to_read = (
-        "Up to this Euclidean distance, in pixels of a [0, 1] image and on average over pairs of images, an image "
-        "under Gaussian noise is still more probably itself than the other one. 0 means that nothing could be "
-        "certified. It is a promise about the encoder averaged over noise, not about the encoder itself."
+        "Within this Euclidean distance (pixels of a [0, 1] image, averaged over pairs of images) the image under "
+        "Gaussian noise still matches itself more often than the other image. 0 means that nothing could be certified. "
+        "It is a guarantee for the smoothed encoder, averaged over noise, not for the encoder itself."
     )
     reference = "RVCL: robustness verification for contrastive learning, theorem 7, Algorithm 2 and Eq. 18"
 

@@ -52,15 +52,16 @@ class Synbench(Measure):
     better = "higher"
     in_brief = True
     unit = "ratio"
-    question = "How much of what two Gaussian classes of noise images allow is left in the representation?"
+    question = "How much of the separation between two synthetic Gaussian classes does the representation keep?"
     how_to_read = (
-        "1 means that a linear classifier of the representation is as accurate as one of the images, with as much room "
-        "to its boundary; 0 that its accuracy never passes a_t. No data is asked for: the images are noise, unless "
-        "clamped far outside [0, 1], so a low score need not mean a bad encoder of photographs. ε is how robust the "
-        "classifier is made: a share of half the distance of the classes in representation space (budget relative) or "
-        "a length there (absolute: it depends on the representation's scale), no radius in pixels. Near a_t .5 weak "
-        "classifiers have large bounds and may pass the reference. The best ε is a proposal for robust linear probing. "
-        "The score is that of classifiers fitted to so many images; with more it rises."
+        "1 means that a linear classifier on the representation is as accurate as the best one on the images, with as "
+        "large a margin; 0 means that its accuracy never exceeds a_t. No data are needed: the images are noise, and "
+        "many values lie outside [0, 1] unless they are clamped, so a low score does not have to mean a bad encoder of "
+        "photographs. ε sets how robust the classifier is made: a share of half the distance between the classes in "
+        "representation space (budget relative) or a length there (absolute, which depends on the scale of the "
+        "representation); it is not a radius in pixels. Near a_t = 0.5 weak classifiers have large bounds and may "
+        "exceed the reference. The best ε is a suggestion for robust linear probing. The score rises with the number "
+        "of images that the classifiers are fitted to."
     )
     reference = 'Ko et al. (2022), "SynBench: task-agnostic benchmarking of pretrained representations", Eq. 3'
 
