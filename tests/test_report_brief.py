@@ -185,12 +185,14 @@ def comparison(winner: str | None) -> dict[str, Any]:
 
 def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
     lines = [line.plain for line in opening(comparison("a"))]
-    best = "Its radius is 25.5/255, 2 times that of b (12.8/255): clear of chance, image by image."
+    best = "Its radius is 25.5/255, 2 times that of b (12.8/255). Image by image, that is more than chance."
     assert lines == [
         f"a holds best. {best}",
         "a: warned: masking and noise order",
         "b: fails masking",
     ]
     nobody = opening(comparison(None))[0].plain
-    assert nobody.startswith("No encoder clearly holds best. By radius, these images do not tell a (25.5/255) and b")
+    assert nobody.startswith(
+        "No encoder clearly holds best. By radius, these images do not separate a (25.5/255) and b"
+    )
     assert first_names(comparison("a")) == ["radius"]

@@ -311,7 +311,7 @@ def test_the_answer_in_words() -> None:
     words = measure.in_words(observed, scores)
     assert words.text == (
         "Half of 11 images among 100 are taken for another one after a change of 6/255 (95 %: 2 to 10; one grey level "
-        "is 1/255): weak to strong. No encoder that tells them apart holds half of them beyond 765/255. "
+        "is 1/255): weak to strong. No encoder can keep half of them apart beyond 765/255. "
         "Proved: half of 8 images hold up to 0.5/255 (no interval)."
     )
     assert words.levels
@@ -330,8 +330,8 @@ def test_what_was_not_broken_is_no_number() -> None:
     assert scores["median"].value is None
     assert "not broken at all" in scores["median"].note
     assert measure.in_words(observed, scores).text == (
-        "No change was found after which half of 10 images among 100 are taken for another one. No encoder that tells "
-        "them apart holds half of them beyond 701/255. Proved: nothing, for it was not tried."
+        "No change was found after which half of 10 images among 100 are taken for another one. No encoder can keep "
+        "half of them apart beyond 701/255. Proved: nothing; no certificate was tried."
     )
     with pytest.raises(HoldfastError, match="certified: expected 0 or more, got -1"):
         BreakingRadius(certified=-1)

@@ -114,7 +114,9 @@ def test_the_difference_says_where_one_holds_more() -> None:
     assert turned.summary == chart.summary
     same = curve_difference((weak, weak), ("A", "B"), Linf())
     assert same is not None
-    assert same.summary.startswith("The curves of A and B are not told apart: at most by 0 % of the images [−7 %, 7 %]")
+    assert same.summary.startswith(
+        "These images do not separate the curves of A and B: they differ by at most 0 % of the images [−7 %, 7 %]"
+    )
 
 
 def test_only_equal_populations_are_compared() -> None:

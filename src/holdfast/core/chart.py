@@ -129,8 +129,8 @@ class Distribution(Chart):
     column: str
     heading: str = "Per image"
     how_to_read: str = (
-        "How the values behind each score spread over the images; the mark on the dashed line is the median. Measures "
-        "that only say yes or no to an image have no spread and are left out."
+        "The distribution over images of the values behind each score; the mark on the dashed line is the median. "
+        "Measures that only answer yes or no for an image are left out."
     )
 
 

@@ -13,7 +13,7 @@ from holdfast.report.verdict import titles
 
 DRAWN = 6
 """Charts of each kind of relation; the tables have all of them."""
-HOLLOW = "Hollow: a check failed, so at least one of the two is only a bound on one side."
+HOLLOW = "Hollow: a check failed, so at least one of the two is a one-sided bound."
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,12 @@ def lead(
         by = f"against {values[second]} of {of}"
         if times := _times(measure, scores[best], scores[second]):
             by = f"{times} that of {of} ({values[second]})"
-        return Leader(heading, f"Its {title} is {values[best]}, {by}: clear of chance, image by image.", "good")
+        return Leader(
+            heading, f"Its {title} is {values[best]}, {by}. Image by image, that is more than chance.", "good"
+        )
     heading = "No encoder clearly holds best" if measure["answers"] else f"No encoder is clearly best on {title}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
-    return Leader(heading, f"By {title}, these images do not tell {listing(level, 4)} apart.")
+    return Leader(heading, f"By {title}, these images do not separate {listing(level, 4)}.")
 
 
 def told(score: Mapping[str, Any], unit: str, levels: bool) -> tuple[str, str]:

@@ -159,9 +159,9 @@ class Attacked(Observation):
         chart = Curves(
             heading="What the attacks maximised",
             how_to_read=(
-                "What each attack maximises, step by step, in units of the distance between two clean images (the "
-                "median over pairs): the line is the median over images, the band 10 to 90 % of them. Targeted attacks "
-                "rise towards 0, where the other image is reached."
+                "The objective of each attack at each step, in units of the median distance between two clean images. "
+                "Line: median over images; band: 10 to 90 % of them. Targeted attacks rise towards 0, where they reach "
+                "the other image."
             ),
             title=self.title,
             lines=(line,),

@@ -203,14 +203,14 @@ class BreakingRadius(Measure):
         """Return what no encoder can do, where there is another image that sets a limit."""
         if most is None or most.value is None:
             return ()
-        return (f"No encoder that tells them apart holds half of them beyond {self._size(most.value)}.",)
+        return (f"No encoder can keep half of them apart beyond {self._size(most.value)}.",)
 
     def _proved_in_words(self, proved: Score | None) -> str:
         """Return what is proved."""
         if proved is None:
-            return "nothing, for it was not tried"
+            return "nothing; no certificate was tried"
         if proved.value is None:
-            return "nothing, for no certifier reaches this encoder"
+            return "nothing; no certifier supports this encoder"
         if proved.value == 0:
             return f"nothing for half of {proved.n} images"
         interval = "no interval" if proved.low is None else _between(proved, self.ball.is_box)

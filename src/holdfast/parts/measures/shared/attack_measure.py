@@ -29,8 +29,7 @@ def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
     chart = Readouts(
         heading="Scores against attack steps",
         how_to_read=(
-            "A curve that still rises (or falls) at its end says that a longer attack would find worse. Bands are "
-            "intervals."
+            "If a curve still rises (or falls) at its end, a longer attack would do more harm. Bands are intervals."
         ),
         scores=tuple(map(attack.label, steps)),
         at=steps,

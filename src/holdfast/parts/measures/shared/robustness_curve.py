@@ -48,12 +48,12 @@ def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
     return Curves(
         heading="How many images hold",
         how_to_read=(
-            "The share of images that still hold after a change of a size. Solid: no smaller change was found that "
-            "breaks the image, so the truth lies on the line or below; the band holds the whole line of all such "
-            "images with 95 % confidence. Dashed: proved, for the images that a certifier was tried on. Between that "
-            "and what the search broke of the same images is open, and hatched. Marks: "
+            "The share of images that still hold after a change of a given size. Solid line: attacks found no smaller "
+            "change that breaks these images, so the truth lies on the line or below it; the band covers the whole "
+            "curve of the population with 95 % confidence. Dashed line: the share that is certified, of the images "
+            "that were tried. The hatched area between certificate and attack is undecided. Marks: "
             f"{NAMES['jpeg']}, {NAMES['noise']} (σ = 2/255) and a change that is just {NAMES['visible']} (all pixels, "
-            "ΔE 2.3), of the median image: none of them is aimed at the encoder, so an image moves as far and holds."
+            "ΔE 2.3), of the median image. None of these is aimed at the encoder, so images usually survive them."
         ),
         lines=tuple(lines),
         across=across(ball),
@@ -94,9 +94,9 @@ def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: 
     return Curves(
         heading="Which encoder holds more images",
         how_to_read=(
-            "The share of images that hold under one encoder minus that under another, after a change of the same "
-            "size, image by image. Above zero the first one holds more. The band holds the whole line of all such "
-            "images with 95 % confidence: where it leaves zero out, the two differ."
+            "The difference between two encoders in the share of images that hold after a change of the same size, "
+            "image by image. Above zero the first encoder holds more images. The band covers the whole curve of the "
+            "population with 95 % confidence: where it excludes zero, the encoders differ."
         ),
         title=f"{names[0]} minus {names[1]}",
         lines=(Line(tuple(at.tolist()), numbers(gap.value), numbers(gap.low), numbers(gap.high)),),
@@ -143,8 +143,9 @@ def difference_in_words(gap: SurvivalDifference, names: tuple[str, str], ball: B
         return f"{'; '.join(said)}."
     most = int(gap.value.abs().argmax())
     return (
-        f"The curves of {names[0]} and {names[1]} are not told apart: at most by {percent(gap.value[most])} of the "
-        f"images [{percent(gap.low[most])}, {percent(gap.high[most])}], after a change of {size(gap.at[most])}."
+        f"These images do not separate the curves of {names[0]} and {names[1]}: they differ by at most "
+        f"{percent(gap.value[most])} of the images [{percent(gap.low[most])}, {percent(gap.high[most])}], after a "
+        f"change of {size(gap.at[most])}."
     )
 
 
