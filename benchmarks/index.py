@@ -32,9 +32,9 @@ class Opened:
 
 def choose(available: int, chosen: int) -> Opened:
     """Choose images, then read the chosen ones; run in a fresh process."""
-    ImageSet(Drawn(100), size=10)  # what is imported on the way is not counted
+    ImageSet(Drawn(100), images=10)  # what is imported on the way is not counted
     source, held, began = Drawn(available), kib("VmRSS"), time.process_time()
-    images = ImageSet(source, size=chosen)
+    images = ImageSet(source, images=chosen)
     ids = images.ids
     spent, peak, before = time.process_time() - began, kib("VmHWM") - held, source.loads
     if len(ids) != chosen or len(images.fingerprint) != 64:

@@ -94,7 +94,7 @@ def audited(kind: Known, folder: Path, protocol: str = "protocol", settings: Ite
     plan = make_plan(
         there,
         kind.data.format(data),
-        profile_name=str(HERE / f"{protocol}.toml"),
+        profile=str(HERE / f"{protocol}.toml"),
         eps=kind.eps,
         attacked=None if labelled else kind.attacked,
         settings=[*settings, *([] if labelled else [f"breaking_radius.certified={kind.certified}"])],

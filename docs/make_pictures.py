@@ -45,7 +45,7 @@ def corruptions() -> None:
     from holdfast.parts.threats.imagenet_c import CORRUPTIONS, ImagenetC
     from holdfast.sources.data import open_images
 
-    images = open_images("digits", size=3, seed=0)
+    images = open_images("digits", images=3, seed=0)
     x = images.batch(0, 3)
     shown = [("clean", x)]
     for threat in (*SIX[1:2], SIX[3], *(ImagenetC(name, 3) for name in CORRUPTIONS[2::3])):
@@ -69,11 +69,11 @@ def drift() -> None:
     from holdfast.sources.encoders import open_encoder
 
     figure, axes = plt.subplots(1, 2, sharey=True)
-    images = open_images("digits", size=300, seed=0).batch(0, 300)
+    images = open_images("digits", images=300, seed=0).batch(0, 300)
     for axis, (name, colour) in zip(axes, ENCODERS.items(), strict=True):
         with torch.no_grad():
             distances = torch.pdist(open_encoder(name)(images)).numpy()
-        record = holdfast.audit(name, "digits", measures=["universal_quantile"], size=300, attacked=60, eps=0.1)
+        record = holdfast.audit(name, "digits", measures=["universal_quantile"], images=300, attacked=60, eps=0.1)
         drift = record.to_pandas("universal_quantile").filter(like="drift@").iloc[:, -1].dropna().to_numpy()
         middle = np.median(drift)
         usual = np.median(distances)
@@ -96,7 +96,7 @@ def bracket() -> None:
     found: dict[str, list[float]] = {"attack": [1.0], "certificate": [1.0]}
     for eps in radii:
         record = holdfast.audit(
-            "zoo:digits-simclr-adv", "digits", measures=["instance_accuracy"], profile="certify", eps=eps, size=60,
+            "zoo:digits-simclr-adv", "digits", measures=["instance_accuracy"], profile="certify", eps=eps, images=60,
             attacked=12, settings=["*.certifier.steps=5", "*.attack.steps=20"],
         )  # fmt: skip
         scores = record.scores("instance_accuracy")
@@ -206,7 +206,7 @@ def theorems() -> None:
     import holdfast
 
     figure, (bound, likeness, calibration) = plt.subplots(1, 3)
-    settings = {"profile": "rvcl", "size": 600, "attacked": 40, "settings": ["*.steps=20", "*.tolerance=1e-4"]}
+    settings = {"profile": "rvcl", "images": 600, "attacked": 40, "settings": ["*.steps=20", "*.tolerance=1e-4"]}
     for spec, colour in ENCODERS.items():
         measures = ["radius_bound", "radius_likeness", "margin_calibration"]
         record = holdfast.audit(spec, "digits", measures=measures, **settings)

@@ -18,7 +18,7 @@ def main(words: list[str] | None = None) -> int:
     asked = parser.parse_args(words)
 
     record = holdfast.audit(
-        ENCODERS, "digits", measures="certified_radius", profile="certify", size=200, attacked=asked.attacked
+        ENCODERS, "digits", measures="certified_radius", profile="certify", images=200, attacked=asked.attacked
     )
     for name in record.encoders:
         print(name)

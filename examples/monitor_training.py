@@ -38,7 +38,7 @@ def main(words: list[str] | None = None) -> int:
             loss.backward()
             adam.step()
             total += float(loss.detach()) * len(rows) / len(x)
-        now = monitor(features, "digits", ASKED, mean=0, std=1, size=200, attacked=50)
+        now = monitor(features, "digits", ASKED, mean=0, std=1, images=200, attacked=50)
         value, low, high = (now[f"universal_quantile{end}"] for end in ("", ".low", ".high"))
         drift = f"{value:.2%} [{low:.2%}, {high:.2%}]"
         print(f"epoch {epoch + 1}: loss {total:.3f}, drift under attack {drift}, uniformity {now['uniformity']:.3f}")

@@ -20,7 +20,7 @@ from holdfast.sources.data.arrays import Arrays
 
 def balls(data: str | None, **options) -> set:
     """The balls in which the drift of some images is asked for."""
-    plan = make_plan(["zoo:digits-simclr"], data, profile_name="quick", measures=["breakaway_risk"], **options)
+    plan = make_plan(["zoo:digits-simclr"], data, profile="quick", measures=["breakaway_risk"], **options)
     return {measure.ball for measure in plan.measures if isinstance(measure, BreakawayRisk)}
 
 
@@ -80,14 +80,14 @@ def test_a_papers_profile_keeps_the_papers_ball(tmp_path: Path) -> None:
         plan = make_plan(["zoo:digits-simclr"], "digits", **options)
         return {registry.spec(measure)["ball"]["radius"] for measure in plan.measures}
 
-    assert radii(profile_name="paper") == {0.05, 0.1}
-    assert radii(profile_name="paper", eps=0.2) == {0.2, 0.4}
-    assert radii(profile_name="paper", norm="l2") == {0.43, 0.86}  # of which its paper says nothing
+    assert radii(profile="paper") == {0.05, 0.1}
+    assert radii(profile="paper", eps=0.2) == {0.2, 0.4}
+    assert radii(profile="paper", norm="l2") == {0.43, 0.86}  # of which its paper says nothing
     text = 'description = "x"\nimages = 9\nattacked = 4\nnorm = "l2"\nmeasures = ["breakaway_risk"]\n'
     (tmp_path / "own.toml").write_text(text + 'eps = "3/2"')
-    assert radii(profile_name=str(tmp_path / "own.toml")) == {1.5}
+    assert radii(profile=str(tmp_path / "own.toml")) == {1.5}
     (tmp_path / "own.toml").write_text(text)
-    assert radii(profile_name=str(tmp_path / "own.toml")) == {0.43}
+    assert radii(profile=str(tmp_path / "own.toml")) == {0.43}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_radius_that_nothing_reads_is_not_told() -> None:
 
 def test_the_record_says_what_its_ball_is() -> None:
     record = holdfast.audit(
-        "zoo:digits-simclr", "digits", measures="cosine_to_self", profile="quick", size=4, quiet=True
+        "zoo:digits-simclr", "digits", measures="cosine_to_self", profile="quick", images=4, quiet=True
     )
     (measure,) = record.data["plan"]["measures"]
     assert measure["ball"]["radius"] == 0.1

@@ -131,7 +131,7 @@ class Loose(nn.Module):
 def test_what_cannot_be_compiled_is_refused() -> None:
     fast = encoder(True, Loose())
     with (
-        pytest.raises(HoldfastError, match=r"'encoder' cannot be compiled.*leave --compile out") as caught,
+        pytest.raises(HoldfastError, match=r"'encoder' cannot be compiled.*leave --compiled out") as caught,
         torch.no_grad(),
     ):
         fast(images())
@@ -146,7 +146,7 @@ def test_a_missing_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         config.patch({"cpp.cxx": ("there-is-no-such-compiler",), "force_disable_caches": True}),
         torch.no_grad(),
-        pytest.raises(HoldfastError, match=r"cannot be compiled.*compiler.*leave --compile out"),
+        pytest.raises(HoldfastError, match=r"cannot be compiled.*compiler.*leave --compiled out"),
     ):
         encoder(True)(images())
 

@@ -78,7 +78,7 @@ def test_what_looks_alike_is_named_and_left_out_where_asked_for(tmp_path: Path) 
     assert apart.ids == [name for name in images.ids if name not in {pair[0] for pair in images.duplicates}]
     assert apart.duplicates == images.duplicates
     assert apart.fingerprint != images.fingerprint
-    assert len(open_images(tmp_path, seed=1, size=10, skip_duplicates=True)) == 10
+    assert len(open_images(tmp_path, seed=1, images=10, skip_duplicates=True)) == 10
     # another process is told, and reads nothing
     recalled = open_images(tmp_path, seed=1, skip_duplicates=True)
     recalled.recall(apart.selection)

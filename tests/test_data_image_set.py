@@ -48,8 +48,8 @@ def names(count):
 @given(order=st.permutations(names(12)), seed=st.integers(0, 3), size=st.integers(2, 12))
 @settings(max_examples=50, deadline=None)
 def test_the_order_of_files_does_not_matter(order, seed, size):
-    first = ImageSet(Named(names(12)), size=size, seed=seed)
-    second = ImageSet(Named(order), size=size, seed=seed)
+    first = ImageSet(Named(names(12)), images=size, seed=seed)
+    second = ImageSet(Named(order), images=size, seed=seed)
     assert first.ids == second.ids
     assert len(first) == size
     assert torch.equal(first.batch(0, size), second.batch(0, size))
@@ -59,25 +59,25 @@ def test_the_order_of_files_does_not_matter(order, seed, size):
 @given(extra=st.text("abcdef", min_size=1, max_size=6), seed=st.integers(0, 3), size=st.integers(2, 12))
 @settings(max_examples=100, deadline=None)
 def test_one_more_file_takes_at_most_one_place(extra, seed, size):
-    before = ImageSet(Named(names(12)), size=size, seed=seed).ids
-    after = ImageSet(Named([*names(12), extra]), size=size, seed=seed).ids
+    before = ImageSet(Named(names(12)), images=size, seed=seed).ids
+    after = ImageSet(Named([*names(12), extra]), images=size, seed=seed).ids
     assert [name for name in after if name != extra] == before[: size - (extra in after)]
 
 
 def test_the_seed_changes_the_choice_and_a_smaller_choice_is_a_prefix():
     source = Named(names(40))
-    chosen = ImageSet(source, size=20, seed=1).ids
-    assert chosen != ImageSet(source, size=20, seed=2).ids
-    assert chosen[:7] == ImageSet(source, size=7, seed=1).ids
+    chosen = ImageSet(source, images=20, seed=1).ids
+    assert chosen != ImageSet(source, images=20, seed=2).ids
+    assert chosen[:7] == ImageSet(source, images=7, seed=1).ids
     assert sorted(ImageSet(source).ids) == sorted(names(40))
-    assert ImageSet(source, size=99).ids == ImageSet(source).ids
-    assert ImageSet(source, size=20).available == 40
+    assert ImageSet(source, images=99).ids == ImageSet(source).ids
+    assert ImageSet(source, images=20).available == 40
 
 
 def test_every_image_is_chosen_about_equally_often():
     counts = dict.fromkeys(names(10), 0)
     for seed in range(400):
-        for name in ImageSet(Named(names(10)), size=3, seed=seed).ids:
+        for name in ImageSet(Named(names(10)), images=3, seed=seed).ids:
             counts[name] += 1
     assert all(80 <= count <= 165 for count in counts.values())  # 120 expected, sd 9
 
@@ -89,7 +89,7 @@ def test_the_fingerprint_sees_content_ids_and_membership_but_not_order_or_geomet
     base = of(Named(names(6)))
     assert re.fullmatch("[0-9a-f]{64}", base)
     assert base == of(Named(names(6)), seed=9) == of(Named(names(6)), conversion=Conversion(size=4))
-    assert base != of(Named(names(6)), size=5)
+    assert base != of(Named(names(6)), images=5)
     assert base != of(Named([*names(5), "image-9"]))
     assert base != of(Named(names(6), make=lambda name: torch.full((3, 8, 8), float(name == "image-3"))))
     red = PIL.Image.new("RGB", (9, 9), "red")
@@ -155,14 +155,14 @@ def test_unreadable_images_fail_by_name_and_are_replaced_only_if_asked():
         ImageSet(source).batch(0, len(source))
     with pytest.raises(HoldfastError, match=r"'bad-\d'.*skip_corrupt=true"):
         _ = ImageSet(source).fingerprint
-    images = ImageSet(source, size=15, skip_corrupt=True)
-    clean = ImageSet(Named(names(20)), size=15)
+    images = ImageSet(source, images=15, skip_corrupt=True)
+    clean = ImageSet(Named(names(20)), images=15)
     assert images.ids == clean.ids, "as if they were not there"
     assert images.fingerprint == clean.fingerprint
     assert images.skipped
     assert all(name.startswith("bad") and "broken" in reason for name, reason in images.skipped)
     assert {name for name, _ in ImageSet(source, skip_corrupt=True).skipped} == {f"bad-{n}" for n in range(6)}
-    assert ImageSet(source, size=15).skipped == []
+    assert ImageSet(source, images=15).skipped == []
 
 
 def test_too_few_readable_images_are_an_error():
@@ -175,7 +175,7 @@ def test_one_image_cannot_be_audited(count):
     with pytest.raises(HoldfastError, match=f"at least 2 images, got {count}"):
         ImageSet(Named(names(count)))
     with pytest.raises(HoldfastError, match="at least 2 images"):
-        ImageSet(Named(names(5)), size=count)
+        ImageSet(Named(names(5)), images=count)
 
 
 def test_ids_must_be_unique():
@@ -188,7 +188,7 @@ def test_the_choice_is_that_of_the_generators_seeds():
     rng = Rng(3).child("images")
     expected = sorted(known, key=lambda name: rng.generator(name).initial_seed())
     assert ImageSet(Named(known), seed=3).ids == expected
-    assert ImageSet(Named(known), seed=3, size=7).ids == expected[:7]
+    assert ImageSet(Named(known), seed=3, images=7).ids == expected[:7]
 
 
 def test_ids_with_equal_numbers_are_ordered_by_name(monkeypatch):
@@ -237,7 +237,7 @@ def test_a_source_that_gives_no_image_is_named():
 
 def test_choosing_reads_no_image():
     source = Named([f"{number:07d}.jpg" for number in range(100_000)])
-    images = ImageSet(source, size=64)
+    images = ImageSet(source, images=64)
     assert len(images.ids) == 64
     assert source.loads == []
 
@@ -252,7 +252,7 @@ def test_workers_do_not_change_the_result(tmp_path):
 
 
 def test_real_photos_end_to_end(shared):
-    images = ImageSet(Folder(shared / "data" / "photos"), size=24, geometry=Geometry((64, 64), 3, 72, "bicubic", "t"))
+    images = ImageSet(Folder(shared / "data" / "photos"), images=24, geometry=Geometry((64, 64), 3, 72, "bicubic", "t"))
     batch = images.batch(0, 24)
     assert batch.shape == (24, 3, 64, 64)
     assert 0.2 < batch.mean() < 0.7

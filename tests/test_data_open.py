@@ -55,7 +55,7 @@ def test_paths_arrays_and_sources(home):
     assert len(open_images(home / "x.npz")) == 4
     assert len(open_images(Digits())) == 600
     assert len(open_images(torch.rand(7, 1, 4, 4))) == 7
-    assert len(open_images("digits", size=30, seed=4)) == 30
+    assert len(open_images("digits", images=30, seed=4)) == 30
     assert open_images(torch.rand(7, 1, 4, 4), conversion=Conversion(6, 3)).shape == (3, 6, 6)
     assert open_images("digits?channels=3", conversion=Conversion(6, 1)).shape == (3, 6, 6)
 

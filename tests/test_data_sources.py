@@ -300,7 +300,7 @@ def test_files_that_are_no_arrays(tmp_path):
 
 
 def test_the_shared_arrays(shared):
-    images = open_images(f"{shared}/data/cifar10_lossless300.npz", size=50)
+    images = open_images(f"{shared}/data/cifar10_lossless300.npz", images=50)
     assert images.shape == (3, 32, 32)
     assert len(images.labels or []) == 50
     assert 0.4 < images.batch(0, 50).mean() < 0.55
@@ -368,8 +368,8 @@ def test_broken_shards_are_named(tmp_path):
 
 
 def test_torchvision_fake_data():
-    images = open_images("torchvision:FakeData?image_size=3,10,12&num_classes=4", geometry=SMALL, size=20, workers=4)
-    again = open_images("torchvision:FakeData?image_size=3,10,12&num_classes=4", geometry=SMALL, size=20, workers=1)
+    images = open_images("torchvision:FakeData?image_size=3,10,12&num_classes=4", geometry=SMALL, images=20, workers=4)
+    again = open_images("torchvision:FakeData?image_size=3,10,12&num_classes=4", geometry=SMALL, images=20, workers=1)
     assert torch.equal(images.batch(0, 20), again.batch(0, 20))
     assert set(images.labels or []) <= set(range(4))
 

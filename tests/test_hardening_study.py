@@ -21,7 +21,7 @@ ENCODER = "zoo:digits-simclr"
 def test_a_step_is_counted_at_the_network() -> None:
     """PGD of three steps and the attacked and the clean view: 5 forward and backward, f_0 once; FARE 11 and once."""
     start = open_encoder(ENCODER)
-    images = TrainingImages("digits?part=train", size=128, geometry=start.geometry)
+    images = TrainingImages("digits?part=train", images=128, geometry=start.geometry)
     network = Network("digits", ENCODER, {}, "", "", eps=0.1, steps=1)
     assert passes_of_a_step(Way("harden"), network, start, images) == 11
     assert passes_of_a_step(Way("FARE", fare=1e-3), network, start, images) == 23

@@ -62,7 +62,7 @@ def audit(folder: Path, source: ImageSource, *measures) -> dict:
 
 
 def test_a_subject_has_the_labels_in_the_order_of_the_audit(tmp_path: Path) -> None:
-    images = ImageSet(Arrays(PIXELS, LABELS), size=7, seed=3)
+    images = ImageSet(Arrays(PIXELS, LABELS), images=7, seed=3)
     subject = Session(encoder(), images, attacked=4, seed=3, batch_size=4, device="cpu", store=Store(tmp_path))
     assert isinstance(subject, Subject)
     assert subject.labels is not None
@@ -161,6 +161,6 @@ def test_arrays_without_labels_and_shards_without_classes_have_none(tmp_path: Pa
 
 def test_real_labels(shared: Path) -> None:
     path = shared / "data" / "mnist_test.npz"
-    images = ImageSet(Arrays.open(path), size=50)
+    images = ImageSet(Arrays.open(path), images=50)
     with np.load(path) as held:
         assert images.labels == [int(held["labels"][int(name)]) for name in images.ids]

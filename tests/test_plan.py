@@ -117,11 +117,11 @@ def test_bad_settings_are_refused(setting: str) -> None:
 def test_the_panel_examines_each_search_that_numbers_rely_on_once() -> None:
     """Whatever the profile and the measure: no search is examined that none relies on, none is left out, none twice."""
     settings = ["*.ball.radius=0.2", "*.attack=apgd"]
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="quick", settings=settings)
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile="quick", settings=settings)
     drift = Search(Apgd(50), Linf(0.2), Untargeted())
     assert drift in [check.search for check in plan.checks if isinstance(check, StepsConverged)]
     for name in profile_names():
-        plan = make_plan(["zoo:digits-simclr"], "digits", profile_name=name)
+        plan = make_plan(["zoo:digits-simclr"], "digits", profile=name)
         needed = {search for measure in plan.measures for search in measure.searches}
         smallest = {search for search in needed if search.smallest}
         for kind, expected in (
@@ -247,13 +247,13 @@ def test_a_star_means_the_measures_that_have_the_parameter() -> None:
 
 def test_probes_are_left_images_to_learn_from_unless_told_otherwise() -> None:
     def plan(**asked) -> Plan:
-        return make_plan(["zoo:digits-simclr"], "digits", **{"profile_name": "contrastive", **asked})
+        return make_plan(["zoo:digits-simclr"], "digits", **{"profile": "contrastive", **asked})
 
     assert plan().attacked_of(600) == 300
     assert plan(train="digits?part=train").attacked_of(600) == 600
     assert plan(attacked=600).attacked_of(600) == 600
-    assert plan(profile_name="corruptions").attacked_of(600) == 600  # reads no labels
-    assert plan(profile_name="rvcl").attacked_of(1000) == 100  # leaves enough as it is
+    assert plan(profile="corruptions").attacked_of(600) == 600  # reads no labels
+    assert plan(profile="rvcl").attacked_of(1000) == 100  # leaves enough as it is
 
 
 def test_what_is_true_or_not_is_said_in_words() -> None:
@@ -291,8 +291,8 @@ def test_eps_is_the_radius_of_measures_that_state_none() -> None:
 # --- measures by name and by table: the profile's, field by field -----------------------------------
 
 
-def asked(profile_name: str, *measures, **more) -> tuple[Measure, ...]:
-    return make_plan(["zoo:digits-simclr"], "digits", profile_name=profile_name, measures=measures, **more).measures
+def asked(profile: str, *measures, **more) -> tuple[Measure, ...]:
+    return make_plan(["zoo:digits-simclr"], "digits", profile=profile, measures=measures, **more).measures
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,8 @@ def asked(profile_name: str, *measures, **more) -> tuple[Measure, ...]:
 )
 def test_a_name_and_a_bare_table_are_the_measure_of_the_profile(name: str, ball, monkeypatch) -> None:
     monkeypatch.setattr(plan_file, "validity_panel", lambda *_: ())  # measures are looked at, checks are not
-    monkeypatch.setattr(plan_file, "profile", cache(plan_file.profile))
-    whole = make_plan(["zoo:digits-simclr"], "digits", profile_name=name, **ball).measures
+    monkeypatch.setattr(plan_file, "open_profile", cache(plan_file.open_profile))
+    whole = make_plan(["zoo:digits-simclr"], "digits", profile=name, **ball).measures
     for one in dict.fromkeys(map(registry.part_name, whole)):
         twins = tuple(measure for measure in whole if registry.part_name(measure) == one)
         assert asked(name, one, **ball) == asked(name, {"name": one}, **ball) == twins
@@ -392,11 +392,11 @@ def test_plan_files_take_names_and_tables(tmp_path: Path) -> None:
 
 
 def test_a_setting_without_a_name_changes_all_parts_of_a_list_that_have_it() -> None:
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="corruptions", settings=["*.threats.severity=5"])
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile="corruptions", settings=["*.threats.severity=5"])
     titles = [title for measure in plan.measures for title in getattr(measure, "corruptions", ())]
     assert {title for title in titles if title.startswith(("fog", "G4", "γ 5"))} == {"fog 5", "G4x4", "γ 5"}
-    plan = make_plan(["a"], "digits", profile_name="corruptions", settings=["*.threats.resolution=encoder"])
+    plan = make_plan(["a"], "digits", profile="corruptions", settings=["*.threats.resolution=encoder"])
     titles = [title for measure in plan.measures for title in getattr(measure, "corruptions", ())]
     assert all(title.endswith(", resized first") for title in titles)
     with pytest.raises(HoldfastError, match="a part needs a 'kind' and a 'name'"):
-        make_plan(["a"], "digits", profile_name="corruptions", settings=["*.threats.nothing=3"])
+        make_plan(["a"], "digits", profile="corruptions", settings=["*.threats.nothing=3"])

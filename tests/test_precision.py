@@ -323,7 +323,7 @@ def test_a_search_that_rounding_spoils_fails_the_check(tmp_path: Path) -> None:
 
     check = audit(tmp_path, "bf16", Encoder(Swallowed(), mean=0, std=1))["encoders"][0]["checks"]["precision"]
     assert check["status"] == "fail"
-    images, net = open_images("digits", size=24), Swallowed()
+    images, net = open_images("digits", images=24), Swallowed()
     x, found = images.batch(0, 8), {}
     for precision in ("float32", "bf16"):
         f = Encoder(net, mean=0, std=1).prepare(precision=precision)
@@ -339,7 +339,7 @@ def test_the_check_belongs_to_reduced_precision_alone() -> None:
     measures = profile("quick", Linf(0.1)).measures
     for precision, there in (("float32", False), ("bf16", True)):
         assert any(isinstance(c, Precision) for c in validity_panel(measures, 8, 8, precision)) == there
-        plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="quick", precision=precision)
+        plan = make_plan(["zoo:digits-simclr"], "digits", profile="quick", precision=precision)
         assert any(isinstance(c, Precision) for c in plan.checks) == there
 
 

@@ -44,7 +44,7 @@ def of(name: str, kind: type, ball=None) -> list:
 
 @pytest.mark.parametrize("name", profile_names())
 def test_every_profile_can_be_asked(name: str) -> None:
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name=name)
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile=name)
     assert plan.profile == name
     assert profile(name).description
 
@@ -67,7 +67,7 @@ def test_a_profile_lies_over_the_one_that_it_is_like() -> None:
 
 
 def test_a_profile_of_your_own(tmp_path: Path) -> None:
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name=own(tmp_path), eps=0.2)
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile=own(tmp_path), eps=0.2)
     ball = Linf(0.2)
     assert plan.measures == (
         UniversalQuantile(Pgd(7), ball), BreakawayRisk(Pgd(3), ball), BreakawayRisk(Pgd(5), ball)

@@ -1,6 +1,5 @@
-"""Three lines of Python: `import holdfast`, `record = holdfast.audit(model, images)`, `print(record)`."""
+"""Three lines of Python: `import holdfast`, `record = holdfast.audit(model, data)`, `print(record)`."""
 
-import inspect
 import json
 import os
 import shutil
@@ -17,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.auditing.execute import INLINE
-from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
 from holdfast.auditing.run import run_audit
 from holdfast.comparison.records import Run, open_run
@@ -27,7 +25,8 @@ from holdfast.core.engine import Engine
 from holdfast.results import Comparison, Record, compared
 from holdfast.runtime.checked import checked, plain, shown
 from holdfast.runtime.console import Screen
-from holdfast.runtime.errors import NothingAudited, unknown
+from holdfast.runtime.deprecation import renamed
+from holdfast.runtime.errors import NothingAudited
 from holdfast.runtime.listener import Listener
 from holdfast.runtime.progress import LIFE, Bars
 from holdfast.sources.data.arrays import Arrays
@@ -41,37 +40,46 @@ Model = nn.Module | str
 Numbers = float | Sequence[float] | Tensor | np.ndarray
 """One number, or one per channel."""
 
-RUN = ("batch_size", "precision", "compiled", "skip_corrupt", "skip_duplicates", "train_images", "budget", "until")
-"""Fields of `Plan` that `audit` passes on."""
-
-Images = Any
-"""A tensor [N, C, H, W], an array [N, H, W, C], a folder, a data spec, a torch Dataset, or an `ImageSource`."""
+Data = Any
+"""Images: a tensor [N, C, H, W], an array [N, H, W, C], a folder, a data spec, a torch Dataset, or an `ImageSource`."""
 
 
+@renamed(images="data", size="images")
 @checked
 def audit(
     model: Model | Sequence[Model] | Mapping[str, Model],
-    images: Images,
+    data: Data = None,
     *,
     mean: Numbers | None = None,
     std: Numbers | None = None,
+    labels: Tensor | np.ndarray | Sequence[int] | None = None,
+    images: int | None = None,
+    attacked: int | None = None,
     profile: str = "quick",
     measures: Change | Sequence[Change] = (),
     eps: float | str | None = None,
     norm: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] | str = (),
-    labels: Tensor | np.ndarray | Sequence[int] | None = None,
-    train: Images = None,
+    train: Data = None,
     train_labels: Tensor | np.ndarray | Sequence[int] | None = None,
-    size: int | None = None,
-    attacked: int | None = None,
+    train_images: int | None = None,
+    examined: int | None = None,
+    queries: int | None = None,
+    shared_searches: bool | None = None,
+    allow: str | Sequence[str] = (),
+    budget: str | float | None = None,
+    until: str | None = None,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    batch_size: int | None = None,
+    precision: str = "float32",
+    compiled: bool = False,
+    workers: int | None = None,
+    skip_corrupt: bool = False,
+    skip_duplicates: bool = False,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    device: str | torch.device | None = None,
-    workers: int | None = None,
-    seed: int = 0,
     quiet: bool = False,
-    **run: Any,
 ) -> Record:
     """Audit encoders on images and return the record; the same audit as the command `holdfast audit`.
 
@@ -79,10 +87,13 @@ def audit(
 
     Args:
         model: the encoder; a list of several, or a dict that names them.
-        images: what it is audited on, pixels in [0, 1] or uint8; None for measures that need none (synbench).
+        data: what it is audited on, pixels in [0, 1] or uint8; None for measures that need none (synbench).
         mean: per channel, what your preprocessing subtracts from [0, 1] pixels. A bare network needs it, mean=0 and
             std=1 where nothing is done; an `Encoder` and a spec have their own.
         std: per channel, what it divides by.
+        labels: a class for each image of an array, for measures that read them; other images bring their own.
+        images: how many of the images; as many as the profile takes where None.
+        attacked: how many of them are attacked.
         profile: what is asked; see `holdfast list profiles`. "quick" is a first look, in two minutes; "standard" is for
             a decision.
         measures: ask these instead: names, tables of a name and the fields to change (both as the profile asks them
@@ -91,41 +102,68 @@ def audit(
             images: 4/255 in ℓ∞ for photos, see `holdfast.auditing.balls`.
         norm: norm of the ball, "linf" or "l2".
         settings: changes of single parameters, {"breakaway_risk.attack.steps": 100}; "*" is every measure.
-        labels: a class for each image of an array, for measures that read them; other images bring their own.
         train: labelled images that probes learn from; those that are not attacked where None.
         train_labels: a class for each training image of an array.
-        size: how many of the images; as many as the profile takes where None.
-        attacked: how many of them are attacked.
+        train_images: how many of the training images; all where None.
+        examined: how many images the checks that cost passes are made on; the profile's where None.
+        queries: of the gradient-free attack among the checks, for each image; the profile's where None.
+        shared_searches: whether what any search met in a ball counts for every measure of that ball; the profile's
+            where None, which for those of papers is False.
+        allow: checks whose failure is accepted: numbers that depend on them are given as they are.
+        budget: time after which no further round of the audit begins, "2m", "1h" or seconds; "none" for no limit; the
+            profile's where None, two minutes of "quick".
+        until: what else ends it, "24 images" or "breaking_radius ± 10%".
+        seed: the one seed that decides everything.
+        device: where to compute; where the (first) network is where None, "cpu" for specs.
+        batch_size: images per encoder pass, and the unit in which a killed audit resumes; by their size where None.
+        precision: of searches, "float32", "tf32", "bf16" or "fp16"; what is read out is float32.
+        compiled: run the encoder through torch.compile.
+        workers: worker processes that share the audit. A script must then begin under `if __name__ == "__main__":`.
+        skip_corrupt: leave out files that cannot be read, instead of stopping.
+        skip_duplicates: leave out images that look like others.
         out: folder, or URL, of the run, where a killed audit continues; a temporary one that lives as long as the
             record where None.
         overwrite: replace another audit in that folder.
-        device: where to compute; where the (first) network is where None, "cpu" for specs.
-        workers: worker processes that share the audit. A script must then begin under `if __name__ == "__main__":`.
-        seed: the one seed that decides everything.
         quiet: show no progress; else bars on a terminal, and elsewhere a line a minute, on stderr.
-        run: batch_size, precision, compiled, skip_corrupt, skip_duplicates, train_images, allow; see
-            `holdfast.auditing.plan.Plan`; budget ("2m", "none") and until ("24 images", "breaking_radius ± 10%"), see
-            `make_plan`.
 
     Raises:
         HoldfastError: a request that cannot be answered, or no encoder that could be audited. Measures that fail are in
             `record.failures`, and the audit goes on.
     """
-    for key in run:
-        if key not in RUN:
-            raise unknown("parameter of audit", key, (*inspect.signature(audit).parameters, *RUN))
     # encoders and images, opened or as specs
     opened = _encoders(model, mean, std)
     networks = [network for network in opened.values() if isinstance(network, Encoder)]
-    tested, spec = _source("images", images, labels)
+    tested, spec = _source("data", data, labels)
     training, train_spec = _source("train", train, train_labels)
     usual = networks[0].device if networks else "cpu"
-    where = usual if device is None else device
-    options: dict[str, Any] = {"profile_name": profile, "eps": eps, "norm": norm, "images": size, "attacked": attacked}
-    options |= {"source": tested}
-    options |= {"train": train_spec, "device": str(where), "seed": seed, **run}
     names = [network if isinstance(network, str) else name for name, network in opened.items()]
-    plan = _plan(names, spec, options, measures, _settings(settings))
+    plan = make_plan(
+        names,
+        spec,
+        profile=profile,
+        measures=_measures(measures, eps, norm),
+        eps=eps,
+        norm=norm,
+        settings=_settings(settings),
+        source=tested,
+        images=images,
+        attacked=attacked,
+        train=train_spec,
+        train_images=train_images,
+        examined=examined,
+        queries=queries,
+        shared_searches=shared_searches,
+        allow=allow,
+        budget=budget,
+        until=until,
+        seed=seed,
+        device=str(usual if device is None else device),
+        batch_size=batch_size,
+        precision=precision,
+        compiled=compiled,
+        skip_corrupt=skip_corrupt,
+        skip_duplicates=skip_duplicates,
+    )
     engine = INLINE if workers in (None, 1) else _processes(workers, plan.device)
     with _run_folder(out) as folder, undisturbed(), _listener(quiet) as bars:
         run_audit(
@@ -266,8 +304,8 @@ def _source(argument: str, images: Any, labels: Any) -> tuple[ImageSource | None
         return Arrays(images, labels, name=title), title
     if labels is not None:
         raise HoldfastError(
-            f"labels: expected a tensor or an array of {argument} beside them, got {type(images).__name__}; folders of "
-            "classes and datasets bring their own"
+            f"labels: expected {argument} to be a tensor or an array beside them, got {type(images).__name__}; folders "
+            "of classes and datasets bring their own"
         )
     if images is None or isinstance(images, str):
         return None, images
@@ -277,24 +315,16 @@ def _source(argument: str, images: Any, labels: Any) -> tuple[ImageSource | None
     return source, str(source)
 
 
-def _plan(
-    names: Sequence[str],
-    data: str | None,
-    options: Mapping[str, Any],
-    measures: Change | Sequence[Change],
-    settings: Sequence[str],
-) -> Plan:
-    """Return the plan; measures are asked as the profile asks them, but for the fields that they are given with."""
-    if isinstance(measures, (str, Mapping, Measure)):
-        measures = [measures]
-    if options["eps"] is not None or options["norm"] is not None:
-        for measure in measures:
-            if isinstance(measure, Measure):
-                raise HoldfastError(
-                    f"eps and norm: expected none beside the measure {registry.part_name(measure)}, which has its own "
-                    "ball; name it instead, or leave them out"
-                )
-    return make_plan(names, data, measures=measures, settings=settings, **options)
+def _measures(measures: Change | Sequence[Change], eps: float | str | None, norm: str | None) -> Sequence[Change]:
+    """Return a list of measures; those that have a ball of their own take no other."""
+    several = [measures] if isinstance(measures, (str, Mapping, Measure)) else measures
+    for measure in several:
+        if isinstance(measure, Measure) and (eps is not None or norm is not None):
+            raise HoldfastError(
+                f"eps and norm: expected none beside the measure {registry.part_name(measure)}, which has its own "
+                "ball; name it instead, or leave them out"
+            )
+    return several
 
 
 def _settings(settings: Mapping[str, Any] | Sequence[str]) -> list[str]:

@@ -12,12 +12,13 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from holdfast.api import Images, Model, Numbers, _encoders, _listener, _run_folder, _source
+from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder, _source
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.hardening import print_hardening
 from holdfast.results import Record
 from holdfast.runtime.checked import checked
+from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.durations import seconds
 from holdfast.storage.filesystem import local_folder
 from holdfast.workflows.harden.audits import Opened
@@ -49,24 +50,35 @@ class HardenedModel:
         return text.getvalue()
 
 
+@renamed(images="data")
 @checked
 def harden(
     model: Model,
-    images: Images,
+    data: Data,
     *,
     mean: Numbers | None = None,
     std: Numbers | None = None,
     labels: Tensor | np.ndarray | None = None,
-    steps: int | None = None,
+    objective: str = "auto",
     budget: str | float = "30m",
-    test: Images = None,
+    steps: int | None = None,
+    eps: float | str | None = None,
+    norm: str = "linf",
+    attack: str = "untargeted",
+    views: str | None = None,
+    rate: float | None = None,
+    batch_size: int = 64,
+    batchnorm: str = "shared",
+    test: Data = None,
     test_labels: Tensor | np.ndarray | None = None,
-    train: Images = None,
+    train: Data = None,
     train_labels: Tensor | np.ndarray | None = None,
-    out: str | os.PathLike[str] | None = None,
+    head: str | os.PathLike[str] | None = None,
+    profile: str = "hardening",
+    seed: int = 0,
     device: str | torch.device | None = None,
+    out: str | os.PathLike[str] | None = None,
     quiet: bool = False,
-    **options: Any,
 ) -> HardenedModel:
     """Fine-tune a copy of an encoder on attacked images, without labels, and audit both; as `holdfast harden` does.
 
@@ -74,57 +86,72 @@ def harden(
 
     Args:
         model: a network that maps normalised images [B, C, H, W] to representations [B, D], an `Encoder`, or a spec.
-        images: to learn from, see `holdfast.audit`; some are held out for the audits where `test` is not given.
+        data: images to learn from, see `holdfast.audit`; some are held out for the audits where `test` is not given.
         mean: per channel, what your preprocessing subtracts from [0, 1] pixels; for a bare network, see `audit`.
         std: per channel, what it divides by.
         labels: a class for each image of an array; only for the accuracy before and after.
-        steps: of the training; None: the budget decides.
+        objective: what it learns, "auto" (its own clean representations) or the name of a method.
         budget: time that the training takes, "90s", "30m", or seconds; the audits come on top.
+        steps: of the training, instead of a budget; None: the budget decides.
+        eps: radius in pixels of a [0, 1] image, 0.05 or "4/255"; what is usual for such images where None.
+        norm: norm of the ball, "linf" or "l2".
+        attack: what the adversary raises, "untargeted", "targeted" or "loss".
+        views: augmentation, "none", "light" or "full"; light where None, full for other objectives than "auto".
+        rate: learning rate, in units of each weight's size; tried on a few steps where None.
+        batch_size: images per step.
+        batchnorm: whose statistics attacked images share, "shared", "split" or "frozen".
         test: images of the audits.
         test_labels: a class for each of an array.
         train: labelled images that probes learn from.
         train_labels: a class for each of an array.
+        head: file of a linear head in use (.safetensors, .onnx), whose accuracy before and after is told.
+        profile: what the audits ask; see `holdfast list profiles`.
+        seed: the one seed that decides everything.
+        device: where to compute; where the network is where None.
         out: run folder, where an interrupted call goes on; a temporary one that lives as long as what is returned
             where None.
-        device: where to compute; where the network is where None.
         quiet: say nothing meanwhile.
-        options: objective, attack, norm, eps, views, rate, batch_size, batchnorm, head, profile, seed; see
-            `holdfast.workflows.harden.plan.Hardening`.
 
     Raises:
         HoldfastError: a network that cannot be trained, or whose weights could not be loaded again; images too few; a
             request that cannot be answered.
     """
-    own = {"encoder", "data", "pace", "steps", "budget", "test", "train", "device"}
-    if wrong := sorted(set(options) - (Hardening.__dataclass_fields__.keys() - own)):
-        fields = ", ".join(sorted(Hardening.__dataclass_fields__.keys() - own))
-        raise HoldfastError(f"harden: expected {fields}, got {', '.join(wrong)}")
     # the network and the images, opened or as specs
     opened = _encoders(model, mean, std)
     if len(opened) != 1:
         raise HoldfastError(f"harden: expected one network, got {len(opened)}; give them one after the other")
     ((name, encoder),) = opened.items()
     network = encoder if isinstance(encoder, Encoder) else None
-    data, spec = _source("images", images, labels)
+    source, spec = _source("data", data, labels)
     tested, test_spec = _source("test", test, test_labels)
     learned, train_spec = _source("train", train, train_labels)
     if spec is None:
-        raise HoldfastError("harden: expected images to learn from, got None")
+        raise HoldfastError("harden: expected data, images to learn from, got None")
     plan = Hardening(
         name if network is not None else str(encoder),
         spec,
-        steps=steps,
-        budget=seconds(budget) if isinstance(budget, str) else float(budget),
+        objective,
+        attack,
+        norm,
+        eps,
+        steps,
+        seconds(budget) if isinstance(budget, str) else budget,
+        views=views,
+        rate=rate,
+        batch_size=batch_size,
+        batchnorm=batchnorm,
         test=test_spec,
         train=train_spec,
+        head=None if head is None else os.fspath(head),
+        profile=profile,
+        seed=seed,
         device=str(device or (network.device if network is not None else "cpu")),
-        **options,
     )
     # train and audit; then the copy's weights may be trained where yours may
     with _run_folder(out) as place:
         folder = local_folder(place)
         with undisturbed(), _listener(quiet) as bars:
-            hardened = run(plan, folder, opened=Opened(network, data, tested, learned), listener=bars)
+            hardened = run(plan, folder, opened=Opened(network, source, tested, learned), listener=bars)
         module = hardened.encoder.module.get_submodule(hardened.encoder.root)
         originals = _bare(model).parameters() if network else ()
         for original, copy in zip(originals, module.parameters(), strict=bool(network)):

@@ -36,7 +36,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the record of four encoders on a few digits."""
     opened = {kind: Encoder(Wrapped(kind), mean=0, std=1, name=kind) for kind in ("collapsed", "rounded")}
     plan = make_plan(
-        [TRAINED, UNTRAINED, *opened], "digits", profile_name="quick", images=64, attacked=16,
+        [TRAINED, UNTRAINED, *opened], "digits", profile="quick", images=64, attacked=16,
         measures=[{"name": "breaking_radius", "steps": 40}],
     )  # fmt: skip
     return run_audit(plan, tmp_path_factory.mktemp("run"), encoders=opened)
@@ -78,7 +78,7 @@ def test_images_that_look_alike_are_told_and_left_out(tmp_path: Path) -> None:
     told = {}
     for skip in (False, True):
         plan = make_plan(
-            [TRAINED], "twins", profile_name="quick", images=20, attacked=8, eps=0.1, skip_duplicates=skip,
+            [TRAINED], "twins", profile="quick", images=20, attacked=8, eps=0.1, skip_duplicates=skip,
             measures=[{"name": "breaking_radius", "steps": 10}],
         )  # fmt: skip
         told[skip] = run_audit(plan, tmp_path / str(skip), source=Arrays(images.clamp(0, 1)))

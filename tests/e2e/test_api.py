@@ -220,7 +220,7 @@ def test_measures_are_asked_as_the_profile_asks_them_and_settings_change_them(pl
 
 def test_a_bare_table_gives_the_number_of_the_profile() -> None:
     def scores(**more) -> dict:
-        asked = {"profile": "quick", "eps": 0.15, "size": 40, "attacked": 16, "settings": {"*.attack.steps": 5}}
+        asked = {"profile": "quick", "eps": 0.15, "images": 40, "attacked": 16, "settings": {"*.attack.steps": 5}}
         record = holdfast.audit("zoo:digits-simclr", "digits", **asked, **more)
         named = record.data["encoders"][0]["measures"]["breakaway_risk"]["scores"]
         return {name: {key: score[key] for key in ("value", "low", "high", "n")} for name, score in named.items()}

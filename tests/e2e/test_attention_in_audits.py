@@ -73,7 +73,7 @@ def test_passes_are_counted_apart(run) -> None:
 
 def expected(titles: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return clean images, images of a strip, and the maps of their representation, found without the audit."""
-    images, encoder = open_images("digits", size=150, seed=5), open_encoder(ENCODER)
+    images, encoder = open_images("digits", images=150, seed=5), open_encoder(ENCODER)
     images = images.with_geometry(encoder.geometry)
     with torch.no_grad():
         reps = encoder(images.batch(0, 150))
@@ -110,7 +110,7 @@ def test_agreement_is_the_correlation_with_the_moved_map(run) -> None:
 
 
 def test_the_last_row_is_about_the_class_of_each_image(tmp_path: Path) -> None:
-    images, encoder = open_images("digits", size=150, seed=5), open_encoder(ENCODER)
+    images, encoder = open_images("digits", images=150, seed=5), open_encoder(ENCODER)
     images = images.with_geometry(encoder.geometry)
     weights = torch.randn(10, 64, generator=torch.Generator().manual_seed(0)) + 0.5  # what all logits share is no class
     save_file({"weight": weights}, tmp_path / "head.safetensors")

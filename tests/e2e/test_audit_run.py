@@ -73,7 +73,7 @@ def timeless(record: dict) -> dict:
 def test_a_killed_audit_resumes_to_the_same_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     killed = holdfast(*SMALL, "--out", str(tmp_path / "killed"), before=KILLED_WHILE_WRITING)
     settings = {"images": 24, "attacked": 16, "batch_size": 8, "eps": 0.1, "settings": ["*.attack.steps=5"]}
-    run_audit(make_plan([ENCODER], "digits", profile_name="quick", **settings), tmp_path / "whole")
+    run_audit(make_plan([ENCODER], "digits", profile="quick", **settings), tmp_path / "whole")
     _, err = killed.communicate(timeout=200)
     assert killed.returncode == -signal.SIGKILL, err
     assert not (tmp_path / "killed" / "record.json").exists()

@@ -256,12 +256,12 @@ def calls(file: str) -> list[Call]:
     bare: dict[str, Any] = {"mean": 0, "std": 1, "profile": "quick", "quiet": True}
 
     def audit(**changed: Any) -> Callable[[], object]:
-        given = {"model": model, "images": images, **bare} | changed
-        return lambda: holdfast.audit(given.pop("model"), given.pop("images"), **given)  # pyright: ignore[reportCallIssue]
+        given = {"model": model, "data": images, **bare} | changed
+        return lambda: holdfast.audit(given.pop("model"), given.pop("data"), **given)  # pyright: ignore[reportCallIssue]
 
     wrong: dict[str, tuple[Any, ...]] = {
         "model": (None, 1, [], {}, [None], {"a": 1}, object(), Tiny, "nosuch", "zoo:nosuch", lambda x: x, b"x"),
-        "images": (None, 1, 0.5, [], {}, object(), "nowhere", images[:1], images * 255, images[0, 0], images.long(),
+        "data": (None, 1, 0.5, [], {}, object(), "nowhere", images[:1], images * 255, images[0, 0], images.long(),
                    images * float("nan"), np.zeros((4, 4)), {"image": images}, lambda: images),
         "mean": (None, "x", float("nan"), float("inf"), [0, 0, 0, 0], [], ["x"], True, {}, object()),
         "std": (None, "x", 0, -1, float("nan"), float("inf"), [0.0], [], True),
@@ -274,7 +274,7 @@ def calls(file: str) -> list[Call]:
         "settings": (1, "x", ["x"], [1], {"x": 1}, {1: 1}, {"breakaway_risk.ball.radius": float("nan")},
                      {"breakaway_risk.attack.steps": object()}, {"breakaway_risk.attack.steps": 1.5}),
         "labels": (1, "x", [1], torch.zeros(3), torch.zeros(24), np.array(["a"] * 24), object()),
-        "size": ("x", True, 1, 0, -1, 1.5, float("nan"), 2**70, [24], np.float64(24.0)),
+        "images": ("x", True, 1, 0, -1, 1.5, float("nan"), 2**70, [24], np.float64(24.0)),
         "attacked": ("x", True, 1, 0, -2, 9, 1.5, 2**70, np.float64(8.0)),
         "out": (1, "", True, ["x"], file, f"{file}/inside", "zip://x"),
         "overwrite": ("yes", 1, None, 0),
@@ -288,8 +288,9 @@ def calls(file: str) -> list[Call]:
         "compiled": ("yes", 1, None),
         "skip_corrupt": ("yes", 1, None), "skip_duplicates": ("yes", 1, None),
         "train_images": ("x", True, 1, 5),
-        "checks": ((), None), "spare": (True,), "nosuch": (1,), "encoders": (["x"],), "data": ("digits",),
-        "series": ((),),
+        "checks": ((), None), "spare": (True,), "nosuch": (1,), "encoders": (["x"],), "series": ((),),
+        "examined": ("x", True, -1), "queries": ("x", 1.5, -1), "shared_searches": ("yes", 1),
+        "allow": (1, "nosuch", ["nosuch"]), "budget": ("x", 0, -1, True, "2 m"), "until": (1, "x", "0 images"),
     }  # fmt: skip
     made = [Call(f"audit({key}={value!r:.50})", audit(**{key: value})) for key in wrong for value in wrong[key]]
     plan: dict[str, Any] = {"encoders": ("zoo:digits-simclr",), "data": "digits", "measures": (BreakawayRisk(),)}
@@ -330,7 +331,7 @@ def calls(file: str) -> list[Call]:
     for value in (None, 1, object(), "nowhere", np.zeros(3), images[:1]):
         made.append(Call(f"open_images({value!r:.50})", lambda value=value: open_images(value)))  # pyright: ignore
     for key, values in {
-        "model": (None, 1, "nosuch", Tiny, []), "images": (None, 1, "nowhere", images * 255), "mean": (None, "x"),
+        "model": (None, 1, "nosuch", Tiny, []), "data": (None, 1, "nowhere", images * 255), "mean": (None, "x"),
         "steps": (0, -1, "x", 1.5, True), "budget": ("x", "", 0, -1, float("nan"), None, True), "rate": (float("nan"),
         float("inf"), 0, -1, "x", True), "eps": (float("nan"), -1, 0, 8, "x"), "norm": ("l3", 1), "views": ("x", 1),
         "attack": ("x", 1), "objective": ("x", 1), "batch_size": (0, "x", 1.5), "profile": ("", "nosuch", None),
@@ -341,10 +342,10 @@ def calls(file: str) -> list[Call]:
 
 
 def _harden(model: nn.Module, images: torch.Tensor, key: str, value: Any) -> Callable[[], object]:
-    given = {"model": model, "images": images, "mean": 0, "std": 1, "steps": 1, "batch_size": 8} | {key: value}
+    given = {"model": model, "data": images, "mean": 0, "std": 1, "steps": 1, "batch_size": 8} | {key: value}
     if key == "budget":
         given.pop("steps")
-    return lambda: holdfast.harden(given.pop("model"), given.pop("images"), **given)
+    return lambda: holdfast.harden(given.pop("model"), given.pop("data"), **given)
 
 
 # --- the suite ------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def accuracy(weights: Path | None, train: str, learned: Threat | None, tested: T
     encoder = open_encoder("zoo:digits_cnn" if weights is None else f"zoo:digits_cnn?weights={weights}")
 
     def seen(spec: str, size: int, threat: Threat | None) -> tuple[torch.Tensor, torch.Tensor]:
-        images = open_images(spec, size=size, seed=0)
+        images = open_images(spec, images=size, seed=0)
         x = images.batch(0, len(images))
         x = x if threat is None else threat.sample(x, Rng(0, ids=tuple(images.ids)))
         with torch.no_grad():

@@ -89,7 +89,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_an_encoder_that_misbehaves_is_its_own_failure(folder: Path, factory: str, says: str) -> None:
     """The other encoder of the same audit has its numbers."""
-    plan = {"profile": "quick", "size": 16, "attacked": 4, "measures": "cosine_to_self"}
+    plan = {"profile": "quick", "images": 16, "attacked": 4, "measures": "cosine_to_self"}
     record = holdfast.audit([f"py:{factory}?mean=0&std=1", "zoo:digits-simclr"], "digits", **plan)
     assert [says in failure for failure in record.failures] == [True], record.failures
     bad, good = record.data["encoders"]
@@ -156,7 +156,7 @@ def test_measures_and_attacks_of_ones_own_harm_nobody_else() -> None:
     for cls, kind in ((Greedy, "measures"), (Quitter, "measures"), (Smearing, "attacks")):
         registry.register(kind)(cls)
     try:
-        plan = {"profile": "quick", "size": 16, "attacked": 4}
+        plan = {"profile": "quick", "images": 16, "attacked": 4}
         alone = holdfast.audit("zoo:digits-simclr", "digits", measures=["cosine_to_self"], **plan)
         smeared = {"name": "cosine_to_self", "attack": {"kind": "attacks", "name": "smearing"}}
         asked = ["greedy", "quitter", "cosine_to_self", smeared]
@@ -186,7 +186,7 @@ def test_a_comparison_that_fails_costs_no_score(own_parts_forgotten) -> None:
     registry.register("measures")(Incomparable)
     encoders = ["zoo:digits-simclr", "zoo:digits-simclr-adv"]
     measures = ["incomparable", "cosine_to_self"]
-    record = holdfast.audit(encoders, "digits", measures=measures, profile="quick", size=16, attacked=4)
+    record = holdfast.audit(encoders, "digits", measures=measures, profile="quick", images=16, attacked=4)
     assert record.failures == ("comparison of incomparable: no influence",)
     assert record.data["comparison"]["incomparable"] == {"best": None, "pairs": []}
     assert len(record.data["comparison"]["cosine_to_self"]["pairs"]) == 1

@@ -172,10 +172,10 @@ def test_a_head_in_use_is_asked_before_and_after(tmp_path: Path) -> None:
 def test_audits_see_no_image_that_was_learned_from(hardened) -> None:
     found, folder, (learned,) = hardened
     record = json.loads((folder / "audit" / "record.json").read_text())
-    audited = open_images("digits?part=train", size=record["data"]["images"])
+    audited = open_images("digits?part=train", images=record["data"]["images"])
     assert record["data"]["fingerprint"] == audited.fingerprint
     assert len(audited) == 120
-    held = open_images("digits?part=train", size=200)
+    held = open_images("digits?part=train", images=200)
     assert set(audited.ids) < set(held.ids)
     pixels = {x.numpy().tobytes() for x in held.batch(0, len(held))}
     assert pixels.isdisjoint(x.numpy().tobytes() for x in learned.images.batch(0, len(learned)))
@@ -187,7 +187,7 @@ def test_audits_see_no_image_that_was_learned_from(hardened) -> None:
 
 def test_drift_is_what_the_printed_encoder_shows(hardened) -> None:
     found, *_ = hardened
-    x = open_images("digits?part=train", size=200).batch(0, 200)
+    x = open_images("digits?part=train", images=200).batch(0, 200)
     with torch.no_grad():
         old = open_encoder("zoo:digits-supervised")(x).numpy().astype(np.float64)
         new = open_encoder(found["encoder"])(x).numpy().astype(np.float64)
@@ -465,7 +465,7 @@ def test_timm_networks_are_hardened(unaudited, capsys, tmp_path: Path) -> None:
     assert code == 0, err
     found = json.loads(out)
     assert found["encoder"].startswith("timm:test_resnet?size=32&weights=")
-    x = open_images(asked.data, size=120).batch(0, 4)
+    x = open_images(asked.data, images=120).batch(0, 4)
     with torch.no_grad():
         new, old = open_encoder(found["encoder"])(x), open_encoder(asked.encoder)(x)
     assert not torch.allclose(new, old)

@@ -44,7 +44,7 @@ HOW = {"mean": 0.5, "std": 0.5, "eps": 0.1, "views": "none", "profile": "small",
 
 @pytest.mark.usefixtures("small")
 def test_a_network_in_memory(net: Net) -> None:
-    x = open_images("digits?part=train", size=300).batch(0, 300)
+    x = open_images("digits?part=train", images=300).batch(0, 300)
     before, drawn = {name: value.clone() for name, value in net.state_dict().items()}, torch.get_rng_state()
     hardened = holdfast.harden(net, x, steps=6, **HOW)
     assert torch.equal(torch.get_rng_state(), drawn)
@@ -69,7 +69,7 @@ def test_a_network_in_memory(net: Net) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_labels_and_folders(net: Net, tmp_path) -> None:
-    images = open_images("digits?part=train", size=300)
+    images = open_images("digits?part=train", images=300)
     x, labels = images.batch(0, 300).numpy()[:, 0], np.array(images.labels)
     first = holdfast.harden(net, x, labels=labels, steps=4, out=tmp_path, **HOW)
     assert {row["measure"] for row in first.record["measures"] if row["needs_labels"]} == {
@@ -84,7 +84,7 @@ def test_labels_and_folders(net: Net, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"rates": 1.0}, "expected attack, batch_size, .* got rates"),
+        ({"rates": 1.0}, "did you mean 'rate'"),
         ({"mean": None}, "needs mean and std"),
         ({"batchnorm": "split up"}, "did you mean 'split'"),
         ({"budget": "soon"}, "expected a time such as"),

@@ -74,14 +74,14 @@ def test_a_look_leaves_everything_as_it_was(mode: type) -> None:
     net = network()
     before = state(net)
     with mode():
-        seen = monitor(net, "digits", ["uniformity", BREAKAWAY], mean=0.5, std=0.5, size=20)
+        seen = monitor(net, "digits", ["uniformity", BREAKAWAY], mean=0.5, std=0.5, images=20)
     assert state(net) == before
     assert set(seen) == {f"{name}{end}" for name in ("uniformity", "breakaway_risk") for end in ("", ".low", ".high")}
 
 
 def test_values_are_those_of_an_audit(tmp_path: Path) -> None:
     encoder = open_encoder("zoo:digits-simclr")
-    seen = monitor(encoder, "digits", ["uniformity", BREAKAWAY, KNN], size=120, attacked=30, seed=3)
+    seen = monitor(encoder, "digits", ["uniformity", BREAKAWAY, KNN], images=120, attacked=30, seed=3)
     asked = [{"name": "uniformity"}, BREAKAWAY, KNN]
     plan = make_plan(["zoo:digits-simclr"], "digits", measures=asked, images=120, attacked=30, seed=3)
     found = run_audit(plan, tmp_path)["encoders"][0]["measures"]
@@ -93,7 +93,7 @@ def test_values_are_those_of_an_audit(tmp_path: Path) -> None:
 
 
 def test_a_measure_that_fails_is_said_and_the_others_are_kept() -> None:
-    images = open_images("digits", size=20).batch(0, 20)  # an array, without labels
+    images = open_images("digits", images=20).batch(0, 20)  # an array, without labels
     seen = look(network(), images, ["uniformity", KNN], mean=0, std=1)
     assert "uniformity" in seen.values
     assert len(seen.failures) == 1
@@ -115,11 +115,11 @@ def test_a_measure_that_fails_is_said_and_the_others_are_kept() -> None:
 def test_what_cannot_be_looked_at_is_refused(net: nn.Module, how: dict, said: str) -> None:
     measures = how.pop("measures", ["uniformity"])
     with pytest.raises(HoldfastError, match=said):
-        monitor(net, "digits", measures, size=None if "train" in how else 20, **how)
+        monitor(net, "digits", measures, images=None if "train" in how else 20, **how)
 
 
 def watch(folder: Path, every: int = 3) -> AuditMonitor:
-    images, bank = open_images("digits", size=40), open_images("digits?part=train", size=80)
+    images, bank = open_images("digits", images=40), open_images("digits?part=train", images=80)
     return AuditMonitor(Store(folder), every, images, measures_of([KNN, "class_uniformity"]), train=bank)
 
 
@@ -162,12 +162,12 @@ def test_looks_of_another_training_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_fluctuation_is_the_total_variation_of_class_accuracies(tmp_path: Path) -> None:
-    seen, labels = watch(tmp_path), torch.tensor(open_images("digits", size=40).labels)
+    seen, labels = watch(tmp_path), torch.tensor(open_images("digits", images=40).labels)
     found: list[Tensor] = []
     for step, spec in enumerate(["zoo:digits_cnn?seed=1", "zoo:digits-supervised", "zoo:digits_cnn?seed=2"], 1):
         encoder = open_encoder(spec)
         seen(encoder, 3 * step)
-        right = look(encoder, "digits", [KNN], size=40, train=open_images("digits?part=train", size=80)).tables
+        right = look(encoder, "digits", [KNN], images=40, train=open_images("digits?part=train", images=80)).tables
         found.append(right["probe_accuracy"]["right"])
     summary = json.loads((tmp_path / "monitor.json").read_text())["fluctuation"]["probe_accuracy"]
     for c in range(10):
@@ -257,7 +257,7 @@ def test_lightning_logs_what_the_callback_sees() -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), 0.1)
 
-    images = open_images("digits?part=train", size=64)
+    images = open_images("digits?part=train", images=64)
     pairs = torch.utils.data.TensorDataset(images.batch(0, 64), torch.tensor(images.labels))
 
     def fit(*callbacks: object) -> tuple[nn.Module, dict[str, Tensor]]:
@@ -271,11 +271,11 @@ def test_lightning_logs_what_the_callback_sees() -> None:
             trainer.fit(module, torch.utils.data.DataLoader(pairs, batch_size=16))
         return module, trainer.logged_metrics
 
-    how = {"every": 2, "mean": 0, "std": 1, "size": 20}
+    how = {"every": 2, "mean": 0, "std": 1, "images": 20}
     module, logged = fit(HoldfastCallback("backbone", "digits", ["uniformity"], **how))
     alone, _ = fit()
     assert all(torch.equal(a, b) for a, b in zip(module.parameters(), alone.parameters(), strict=True))
-    last = monitor(module.backbone, "digits", ["uniformity"], mean=0, std=1, size=20)  # step 4 is the last
+    last = monitor(module.backbone, "digits", ["uniformity"], mean=0, std=1, images=20)  # step 4 is the last
     assert float(logged["holdfast/uniformity"]) == pytest.approx(last["uniformity"], rel=1e-5)
     with pytest.raises(HoldfastError, match=r"'trunk'.*backbone, head"):
         fit(HoldfastCallback("trunk", "digits", ["uniformity"], **how))

@@ -86,7 +86,7 @@ def test_there_is_an_entry_for_every_noise(run):
 
 
 def test_the_table_holds_draws_of_the_noise_in_the_file(run):
-    images = open_images("digits", size=200, seed=5)
+    images = open_images("digits", images=200, seed=5)
     encoder = open_encoder(ENCODER)
     x = images.with_geometry(encoder.geometry).batch(0, ATTACKED)
     with torch.no_grad():
@@ -112,7 +112,7 @@ def test_the_table_holds_draws_of_the_noise_in_the_file(run):
 
 
 def test_groups_are_those_of_the_noise(run):
-    labels = open_images("digits", size=200, seed=5).labels[:ATTACKED]
+    labels = open_images("digits", images=200, seed=5).labels[:ATTACKED]
     for entry in entries(run)[2:]:
         named = [entry["groups"][code] for code in table(run, entry["table"])["group"][::4]]
         assert named == [f"label {label}" for label in labels]

@@ -173,7 +173,7 @@ def test_what_is_learned_does_not_change_from_round_to_round(
 ) -> None:
     monkeypatch.setattr(rounds, "AT_ONCE", 0.0)
     few = {"images": 300, "attacked": 16, "budget": "1h", "batch_size": 8}
-    plan = replace(make_plan(["it"], "digits", profile_name=profile, measures=[measure], **few), checks=())
+    plan = replace(make_plan(["it"], "digits", profile=profile, measures=[measure], **few), checks=())
     it, again, told = encoder(), encoder(), list[Any]()
     record = run_audit(plan, tmp_path / "rounds", encoders={"it": it}, told=told.append)
     assert record["failures"] == []
@@ -312,7 +312,7 @@ def test_the_command_tells_each_round_and_how_to_go_on(tmp_path: Path, capsys: p
 
 
 def test_python_takes_a_budget_and_an_aim() -> None:
-    record = holdfast.audit(encoder(), "digits", size=24, attacked=12, until="8 images", batch_size=8, quiet=True)
+    record = holdfast.audit(encoder(), "digits", images=24, attacked=12, until="8 images", batch_size=8, quiet=True)
     assert record.data["data"]["attacked"] == 8
     with pytest.raises(HoldfastError, match="expected a time"):
-        holdfast.audit(encoder(), "digits", size=24, budget="2 minutes", quiet=True)
+        holdfast.audit(encoder(), "digits", images=24, budget="2 minutes", quiet=True)

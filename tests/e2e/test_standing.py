@@ -36,7 +36,7 @@ def run(tmp_path_factory) -> Path:
         {"name": "uniformity"},
     ]
     plan = make_plan(
-        [WEAK, STRONG], "digits", profile_name="quick", measures=measures, eps=0.15, images=60, attacked=60,
+        [WEAK, STRONG], "digits", profile="quick", measures=measures, eps=0.15, images=60, attacked=60,
         settings=["nearest_neighbour_accuracy.attack.steps=5"],
     )  # fmt: skip
     run_audit(plan, folder)
@@ -185,7 +185,7 @@ def test_one_event_has_one_number(tmp_path) -> None:
     shared, own = (
         run_audit(
             make_plan(
-                [STRONG], "digits", profile_name="quick", measures=measures, eps=0.15, images=60, attacked=20,
+                [STRONG], "digits", profile="quick", measures=measures, eps=0.15, images=60, attacked=20,
                 settings=["*.attack=pgd", "*.attack.steps=8"], shared_searches=flag,
             ),
             tmp_path / str(flag),

@@ -244,7 +244,7 @@ def test_negatives_are_set_on_the_command_line(tmp_path: Path) -> None:
     made = {"kind": "observations", "name": "adversarial_negatives", "ball": {"name": "linf", "radius": 0.25}}
     made["attack"] = {"name": "pgd", "steps": 5, "step_size": 0.05}
     setting = f"instance_accuracy.negatives={json.dumps(made)}"
-    plan = make_plan(["it"], "digits", profile_name="certify", settings=[setting])
+    plan = make_plan(["it"], "digits", profile="certify", settings=[setting])
     (accuracy,) = [measure for measure in plan.measures if isinstance(measure, InstanceAccuracy)]
     assert accuracy.negatives == AdversarialNegatives(Linf(0.25), Pgd(5, 0.05))
     file = tmp_path / "plan.toml"

@@ -138,7 +138,7 @@ def test_parts_add_up_to_the_whole(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_predicted_passes_are_those_of_the_record(tmp_path: Path) -> None:
     settings = {"images": 24, "attacked": 8, "batch_size": 8, "settings": ["*.attack.steps=10"]}
-    plan = make_plan(["zoo:digits-simclr"], "digits", profile_name="hardening", **settings)
+    plan = make_plan(["zoo:digits-simclr"], "digits", profile="hardening", **settings)
     whole = estimate(plan, tmp_path, seconds=1.0)
     record = run_audit(plan, tmp_path)
     spent = record["encoders"][0]["passes"]
@@ -169,7 +169,7 @@ def test_what_is_written_grows_with_images_and_dimensions(tmp_path: Path) -> Non
 
 
 def session(tiny: Encoder, folder: Path, watch: Stopwatch, images: int = 64) -> tuple[Session, Store]:
-    store, source = Store(folder), open_images("digits", size=images)
+    store, source = Store(folder), open_images("digits", images=images)
     ready = Session(
         tiny, source, attacked=images // 2, seed=0, batch_size=8, device="cpu", store=store, progress=watch.advance
     )

@@ -169,7 +169,7 @@ def test_source_follows_its_model() -> None:
 
 def test_source_has_any_shape() -> None:
     assert Gaussian((16,)).load(0).shape == (1, 16, 1)
-    images = open_images(Gaussian((3, 4, 5), count=6), size=4)
+    images = open_images(Gaussian((3, 4, 5), count=6), images=4)
     assert images.batch(0, 4).shape == (4, 3, 4, 5)
     picture = Gaussian()
     assert not picture.sized

@@ -33,7 +33,7 @@ def encoder(layers: int, gain: float) -> Encoder:
 
 @pytest.fixture(scope="module")
 def images() -> TrainingImages:
-    return TrainingImages("digits", size=128, geometry=None)
+    return TrainingImages("digits", images=128, geometry=None)
 
 
 def test_a_network_that_bears_little_gets_a_smaller_rate(images: TrainingImages) -> None:

@@ -242,7 +242,7 @@ def test_the_covariance_of_images_and_their_mean() -> None:
 
 def test_an_audit_without_data(tmp_path: Path) -> None:
     settings = ["synbench.mixtures.samples=64", "synbench.mixtures.separations=[1.0, 2.0, 3.0]"]
-    plan = make_plan(["zoo:digits-simclr"], None, profile_name="synbench", settings=settings)
+    plan = make_plan(["zoo:digits-simclr"], None, profile="synbench", settings=settings)
     record = run_audit(plan, tmp_path)
     assert record["failures"] == []
     (row,) = record["encoders"]
@@ -261,7 +261,7 @@ def test_measures_of_images_need_data() -> None:
         make_plan(["zoo:digits-simclr"], None, measures=[{"name": "breakaway_risk"}, {"name": "synbench"}])
     settings = ["synbench.mixtures.covariance=images"]
     with pytest.raises(HoldfastError, match="no images for synbench"):
-        make_plan(["zoo:digits-simclr"], None, profile_name="synbench", settings=settings)
+        make_plan(["zoo:digits-simclr"], None, profile="synbench", settings=settings)
 
 
 def test_balls_of_the_largest_coordinate_in_an_audit(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_balls_of_the_largest_coordinate_in_an_audit(tmp_path: Path) -> None:
         plan = make_plan(
             ["zoo:digits-simclr"],
             None,
-            profile_name="synbench",
+            profile="synbench",
             settings=[*small, f"synbench.mixtures.norm={infinity}"],
         )
         record = run_audit(plan, tmp_path / str(number))

@@ -51,11 +51,11 @@ def open_unread(plan: Plan, source: ImageSource | None = None, training: ImageSo
     """
     options = {"seed": plan.seed, "skip_corrupt": plan.skip_corrupt}
     tested = open_images(
-        plan.data if source is None else source, size=plan.images, skip_duplicates=plan.skip_duplicates, **options
+        plan.data if source is None else source, images=plan.images, skip_duplicates=plan.skip_duplicates, **options
     )
     if plan.train is None:
         return AuditImages(tested)
-    train = open_images(plan.train if training is None else training, size=plan.train_images, **options)
+    train = open_images(plan.train if training is None else training, images=plan.train_images, **options)
     return AuditImages(tested, train)
 
 

@@ -7,13 +7,15 @@ from typing import Any
 from holdfast.auditing.balls import NORM, audit_ball, shape_of
 from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, unread
-from holdfast.auditing.profile import profile, profile_table
+from holdfast.auditing.profile import profile as open_profile
+from holdfast.auditing.profile import profile_table
 from holdfast.auditing.series import expand
 from holdfast.auditing.until import until_of
 from holdfast.config.overrides import Change, changed, set_parameters
 from holdfast.config.reader import arguments, located
 from holdfast.core import Ball, HoldfastError, ImageSource, registry
 from holdfast.core.threat import Shape
+from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.durations import seconds
 from holdfast.sources.data import open_images
 from holdfast.storage.documents import read_toml
@@ -23,7 +25,7 @@ KEYS: dict[str, Any] = {
     "measures": tuple[str | dict, ...], "images": int, "attacked": int, "seed": int, "batch_size": int,
     "device": str, "skip_corrupt": bool, "skip_duplicates": bool, "train": str, "train_images": int, "precision": str,
     "compiled": bool, "shared_searches": bool, "allow": tuple[str, ...], "examined": int, "queries": int,
-    "budget": str, "until": str,
+    "budget": str | float, "until": str,
 }  # fmt: skip
 """Keys of a plan file and their types."""
 
@@ -31,11 +33,12 @@ NO_DATA = "gaussian"
 """Images of an audit that asks nothing about images: noise of the encoder's own size."""
 
 
+@renamed(profile_name="profile")
 def make_plan(
     encoders: Iterable[str],
     data: str | None,
     *,
-    profile_name: str = "quick",
+    profile: str = "quick",
     norm: str | None = None,
     eps: float | str | None = None,
     source: ImageSource | None = None,
@@ -43,18 +46,28 @@ def make_plan(
     measures: Sequence[Change] = (),
     images: int | None = None,
     attacked: int | None = None,
+    train: str | None = None,
+    train_images: int | None = None,
     examined: int | None = None,
     queries: int | None = None,
-    budget: str | None = None,
+    shared_searches: bool | None = None,
+    allow: str | Sequence[str] = (),
+    budget: str | float | None = None,
     until: str | None = None,
-    **run: Any,
+    seed: int = 0,
+    device: str = "cpu",
+    batch_size: int | None = None,
+    precision: str = "float32",
+    compiled: bool = False,
+    skip_corrupt: bool = False,
+    skip_duplicates: bool = False,
 ) -> Plan:
     """Return the plan of a profile, changed as asked.
 
     Args:
         encoders: encoder specs; `series:FOLDER` stands for all checkpoints in a folder, see `audit.series`.
         data: data spec; None where the measures need none, `NO_DATA` then stands in for the panel's checks.
-        profile_name: which profile, or the path of a TOML file with one of your own, see `profile`.
+        profile: which profile, or the path of a TOML file with one of your own, see `profile`.
         norm: of the ball, "linf" or "l2"; the profile's, or ℓ∞, where None.
         eps: its radius in pixels of a [0, 1] image, 0.05 or "4/255"; the profile's where None, else what is usual for
             such images, of which one is then read; see `balls`.
@@ -62,14 +75,24 @@ def make_plan(
         settings: changes of single parameters, see `set_parameters`.
         measures: what to ask instead of all of the profile's measures, each as the profile has it but for the fields
             that are written: names, tables {"name": ..., fields}, or measures; see `changed`.
-        images: size of the population; the profile's where None.
-        attacked: images to attack; the profile's where None.
+        images: how many of the images; the profile's where None.
+        attacked: how many of them are attacked; the profile's where None.
+        train: data spec of the labelled images that probes learn from; the images that are not attacked where None.
+        train_images: how many of them; all where None.
         examined: images on which the checks that cost passes are made; the same.
         queries: budget of the gradient-free attack among the checks; the same.
-        budget: time after which an audit in rounds begins no further round, such as 90s, 2m or 1h; "none": no limit.
-            The profile's where None, unless it says until when.
+        shared_searches: whether what any search met counts for every measure of its ball; the profile's where None.
+        allow: names of checks whose failure is accepted.
+        budget: time after which an audit in rounds begins no further round, such as 90s, 2m, 1h or seconds; "none": no
+            limit. The profile's where None, unless it says until when.
         until: what else ends it, see `until_of`.
-        run: further fields of `Plan`.
+        seed: the one seed.
+        device: where encoders run, as torch names it.
+        batch_size: images per encoder pass; by the image's size where None.
+        precision: of searches, see `Plan`.
+        compiled: whether the forward pass runs through torch.compile.
+        skip_corrupt: leave out files that cannot be read, instead of stopping.
+        skip_duplicates: leave out images that look like others.
 
     Raises:
         HoldfastError: anything unknown or out of range.
@@ -78,8 +101,8 @@ def make_plan(
     encoders, series = expand(encoders)
     if not encoders:
         raise HoldfastError("no encoder: name at least one, for example zoo:digits-simclr; see holdfast list encoders")
-    ball = _ball(profile_name, norm, eps, source or data, run.get("seed", 0), run.get("skip_corrupt", False))
-    base = profile(profile_name, ball)
+    ball = _ball(profile, norm, eps, source or data, seed, skip_corrupt)
+    base = open_profile(profile, ball)
     questions = changed(base.measures, measures, ball) if measures else base.measures
     questions = set_parameters(questions, settings, ball)
 
@@ -94,7 +117,6 @@ def make_plan(
         data = NO_DATA
 
     # What is not written is as in the profile; half of the images are spared for probes, unless they have their own
-    run = {"shared_searches": base.shared_searches} | run | {"allow": _listed(run.get("allow"))}
     population = base.images if images is None else images
     examined = base.examined if examined is None else examined
     queries = base.queries if queries is None else queries
@@ -103,15 +125,25 @@ def make_plan(
         encoders,
         data,
         questions,
-        validity_panel(questions, examined, queries, run.get("precision", "float32")),
+        validity_panel(questions, examined, queries, precision),
         images=population,
         attacked=min(base.attacked, population) // 2 * 2 if attacked is None else attacked,
-        profile=Path(profile_name).stem,
-        spare=learns and attacked is None and run.get("train") is None,
+        seed=seed,
+        batch_size=batch_size,
+        device=device,
+        skip_corrupt=skip_corrupt,
+        skip_duplicates=skip_duplicates,
+        profile=Path(profile).stem,
+        train=train,
+        train_images=train_images,
+        spare=learns and attacked is None and train is None,
         series=series,
+        precision=precision,
+        compiled=compiled,
+        shared_searches=base.shared_searches if shared_searches is None else shared_searches,
+        allow=(allow,) if isinstance(allow, str) else tuple(allow),
         budget=_budget(budget, None if until else base.budget),
         until=None if until is None else until_of(until),
-        **run,
     )
 
 
@@ -130,15 +162,13 @@ def _ball(
     return audit_ball(usual if norm is None else norm, eps, shape)
 
 
-def _budget(text: str | None, usual: float | None) -> float | None:
+def _budget(time: str | float | None, usual: float | None) -> float | None:
     """Return seconds; None: no limit."""
-    if text is None:
+    if time is None:
         return usual
-    return None if text.strip() == "none" else seconds(text)
-
-
-def _listed(names: Sequence[str] | str | None) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names or ())
+    if isinstance(time, str):
+        return None if time.strip() == "none" else seconds(time)
+    return float(time)
 
 
 def read_plan(path: Path, **overrides: Any) -> Plan:
@@ -165,6 +195,6 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
     if "encoders" not in plan:
         raise HoldfastError(f"the plan {where} has no 'encoders'")
     encoders, data = plan.pop("encoders"), plan.pop("data", None)
-    plan["profile_name"], plan["settings"] = plan.pop("profile", "quick"), plan.pop("set", ())
+    plan["settings"] = plan.pop("set", ())
     with located(where):
         return make_plan(encoders, data, **plan)

@@ -23,6 +23,7 @@ from holdfast.cli.common import (
     run_plan,
 )
 from holdfast.cli.workers import engine_of, make_shard
+from holdfast.runtime.deprecation import warn_deprecated
 from holdfast.runtime.errors import HoldfastError
 
 
@@ -60,7 +61,8 @@ def audit(
         str | None,
         typer.Option(help="Of searches: float32, tf32, bf16, fp16; read-outs are float32. (default: float32)"),
     ] = None,
-    compiled: Annotated[bool | None, typer.Option("--compile", help="Run the encoder through torch.compile.")] = None,
+    compiled: Annotated[bool | None, typer.Option("--compiled", help="Run the encoder through torch.compile.")] = None,
+    compiled_before: Annotated[bool | None, typer.Option("--compile", hidden=True)] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes that share the audit. (default: none)")] = None,
     engine: Annotated[
         str | None, typer.Option(help="Where workers run: processes or ray. (default: processes)")
@@ -86,6 +88,9 @@ def audit(
 
     if calibrate <= 0:
         raise HoldfastError(f"--calibrate: expected seconds above 0, got {calibrate:g}")
+    if compiled_before:
+        warn_deprecated("--compile")
+        compiled = True
     # The plan: of a file and the options over it, or of the options alone
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
@@ -95,7 +100,7 @@ def audit(
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:
         options = {key: value for key, value in run.items() if value is not None}
-        plan = make_plan(encoders, data, profile_name=profile or "quick", settings=settings or (), **options)
+        plan = make_plan(encoders, data, profile=profile or "quick", settings=settings or (), **options)
     # The estimate, a part, or the whole of it
     chosen = engine_of(engine, workers, plan.device, address, gpus)
     if dry_run:

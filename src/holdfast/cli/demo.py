@@ -17,7 +17,7 @@ def demo(
     plan = make_plan(
         DEMO_ENCODERS,
         "digits",
-        profile_name="quick",
+        profile="quick",
         settings=["breaking_radius.certified=8"],
         images=600,
         attacked=200,

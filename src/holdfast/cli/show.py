@@ -33,7 +33,7 @@ def show(
     if data is None:
         print_encoder(encoder, None, out)
         return
-    images = open_images(data, geometry=encoder.geometry, size=SHOWN)
+    images = open_images(data, geometry=encoder.geometry, images=SHOWN)
     x = images.batch(0, len(images))
     file = Path("seen.png" if path is None else path)
     write_row(x, file)

@@ -52,5 +52,5 @@ def compiling(name: str) -> Iterator[None]:
         cause = getattr(error, "inner_exception", None) or error.__cause__
         cause = cause if isinstance(cause, Exception) else error
         raise HoldfastError(
-            f"encoder {name!r} cannot be compiled ({type(error).__name__}): {first_line(cause)}; leave --compile out"
+            f"encoder {name!r} cannot be compiled ({type(error).__name__}): {first_line(cause)}; leave --compiled out"
         ) from error

@@ -4,6 +4,7 @@
 arguments through `renamed`; commands print each warning once, as a line on stderr (`deprecations_to`).
 """
 
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +32,15 @@ class Deprecation:
     removed_in: str
 
 
-DEPRECATED: Mapping[str, Deprecation] = {}
+_AUDITING = ("audit", "monitor", "look", "HoldfastCallback")
+
+DEPRECATED: Mapping[str, Deprecation] = {
+    **{f"{name}(size=)": Deprecation("images=", "0.2") for name in (*_AUDITING, "open_images")},
+    **{f"{name}(images=DATA)": Deprecation("data=", "0.2") for name in _AUDITING},
+    "--compile": Deprecation("--compiled", "0.2"),
+    "harden(images=)": Deprecation("data=", "0.2"),
+    "make_plan(profile_name=)": Deprecation("profile=", "0.2"),
+}
 """What is deprecated, as users write it: "audit(size=)", "--old-option", "the key 'old' of a plan"."""
 
 
@@ -56,30 +65,35 @@ def warn_deprecated(name: str) -> None:
 def renamed(**arguments: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator for a function whose arguments have new names: the old ones still work, and warn.
 
-    Stands above `checked`, which would refuse the old names. `DEPRECATED` must list each as "function(old=)".
+    Stands above `checked`, which would refuse the old names. `DEPRECATED` must list each as "function(old=)". An old
+    name that has a new meaning, that of a number, is an old one where its value is no number, and the argument by its
+    new name is missing; it is listed as "function(old=NEW)".
 
         @renamed(size="images_count")
         @checked
         def audit(..., *, images_count: int | None = None): ...
 
     Args:
-        arguments: the new name for each old one.
+        arguments: the new name for each old one, in the order in which they are replaced.
 
     Raises:
         HoldfastError: (the function) the old and the new name at once.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        title, takes = function.__qualname__.removesuffix(".__init__"), list(inspect.signature(function).parameters)
+
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             for old, new in arguments.items():
                 if old not in kwargs:
                     continue
-                if new in kwargs:
-                    raise HoldfastError(
-                        f"{function.__name__}: expected {new}, got {old}, its old name, as well; leave out {old}"
-                    )
-                warn_deprecated(f"{function.__name__}({old}=)")
+                given = new in kwargs or new in takes[: len(args)]
+                if old in takes and (given or _number(kwargs[old])):
+                    continue
+                if given:
+                    raise HoldfastError(f"{title}: expected {new}, got {old}, its old name, as well; leave out {old}")
+                warn_deprecated(f"{title}({old}={new.upper() if old in takes else ''})")
                 kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 
@@ -105,6 +119,11 @@ def deprecations_to(say: Callable[[str], object]) -> Iterator[None]:
 
         warnings.showwarning = pass_on
         yield
+
+
+def _number(value: object) -> bool:
+    """Whether a value is a single number, of NumPy or torch too, or None."""
+    return value is None or isinstance(value, (int, float)) or getattr(value, "ndim", None) == 0
 
 
 def _frames_of_holdfast() -> int:

@@ -22,7 +22,7 @@ class TrainingImages:
     Args:
         spec: data spec, see `holdfast.sources.data`, or a source.
         geometry: how pictures become pixels, from the encoder.
-        size: how many images; all where None.
+        images: how many of them; all where None.
         seed: which.
         device: where batches go.
         corruption: what befalls every image before anything else; None: nothing.
@@ -37,13 +37,13 @@ class TrainingImages:
         spec: str | ImageSource,
         *,
         geometry: Geometry | None,
-        size: int | None = None,
+        images: int | None = None,
         seed: int = 0,
         device: str | torch.device = "cpu",
         corruption: Threat | None = None,
         leave_out: ImageSet | None = None,
     ):
-        self.images: ImageSet = open_images(spec, size=size, seed=seed, geometry=geometry)
+        self.images: ImageSet = open_images(spec, images=images, seed=seed, geometry=geometry)
         self.ids, self._device = self.images.ids, device
         self._corruption, self._rng = corruption, Rng(seed, ("corruption",))
         self._kept: Tensor | None = None

@@ -131,7 +131,7 @@ class _Training:
         self.images = images or TrainingImages(
             recipe.data,
             geometry=start.geometry,
-            size=recipe.images,
+            images=recipe.images,
             seed=recipe.seed,
             device=self.accelerator.device,
             corruption=recipe.corruption if recipe.corrupt == "before" else None,

@@ -48,7 +48,8 @@ class Hardening(metaclass=Checked):
         objective: "auto", the encoder's own clean representations (`self_distillation`), or the name of a method.
         attack: what the adversary maximises: "untargeted", "targeted" or "loss".
         norm: the ball in which images are attacked, in training and in the audits.
-        eps: its radius ε in pixels of a [0, 1] image; None: what is usual for the images, see `in_ball`.
+        eps: its radius ε in pixels of a [0, 1] image, 0.05 or "4/255"; None: what is usual for the images, see
+            `in_ball`.
         steps: steps of the optimiser; None: the clock decides, see `budget`.
         budget: seconds that the training takes, by the clock; the audits come on top.
         pace: of a hardening that followed the clock, to do it again in as many steps, see `Pace`.
@@ -72,7 +73,7 @@ class Hardening(metaclass=Checked):
     objective: str = "auto"
     attack: str = "untargeted"
     norm: str = "linf"
-    eps: float | None = None
+    eps: float | str | None = None
     steps: int | None = None
     budget: float = 1800.0
     pace: tuple[int, ...] = ()

@@ -74,7 +74,7 @@ def harden(
     hardening = hardening.in_ball(open_images(opened.data or hardening.data, seed=hardening.seed))
     after = None if opened.encoder else with_weights(hardening.encoder, folder / ENCODER)
     audits = Audits.of(hardening, after, opened)
-    held_out = open_images(audits.images, size=audits.size, seed=hardening.seed, geometry=start.geometry)
+    held_out = open_images(audits.images, images=audits.size, seed=hardening.seed, geometry=start.geometry)
     learned = TrainingImages(
         opened.data or hardening.data,
         geometry=start.geometry,

@@ -10,6 +10,7 @@ from torch import nn
 
 from holdfast.config.overrides import Change
 from holdfast.core import HoldfastError
+from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.optional import optional
 from holdfast.workflows.monitor.snapshot import Pictures, look, measures_of, opened
 
@@ -26,11 +27,18 @@ class HoldfastCallback:
     Args:
         encoder: name of the attribute of the LightningModule that makes representations ("backbone", dotted names
             too), or a function of the module that returns it.
-        images: to ask about.
+        data: images to ask about.
         measures: what to ask.
         every: steps of the optimiser between looks.
         prefix: what the logged names begin with.
-        options: mean, std, train, size, attacked, seed, device, batch_size; see `look`.
+        mean: per-channel mean that the encoder's preprocessing subtracts, of [0, 1] pixels; not for an `Encoder`.
+        std: per-channel standard deviation that it divides by.
+        train: labelled images that probes learn from; None: those of `data` that are not attacked.
+        images: how many of `data`; None: all.
+        attacked: how many of these are attacked or tested; see `look`.
+        seed: the one seed of what is drawn.
+        device: where to look; None: where the encoder is.
+        batch_size: images per pass; None: by the image's size.
 
     Raises:
         HoldfastError: no Lightning, images or measures that nobody knows.
@@ -40,25 +48,32 @@ class HoldfastCallback:
         """Make an object that is a callback of the Lightning packages in use as well."""
         return object.__new__(type(cls.__name__, (cls, *_callbacks()), {"__module__": cls.__module__}))
 
+    @renamed(images="data", size="images")
     def __init__(
         self,
         encoder: str | Callable[[Any], nn.Module],
-        images: Pictures,
+        data: Pictures,
         measures: Sequence[Change],
         *,
         every: int,
         prefix: str = "holdfast/",
-        **options: Any,
+        mean: float | Sequence[float] | None = None,
+        std: float | Sequence[float] | None = None,
+        train: Pictures | None = None,
+        images: int | None = None,
+        attacked: int | None = None,
+        seed: int = 0,
+        device: str | None = None,
+        batch_size: int | None = None,
     ):
         super().__init__()
         if every < 1:
             raise HoldfastError(f"every: expected at least 1 step between looks, got {every}")
-        seed = options.get("seed", 0)
-        self._images = opened(images, options.pop("size", None), seed)
+        self._images = opened(data, images, seed)
         self._measures = measures_of(measures, self._images)
-        if options.get("train") is not None:
-            options["train"] = opened(options["train"], None, seed)
-        self._encoder, self._every, self._prefix, self._options, self._last = encoder, every, prefix, options, 0
+        self._how: dict[str, Any] = {"mean": mean, "std": std, "attacked": attacked, "seed": seed, "device": device}
+        self._how |= {"train": None if train is None else opened(train, None, seed), "batch_size": batch_size}
+        self._encoder, self._every, self._prefix, self._last = encoder, every, prefix, 0
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
         """Look, where the time has come: once per step, also where gradients are accumulated over batches."""
@@ -68,7 +83,7 @@ class HoldfastCallback:
         self._last = step
         if not trainer.is_global_zero:
             return
-        snapshot = look(self._part(pl_module), self._images, self._measures, **self._options)
+        snapshot = look(self._part(pl_module), self._images, self._measures, **self._how)
         values = {f"{self._prefix}{name}": value for name, value in snapshot.values.items()}
         pl_module.log_dict(values, rank_zero_only=True)
         for failure in snapshot.failures:

@@ -22,6 +22,7 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.config.overrides import Change, changed
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, Table
+from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.errors import first_line
 from holdfast.sources.data import ImageSet, open_images
 from holdfast.sources.encoders.shared.copies import copied
@@ -47,27 +48,54 @@ class Look:
     tables: dict[str, Table]
 
 
-def monitor(encoder: nn.Module, images: Pictures, measures: Sequence[Change], **options: Any) -> dict[str, float]:
-    """Return chosen measures of a network: values and the ends of their intervals; see `look` for its arguments.
-
-    Raises:
-        HoldfastError: a measure that fails, all of them in one line; see `look` for what is left then.
-    """
-    snapshot = look(encoder, images, measures, **options)
-    if snapshot.failures:
-        raise HoldfastError("; ".join(snapshot.failures))
-    return snapshot.values
-
-
-def look(
+@renamed(images="data", size="images")
+def monitor(
     encoder: nn.Module,
-    images: Pictures,
+    data: Pictures,
     measures: Sequence[Change],
     *,
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
     train: Pictures | None = None,
-    size: int | None = None,
+    images: int | None = None,
+    attacked: int | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    batch_size: int | None = None,
+) -> dict[str, float]:
+    """Return chosen measures of a network: values and the ends of their intervals; its arguments are those of `look`.
+
+    Raises:
+        HoldfastError: a measure that fails, all of them in one line; see `look` for what is left then.
+    """
+    snapshot = look(
+        encoder,
+        data,
+        measures,
+        mean=mean,
+        std=std,
+        train=train,
+        images=images,
+        attacked=attacked,
+        seed=seed,
+        device=device,
+        batch_size=batch_size,
+    )
+    if snapshot.failures:
+        raise HoldfastError("; ".join(snapshot.failures))
+    return snapshot.values
+
+
+@renamed(images="data", size="images")
+def look(
+    encoder: nn.Module,
+    data: Pictures,
+    measures: Sequence[Change],
+    *,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    train: Pictures | None = None,
+    images: int | None = None,
     attacked: int | None = None,
     seed: int = 0,
     device: str | None = None,
@@ -77,12 +105,12 @@ def look(
 
     Args:
         encoder: an `Encoder`, or any network that maps normalised images [B, C, H, W] to representations [B, D].
-        images: to ask about.
+        data: images to ask about.
         measures: what to ask, see `holdfast list measures`.
         mean: per-channel mean that the network's preprocessing subtracts, of [0, 1] pixels; not for an `Encoder`.
         std: per-channel standard deviation that it divides by.
-        train: labelled images that probes learn from; None: those of `images` that are not attacked.
-        size: how many of `images`; None: all.
+        train: labelled images that probes learn from; None: those of `data` that are not attacked.
+        images: how many of `data`; None: all.
         attacked: how many of these are attacked or tested; None: all, or half of them where probes need the others.
         seed: the one seed of what is drawn.
         device: where to look; None: where the network is.
@@ -95,7 +123,7 @@ def look(
         # A copy of the network, the images, and the measures in the ball that is usual for these
         network = frozen_copy(encoder, mean, std)
         device = device or str(network.device)
-        population = opened(images, size, seed)
+        population = opened(data, images, seed)
         questions = measures_of(measures, population)
         bank = None if train is None else opened(train, None, seed)
         if bank is not None:
@@ -150,9 +178,9 @@ def measures_of(names: Sequence[Change], images: ImageSet | None = None) -> tupl
     return changed((), names, usual_ball(NORM, None if images is None else shape_of(images)))
 
 
-def opened(images: Pictures, size: int | None, seed: int) -> ImageSet:
-    """Return the images of a set, a source, an array or a spec."""
-    return images if isinstance(images, ImageSet) else open_images(images, size=size, seed=seed)
+def opened(data: Pictures, images: int | None, seed: int) -> ImageSet:
+    """Return the images of a set, or so many of those of a source, an array or a spec."""
+    return data if isinstance(data, ImageSet) else open_images(data, images=images, seed=seed)
 
 
 def frozen_copy(

@@ -33,9 +33,9 @@ class AuditMonitor:
         store: the run folder.
         name: of the file, and of the folder with the looks.
         every: steps between looks.
-        images: to ask about.
+        data: images to ask about.
         measures: what to ask.
-        train: labelled images that probes learn from; None: those of `images` that are not attacked.
+        train: labelled images that probes learn from; None: those of `data` that are not attacked.
         attacked: how many images are attacked or tested; see `look`.
         seed: the one seed of what is drawn.
     """
@@ -44,7 +44,7 @@ class AuditMonitor:
         self,
         store: Store,
         every: int,
-        images: ImageSet,
+        data: ImageSet,
         measures: tuple[Measure, ...],
         *,
         name: str = "monitor",
@@ -55,7 +55,7 @@ class AuditMonitor:
         if every < 1:
             raise HoldfastError(f"monitor: every: expected at least 1 step, got {every}")
         self.every = every
-        self._store, self._name, self._images, self._measures = store, name, images, measures
+        self._store, self._name, self._images, self._measures = store, name, data, measures
         self._train, self._attacked, self._seed = train, attacked, seed
 
     def __call__(self, encoder: Encoder, step: int) -> dict[str, float]:
@@ -126,18 +126,18 @@ def _monitor(table: Any, recipe: Recipe, store: Store, name: str) -> AuditMonito
         raise HoldfastError("monitor: expected data, and every (steps) or epochs between looks, one of the two")
     every = table.get("every")
     if every is None:
-        learned = len(open_images(recipe.data, size=recipe.images, seed=recipe.seed))
+        learned = len(open_images(recipe.data, images=recipe.images, seed=recipe.seed))
         every = table["epochs"] * max(1, learned // recipe.batch_size)
     seed = table.get("seed", recipe.seed)
     train = table.get("train")
-    images = open_images(table["data"], size=table.get("images"), seed=seed)
+    images = open_images(table["data"], images=table.get("images"), seed=seed)
     return AuditMonitor(
         store,
         every,
         images,
         measures_of(table.get("measures", ()), images),
         name=name,
-        train=None if train is None else open_images(train, size=table.get("train_images"), seed=seed),
+        train=None if train is None else open_images(train, images=table.get("train_images"), seed=seed),
         attacked=table.get("attacked"),
         seed=seed,
     )

@@ -77,8 +77,8 @@ def _checked(study: Study, before: Path) -> None:
     """Refuse before the first training what no row could be made of."""
     first = next(iter(study.recipes.values()))
     geometry = open_encoder(first.encoder).geometry
-    for data, size in ((first.data, first.images), (study.test, study.test_images)):
-        if open_images(data, size=size, seed=study.test_seed, geometry=geometry).labels is None:
+    for data, images in ((first.data, first.images), (study.test, study.test_images)):
+        if open_images(data, images=images, seed=study.test_seed, geometry=geometry).labels is None:
             raise HoldfastError(f"study: expected images with labels, for probes; got some or all without in {data}")
     trained = json.loads(before.read_text(encoding="utf-8"))["study"]["methods"] if before.exists() else {}
     for title, recipe in study.recipes.items():

@@ -30,7 +30,7 @@ class ImageSet:
 
     Args:
         source: where the images come from.
-        size: how many images to use; all where None or where the source has fewer (`available`).
+        images: how many of them; all where None or where the source has fewer (`available`).
         seed: the seed of the run.
         geometry: how pictures become pixels, see `Encoder.geometry`; None keeps them as they are.
         skip_corrupt: replace images that cannot be read by the next of the permutation instead of failing.
@@ -47,7 +47,7 @@ class ImageSet:
         self,
         source: ImageSource,
         *,
-        size: int | None = None,
+        images: int | None = None,
         seed: int = 0,
         geometry: Geometry | None = None,
         skip_corrupt: bool = False,
@@ -56,10 +56,8 @@ class ImageSet:
         kept: int = LIMIT,
         skip_duplicates: bool = False,
     ):
-        if size is not None and size < 2:
-            raise HoldfastError(
-                f"expected at least 2 images, got size={size}; an audit compares images with each other"
-            )
+        if images is not None and images < 2:
+            raise HoldfastError(f"expected at least 2 images, got {images}; an audit compares images with each other")
         self.geometry = geometry
         self.conversion = conversion or Conversion()
         threads = min(THREADS, cores()) if workers is None else max(1, workers)
@@ -67,7 +65,7 @@ class ImageSet:
         self._kept = Kept(kept)
         self._ends: set[int] = set()  # where somebody who went through the images stopped and the next one began anew
         self._first = self._last = 0
-        self._choice = Choice(source, size, seed, skip_corrupt, self._pool, skip_duplicates)
+        self._choice = Choice(source, images, seed, skip_corrupt, self._pool, skip_duplicates)
         self._ahead: dict[int, Future[Pixels]] = {}
         self._shape: tuple[int, int, int] | None = None
 

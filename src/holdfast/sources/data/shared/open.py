@@ -11,6 +11,7 @@ from torch import Tensor
 from holdfast.core import Geometry, ImageSource
 from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, sides, take
 from holdfast.runtime.checked import checked, integer, number
+from holdfast.runtime.deprecation import renamed
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.corrupted import cifar10c, imagenetc
@@ -39,12 +40,13 @@ SOURCES: dict[str, tuple[str, str | None]] = {
 """Prefix of a data spec -> (what it reads and its options, extra to install)."""
 
 
+@renamed(size="images")
 @checked
 def open_images(
     spec: str | os.PathLike[str] | ImageSource | np.ndarray | Tensor,
     *,
     geometry: Geometry | None = None,
-    size: int | None = None,
+    images: int | None = None,
     seed: int = 0,
     skip_corrupt: bool = False,
     workers: int | None = None,
@@ -58,7 +60,7 @@ def open_images(
             size=H or size=HxW and channels=1|3 (see `Conversion`), skip_corrupt=true, skip_duplicates=true, and
             balance=long_tail|uniform with ratio=100 and balance_seed=0 (see `LongTail`).
         geometry: how pictures become pixels, from the encoder.
-        size: how many images; all where None.
+        images: how many of them; all where None.
         seed: which images.
         skip_corrupt: replace unreadable images by others, named in `ImageSet.skipped`, instead of failing.
         workers: threads that read; None: as many as there are cores, at most 16.
@@ -78,7 +80,7 @@ def open_images(
         conversion = Conversion(options.size or conversion.size, options.channels or conversion.channels)
         skip_corrupt, skip_duplicates = skip_corrupt or corrupt, skip_duplicates or duplicates
     return ImageSet(
-        spec, size=size, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers,
+        spec, images=images, seed=seed, geometry=geometry, skip_corrupt=skip_corrupt, workers=workers,
         conversion=conversion, skip_duplicates=skip_duplicates,
     )  # fmt: skip
 

@@ -1,0 +1,100 @@
+"""One word for one thing: what an audit takes is called alike in Python, on the command line and in a plan file."""
+
+import inspect
+import warnings
+from typing import Any
+
+import pytest
+import torch
+import typer
+
+import holdfast
+from holdfast.auditing.plan_file import KEYS, make_plan
+from holdfast.cli import app
+from holdfast.runtime.deprecation import HoldfastDeprecationWarning
+from holdfast.workflows.monitor import monitor
+
+OWN_WORD = {"model": "encoders", "settings": "set"}
+"""A word of Python's own, where the others would be odd there: the word of the command line and of plan files."""
+
+ONE_BY_ONE = {"measure": "measures"}
+"""An option that may be repeated: the list that it makes."""
+
+PYTHON_ALONE = {
+    "mean", "std", "labels", "train_labels",  # of networks and arrays in memory
+}  # fmt: skip
+COMMAND_ALONE = {
+    "engine", "address", "gpus", "shard",  # other processes and machines
+    "strict", "dry-run", "calibrate", "json",  # what the command answers
+}  # fmt: skip
+HOW = {"out", "overwrite", "workers", "quiet"}
+"""Where and how it runs, which a plan file does not say: another run of the same plan answers the same."""
+
+RARE = {"examined", "queries", "shared_searches", "measures"}
+"""What a plan file and Python say, and the command line need not."""
+
+
+def python(function: Any) -> set[str]:
+    return {OWN_WORD.get(name, name) for name in inspect.signature(function).parameters}
+
+
+def options(command: str) -> set[str]:
+    """Return the words of a command, arguments and options, without their dashes."""
+    found = typer.main.get_command(app).commands[command]  # pyright: ignore[reportAttributeAccessIssue]
+    shown = [p for p in found.params if not getattr(p, "hidden", False) and p.name != "help"]
+    words = {str(p.name) if p.param_type_name == "argument" else max(p.opts, key=len).removeprefix("--") for p in shown}
+    return {ONE_BY_ONE.get(word, word) for word in words}
+
+
+def spelt(words: set[str]) -> set[str]:
+    """Return words as options write them."""
+    return {word.replace("_", "-") for word in words}
+
+
+def test_an_audit_is_asked_for_in_the_same_words_everywhere() -> None:
+    in_python, in_files, on_the_line = python(holdfast.audit), set(KEYS), options("audit")
+    assert in_python - PYTHON_ALONE - HOW == in_files
+    assert on_the_line - COMMAND_ALONE - RARE == spelt(in_python - PYTHON_ALONE - RARE)
+    assert {OWN_WORD.get(name, name) for name in inspect.signature(make_plan).parameters} - {"source"} == in_files
+
+
+def test_a_hardening_is_asked_for_in_the_same_words() -> None:
+    in_python = {"encoder" if word == "encoders" else word for word in python(holdfast.harden)}
+    alone = {"mean", "std", "labels", "test_labels", "train_labels"}
+    assert options("harden") - {"json", "pace"} == spelt(in_python - alone)
+
+
+def test_no_public_function_hides_what_it_takes() -> None:
+    for function in (holdfast.audit, holdfast.compare, holdfast.harden, holdfast.open, make_plan, monitor):
+        kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+        assert inspect.Parameter.VAR_KEYWORD not in kinds, function
+
+
+def test_what_an_audit_takes_is_described() -> None:
+    for function in (holdfast.audit, holdfast.harden, make_plan):
+        described = inspect.getdoc(function) or ""
+        missing = [name for name in inspect.signature(function).parameters if f"    {name}: " not in described]
+        assert not missing, function
+
+
+def test_earlier_words_mean_what_they_did_and_say_what_to_write() -> None:
+    how: dict[str, Any] = {"profile": "quick", "measures": "uniformity", "quiet": True}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        now = holdfast.audit("zoo:digits-simclr", data="digits", images=12, **how)
+    with pytest.warns(HoldfastDeprecationWarning) as said:
+        before = holdfast.audit("zoo:digits-simclr", images="digits", size=12, **how)  # pyright: ignore
+    assert before["uniformity"] == now["uniformity"]
+    assert [str(warning.message).rpartition("; ")[2] for warning in said] == ["write data=", "write images="]
+
+
+def test_images_as_an_array_are_still_data() -> None:
+    net, x = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4)), torch.rand(6, 1, 8, 8)
+    with pytest.warns(HoldfastDeprecationWarning, match="monitor.images=DATA. is deprecated .* write data="):
+        values = monitor(net, images=x, measures=["uniformity"], mean=0, std=1)  # pyright: ignore
+    assert values == monitor(net, x, ["uniformity"], mean=0, std=1)
+
+
+def test_a_number_of_images_that_is_none_is_an_error_and_no_earlier_word() -> None:
+    with pytest.raises(holdfast.HoldfastError, match=r"audit.images: expected a whole number or None, got 'many'"):
+        holdfast.audit("zoo:digits-simclr", "digits", images="many")  # pyright: ignore
