@@ -23,7 +23,8 @@ from sklearn.datasets import load_digits
 
 from holdfast.report import corruptions, leaderboard, noises, series
 from holdfast.report.charts import kinds
-from holdfast.storage.record_file import SCHEMA, SEAL, sealed
+from holdfast.storage.migrations import SCHEMA
+from holdfast.storage.record_file import SEAL, sealed
 
 SOUND = {"checks": [], "because": [], "standing": "sound", "if_weak": "at most"}
 """What a score says of its checks where none failed."""

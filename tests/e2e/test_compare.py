@@ -217,11 +217,11 @@ def test_other_records_are_refused(capsys, two: tuple[str, str], text: str) -> N
     assert "expected" in line
 
 
-def test_two_records_of_different_schema_are_refused_with_both(capsys, two: tuple[str, str]) -> None:
-    change(two[1], lambda record: record.update(schema=1))
+def test_a_record_of_a_newer_version_asks_for_an_upgrade(capsys, two: tuple[str, str]) -> None:
+    change(two[1], lambda record: record.update(schema=99))
     line = refused(capsys, "compare", *two, status=3)
-    assert "expected a record of schema 2" in line
-    assert "got schema 1" in line
+    assert two[1] in line
+    assert "got one of a newer Holdfast (schema 99); upgrade Holdfast: pip install --upgrade holdfast" in line
 
 
 def test_too_little_to_compare_is_refused(capsys, two: tuple[str, str], tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_a_leaderboard_groups_what_compares_and_drops_nothing(capsys, audits: Pa
     assert code == 0
     assert "10 encoders in 2 groups" in out
     page = Page((tmp_path / "l.html").read_text())
-    assert "expected a record of schema 2" in page.text
+    assert "expected a record of schema 1 to 2" in page.text
     assert len(page.all("tr")) > 12
     loads = [a.get("src") or a.get("href", "") for tag in ("script", "img", "link", "a") for a in page.all(tag)]
     assert all(not place or place.startswith(("#", "data:")) for place in loads)

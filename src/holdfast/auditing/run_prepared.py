@@ -18,7 +18,8 @@ from holdfast.core.engine import Engine
 from holdfast.runtime.errors import NothingAudited, first_line
 from holdfast.runtime.foreign import foreign
 from holdfast.runtime.privacy import public
-from holdfast.storage.record_file import RECORD, SCHEMA, digest_of, files_of, sealed
+from holdfast.storage.migrations import SCHEMA
+from holdfast.storage.record_file import RECORD, digest_of, files_of, sealed
 from holdfast.storage.run_folder import Store
 from holdfast.storage.standing import void_checks
 

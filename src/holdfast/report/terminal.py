@@ -29,7 +29,7 @@ def print_record(record: Mapping[str, Any], console: Console, report: Path | str
     Colours follow the console: none when the output is piped.
 
     Args:
-        record: a record of schema 1.
+        record: a record, see `holdfast.storage.record_file.read_record`.
         console: where to print.
         report: the HTML report, named in the last line.
     """

@@ -296,4 +296,4 @@ RECORD_SHAPE = Object(
     },
     also=_whole,
 )  # fmt: skip
-"""A record of schema 2."""
+"""A record of today's schema, see `migrations`."""
