@@ -223,7 +223,7 @@ def test_doctor_names_what_is_there(capsys) -> None:
         (["show", "breakaway_rsk"], "did you mean 'breakaway_risk'"),
         (["audit", "zoo:digits-simclr", "--data", "digits", "--eps", "4/0"], "expected a finite number"),
         (["audit", "zoo:digits-simclr", "--date", "digits"], "--data"),
-        (["audit"], "'encoders'"),
+        (["audit"], "Missing argument"),
         (["adit"], "No such command"),
     ],
 )
