@@ -332,7 +332,12 @@ def test_encoders_look_different():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "expected a run folder"), ("{", "expected JSON"), ('{"schema": 1}', "schema 2"), ("[]", "schema 2")],
+    [
+        (None, "expected a run folder"),
+        ("{", "expected JSON"),
+        ('{"schema": 1}', "not of its schema 1"),
+        ("[]", "expected a record of schema 1 to 2"),
+    ],
 )
 def test_folders_without_a_record_that_can_be_read(tmp_path, content, message):
     if content is not None:
