@@ -96,8 +96,8 @@ def audit(
         attacked: how many of them are attacked.
         profile: what is asked; see `holdfast list profiles`. "quick" is a first look, in two minutes; "standard" is for
             a decision.
-        measures: ask these instead: names, tables of a name and the fields to change (both as the profile asks them
-            otherwise, where it does), or measures.
+        measures: ask these instead: names, "breakaway_risk[attack.steps=50]", tables of a name and the fields to change
+            (all as the profile asks them otherwise, where it does), or measures.
         eps: radius in pixels of a [0, 1] image, 0.05 or "4/255"; where None, the profile's or what is usual for such
             images: 4/255 in ℓ∞ for photos, see `holdfast.auditing.balls`.
         norm: norm of the ball, "linf" or "l2".

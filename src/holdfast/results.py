@@ -13,6 +13,7 @@ from rich.console import Console
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.exports import long_table
 from holdfast.comparison.records import Run, open_run, score_of
+from holdfast.config.overrides import holds
 from holdfast.core import HoldfastError, Score
 from holdfast.report import html, leaderboard
 from holdfast.report.comparison import print_comparison
@@ -30,8 +31,8 @@ CACHE = "cache/"
 class Record:
     """The result of an audit. Print it, show it in a notebook, ask it for scores.
 
-    `record["breakaway_risk"]` is the headline `Score` of a measure; where several encoders were audited,
-    `record["encoder", "breakaway_risk"]`.
+    `record["breakaway_risk"]` is the headline `Score` of a measure, `record["breakaway_risk[attack.steps=50]"]` that of
+    one with these fields; where several encoders were audited, `record["encoder", "breakaway_risk"]`.
 
     Args:
         run: the run folder with its record.
@@ -107,9 +108,13 @@ class Record:
         entry = entries[chosen]
         if entry.get("error"):
             raise HoldfastError(f"{chosen} could not be audited: {entry['error']}")
-        if name not in entry["measures"]:
-            raise unknown("measure of this record", name, entry["measures"])
-        measure = entry["measures"][name]
+        measures = entry["measures"]
+        if name not in measures:
+            alike = [key for key, m in measures.items() if "[" in name and holds(name, m["part"])]
+            if len(alike) != 1:
+                raise unknown("measure of this record", name, alike or measures)
+            name = alike[0]
+        measure = measures[name]
         if reason := measure.get("error") or measure.get("not_certified"):
             raise HoldfastError(f"{name} of {chosen} has no score: {reason}")
         return measure

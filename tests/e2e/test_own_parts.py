@@ -34,15 +34,16 @@ def audit(tmp_path_factory) -> Path:
     return folder
 
 
-def holdfast(*arguments: str, at: Path, own: Path | None = OWN, status: int = 0) -> str:
+def holdfast(*arguments: str, at: Path, own: Path | None = OWN, status: int = 0, before: bool = False) -> str:
     """Run the command line as a new process would, which knows no parts of one's own yet."""
     parts, printed = ["--parts", str(own)] if own else [], io.StringIO()
+    words = [*parts, *arguments] if before else [*arguments, *parts]
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
         patch.chdir(at)
         patch.setenv(registry.OWN, "")
         registered.forget()
         try:
-            assert status_of(*parts, *arguments) == status, printed.getvalue()
+            assert status_of(*words) == status, printed.getvalue()
         finally:
             registered.forget()
     return printed.getvalue()
@@ -52,7 +53,22 @@ def test_they_are_listed_and_shown(tmp_path: Path) -> None:
     listed = json.loads(holdfast("list", "--json", at=tmp_path))
     assert "averages:4" in listed["encoders"]["averages:"]
     assert {"dimmed", "random_search", "norms", "norm_loss"} <= {name for kind in listed.values() for name in kind}
-    assert "How much of its length" in holdfast("show", "norm_loss", at=tmp_path)
+    for before in (True, False):
+        assert "How much of its length" in holdfast("show", "norm_loss", at=tmp_path, before=before)
+
+
+def test_files_before_and_after_the_command_count_both(tmp_path: Path) -> None:
+    (tmp_path / "balls.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from holdfast.core import registry\n"
+        "@registry.register('threats')\n"
+        "@dataclass(frozen=True)\n"
+        "class Smaller(registry.find('threats', 'linf')):\n"
+        "    'A ball.'\n"
+    )
+    listed = holdfast("--parts", "balls.py", "list", "threats", at=tmp_path)
+    assert "smaller" in listed
+    assert "dimmed" in listed
 
 
 def test_workers_know_them_and_the_record_names_their_file(audit: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.auditing import profile_files
 from holdfast.auditing.balls import NORM, audit_ball
 from holdfast.auditing.profile_files import profile_names
+from holdfast.config.grammar import part_table
 from holdfast.config.overrides import Change, changed
 from holdfast.config.reader import arguments, located, read
 from holdfast.config.tables import Table, laid, over, spread
@@ -107,7 +108,7 @@ def _begun(measures: Iterable[Change], common: Mapping[str, Any]) -> list[Change
     begun: list[Change] = []
     fields: set[str] = set()
     for measure in spread(measures):
-        table = {"name": measure} if isinstance(measure, str) else measure
+        table = part_table(measure) if isinstance(measure, str) else measure
         if isinstance(table, Mapping) and isinstance(name := table.get("name"), str):
             own = {field.name for field in dataclasses.fields(registry.find("measures", name))}
             fields |= own

@@ -6,14 +6,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from holdfast.cli.audit import audit
 from holdfast.cli.check import check
-from holdfast.cli.common import Command, out, warned
+from holdfast.cli.common import Command, PartsOption, out, run_parts, warned, with_parts
 from holdfast.cli.compare import compare
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
@@ -43,22 +42,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def holdfast(
-    parts: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--parts", help="Python file that registers parts of your own; may be repeated. Run here and by workers."
-        ),
-    ] = None,
+    parts: PartsOption = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and nothing else.")
     ] = False,
 ) -> None:
     """Audit how well an image encoder's representations hold when the image is disturbed, without labels."""
-    if parts:
-        from holdfast.core import registry
-
-        os.environ[registry.OWN] = os.pathsep.join(str(path.expanduser().resolve()) for path in parts)
-        registry.names("measures")  # an error in one of the files comes before anything else
+    run_parts(parts or ())
 
 
 for _command in (
@@ -76,8 +66,8 @@ for _command in (
     show,
     doctor,
 ):
-    app.command(cls=Command, epilog=SUMMARY)(_command)
-app.command("list", cls=Command, epilog=SUMMARY)(list_parts)
+    app.command(cls=Command, epilog=SUMMARY)(with_parts(_command))
+app.command("list", cls=Command, epilog=SUMMARY)(with_parts(list_parts))
 
 _Click: type[Exception] = typer.BadParameter.__mro__[2]  # of the click that this typer uses, which may be its own
 

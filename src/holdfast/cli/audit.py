@@ -46,6 +46,10 @@ def audit(
     ] = None,
     eps: EpsOption = None,
     norm: Annotated[str | None, typer.Option(help="Norm of the ball: linf or l2. (default: linf)")] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(help="Ask this instead of the profile's, NAME or NAME[parameter=value,...]; may be repeated."),
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="measure.parameter=value; * for all.")] = None,
     images: Annotated[int | None, typer.Option(help="Images compared with each other.")] = None,
     attacked: Annotated[int | None, typer.Option(help="How many of them are attacked.")] = None,
@@ -95,7 +99,7 @@ def audit(
     run = {"images": images, "attacked": attacked, "seed": seed, "device": device, "skip_corrupt": skip_corrupt}
     run |= {"batch_size": batch_size, "norm": norm, "eps": eps, "train": train, "train_images": train_images}
     run |= {"skip_duplicates": skip_duplicates, "precision": precision, "compiled": compiled, "allow": allow}
-    run |= {"budget": budget, "until": until}
+    run |= {"budget": budget, "until": until, "measures": measure or None}
     if len(encoders) == 1 and encoders[0].endswith(".toml"):
         plan = read_plan(Path(encoders[0]), profile=profile, data=data, set=settings or None, **run)
     else:

@@ -1,11 +1,13 @@
 """What the commands share: consoles, options, and how an audit is run and an interrupt met."""
 
+import inspect
 import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +37,12 @@ def number(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from error
 
 
+PartsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--parts", help="Python file that registers parts of your own; may be repeated. Run here and by workers."
+    ),
+]
 OutOption = Annotated[
     str, typer.Option("--out", help="Run folder, or s3://BUCKET/RUN: record, tables, report. A killed audit resumes.")
 ]
@@ -55,6 +63,32 @@ EpsOption = Annotated[
 CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
 XOption = Annotated[str | None, typer.Option("--x", help="Measure drawn across. (default: clean kNN accuracy)")]
 YOption = Annotated[str | None, typer.Option("--y", help="Measure drawn up. (default: a measure of robustness)")]
+
+
+def with_parts(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command that takes `--parts` as well, as `holdfast` does before the command."""
+
+    @wraps(command)
+    def run(*arguments: Any, parts: list[Path] | None = None, **named: Any) -> Any:
+        run_parts(parts or ())
+        return command(*arguments, **named)
+
+    signature = inspect.signature(command)
+    option = inspect.Parameter("parts", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PartsOption)
+    vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), option])
+    run.__annotations__ = {**command.__annotations__, "parts": PartsOption}
+    return run
+
+
+def run_parts(paths: Sequence[Path]) -> None:
+    """Run files of parts, beside those that `HOLDFAST_PARTS` names; an error in one comes before anything else."""
+    if paths:
+        from holdfast.core import registry
+
+        own = [str(path.expanduser().resolve()) for path in paths]
+        os.environ[registry.OWN] = os.pathsep.join(filter(None, [os.environ.get(registry.OWN, ""), *own]))
+        registry.forget()
+        registry.names("measures")
 
 
 class Command(TyperCommand):

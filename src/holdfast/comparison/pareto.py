@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from holdfast.config.overrides import holds
 from holdfast.runtime.errors import HoldfastError, unknown
 
 FITNESS = ("probe_accuracy",)
@@ -63,12 +64,15 @@ def _knn(name: str, m: Mapping[str, Any]) -> str | None:
 def pick(measures: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """Return the measures that names mean: their full name, or that of the part, which may be several measures'.
 
+    `breakaway_risk[attack.steps=50]` means those that have these fields.
+
     Raises:
         HoldfastError: a name that no measure has.
     """
     picked: dict[str, None] = {}
     for name in names:
         own = [key for key, m in measures.items() if name in (key, m["part"]["name"])]
+        own = own or [key for key, m in measures.items() if "[" in name and holds(name, m["part"])]
         if not own:
             raise unknown("measure of the comparison", name, measures)
         picked |= dict.fromkeys(own)

@@ -5,8 +5,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from holdfast.config.tables import setting, spread
+from holdfast.config.grammar import part_table, setting
+from holdfast.config.tables import nested, over, spread
 from holdfast.core import Ball, HoldfastError, Measure, registry
+from holdfast.core.naming import flatten, named
 from holdfast.runtime.checked import Positive, fitting, shown
 from holdfast.runtime.errors import unknown
 
@@ -14,16 +16,16 @@ Spec = dict[str, Any]
 """A part as plain data, see `registry.spec`."""
 
 Change = str | Mapping[str, Any] | Measure
-"""The name of a measure, a table of its name and the fields to change, or the measure itself."""
+"""A measure by its name, with the fields to change, as a text or a table, or the measure itself; see `part_table`."""
 
 
 def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -> tuple[Measure, ...]:
     """Return the measures that are named, as the profile has them but for the fields that are written.
 
-    A name and a table with nothing else are the same. A measure that the profile has several times is changed each
-    time; where a table names a part that only some of them have, only these are. Measures that become equal are asked
-    once. One that the profile lacks begins with the defaults of its class, in the audit's ball. A table with `each`
-    stands for several, see `spread`.
+    A text and a table of the same are the same, see `part_table`. A measure that the profile has several times is
+    changed each time; where a table names a part that only some of them have, only these are, and a name that tells
+    one from its twins, see `named`, is that one. Measures that become equal are asked once. One that the profile lacks
+    begins with the defaults of its class, in the audit's ball. A table with `each` stands for several, see `spread`.
 
     Args:
         profile: the measures of the profile, in the audit's ball.
@@ -33,18 +35,23 @@ def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -
     Raises:
         HoldfastError: a name or a field that nobody knows, or a value that a field cannot have.
     """
-    measures: list[Measure] = []
+    measures, profile = list[Measure](), tuple(profile)
+    twins = {name: twin for name, twin in named(profile).items() if "[" in name}
     usual = [registry.spec(measure) for measure in profile]
-    for change in spread(changes):
+    for change in spread(twins[c] if isinstance(c, str) and c in twins else _table(c) for c in changes):
         if isinstance(change, Measure):
             measures.append(change)
             continue
-        table = _table(change)
-        twins = [spec for spec in usual if spec["name"] == table["name"]]
-        twins = [spec for spec in twins if _has(spec, table)] or twins
-        specs = [part(table, spec, registry.spec(ball)) for spec in twins] or [part(table, None, registry.spec(ball))]
-        measures += map(registry.build, specs)
+        own = [spec for spec in usual if spec["name"] == change["name"]]
+        own = [spec for spec in own if _has(spec, change)] or own or [None]
+        measures += (registry.build(_laid(change, spec, registry.spec(ball))) for spec in own)
     return distinct(measures)
+
+
+def holds(text: str, spec: Mapping[str, Any]) -> bool:
+    """Return whether a part is of the name, and has the fields, that a text writes, see `part_table`."""
+    table = part_table(text)
+    return table["name"] == spec["name"] and _laid(table, spec, {}) == spec  # what differs needs no ball
 
 
 def set_parameters(measures: Iterable[Measure], settings: Iterable[str], ball: Ball) -> tuple[Measure, ...]:
@@ -71,8 +78,9 @@ def set_parameters(measures: Iterable[Measure], settings: Iterable[str], ball: B
             raise unknown("measure of this plan", name, {spec["name"] for spec in specs})
         if name == "*":  # where none has it, the error says what there is
             chosen = [number for number in chosen if table.keys() <= specs[number].keys()] or chosen
+        lay = part if name == "*" else _laid
         for number in chosen:
-            specs[number] = part(table, specs[number], registry.spec(ball))
+            specs[number] = lay(table, specs[number], registry.spec(ball))
     return distinct(map(registry.build, specs))
 
 
@@ -82,8 +90,10 @@ def distinct(measures: Iterable[Measure]) -> tuple[Measure, ...]:
     return tuple(measure for number, measure in enumerate(measures) if measure not in measures[:number])
 
 
-def _table(change: str | Mapping[str, Any]) -> Spec:
-    table = {"name": change} if isinstance(change, str) else change
+def _table(change: Change) -> Spec | Measure:
+    if isinstance(change, Measure):
+        return change
+    table = part_table(change) if isinstance(change, str) else change
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise HoldfastError(f"measures: expected names, or tables with a name, got {change!r}")
     if table.get("kind", "measures") != "measures":
@@ -91,14 +101,40 @@ def _table(change: str | Mapping[str, Any]) -> Spec:
     return {"kind": "measures", **table}
 
 
+def _laid(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]) -> Any:
+    """Return `part` of a table in which the end of a key stands for all of it, `steps` for `attack.steps`.
+
+    Raises:
+        HoldfastError: an end that several parameters have; and as `part`.
+    """
+    name = table.get("name", before and before["name"])
+    own = {field.name for field in dataclasses.fields(registry.find("measures", name))} | {"kind", "name"}
+    spec = part({key: value for key, value in table.items() if key in own}, before, ball)
+    rest: Spec = {}
+    for key, value in table.items():
+        ends = [path for path in flatten(spec) if path.endswith(f".{key}")]
+        if key in own:
+            continue
+        if len(ends) > 1:
+            raise HoldfastError(
+                f"{name}: expected one parameter, got {key!r}, the end of {len(ends)}; write {' or '.join(ends)}"
+            )
+        rest = over(rest, nested(ends[0] if ends else key, value))
+    return part(rest, spec, ball) if rest else spec
+
+
 def _has(spec: Mapping[str, Any], table: Mapping[str, Any]) -> bool:
     """Return whether a part has the parts that a table names, at any depth."""
-    return all(
-        _has(spec.get(key) if isinstance(spec.get(key), Mapping) else {}, value)  # pyright: ignore[reportArgumentType]
-        if isinstance(value, Mapping)
-        else key != "name" or value == spec.get("name")
-        for key, value in table.items()
-    )
+    for key, value in table.items():
+        inner = spec.get(key)
+        if isinstance(value, str) and isinstance(inner, Mapping):
+            value = {"name": value}
+        if isinstance(value, Mapping):
+            if not _has(inner if isinstance(inner, Mapping) else {}, value):
+                return False
+        elif key == "name" and value != spec.get("name"):
+            return False
+    return True
 
 
 def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Tables as people write them: laid over each other, spread over values, changed by `--set`."""
+"""Tables as people write them: laid over each other, spread over values, nested."""
 
 import copy
 import itertools
@@ -8,7 +8,6 @@ from typing import Any
 
 from holdfast.core import HoldfastError, registry
 from holdfast.runtime.checked import shown
-from holdfast.storage.documents import TooDeep, parse_json
 
 Table = dict[str, Any]
 """Keys and values as TOML and JSON have them."""
@@ -83,23 +82,3 @@ def spread(tables: Iterable[Any]) -> list[Any]:
 def nested(path: str, value: Any) -> Table:
     """Return the table that a dotted key stands for: `{"attack": {"steps": 5}}` for "attack.steps"."""
     return reduce(lambda inner, key: {key: inner}, reversed(path.split(".")), value)
-
-
-def setting(text: str) -> Table:
-    """Return what `--set` says as a table: `{"adversary": {"threat": {"radius": 0.1}}}`.
-
-    The value is JSON, or else a text: `breakaway_risk.attack=apgd`.
-
-    Raises:
-        HoldfastError: a text without a key and a value.
-    """
-    path, equals, written = text.partition("=")
-    if not equals or not all(path.strip().split(".")):
-        raise HoldfastError(f"--set: expected key=value, for example breakaway_risk.attack.steps=20, got {shown(text)}")
-    try:
-        value = parse_json(written.strip())
-    except TooDeep as error:
-        raise HoldfastError(f"--set: {shown(text)}: {error}; write it flatter") from None
-    except ValueError:
-        value = written.strip()
-    return nested(path.strip(), value)

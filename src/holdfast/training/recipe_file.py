@@ -6,8 +6,9 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from holdfast.config.grammar import setting
 from holdfast.config.reader import read
-from holdfast.config.tables import over, setting
+from holdfast.config.tables import over
 from holdfast.runtime.errors import unknown
 from holdfast.storage.documents import read_toml
 from holdfast.training.recipe import Recipe
