@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from holdfast.core import registry
+from holdfast.core import Encoder, registry
 from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders import doctor, open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
@@ -19,6 +19,7 @@ BAD = {
     "zoo:cnn_a_mnist?mean=a&std=b": "mean=a is not usable",
     "zoo:cnn_a_mnist?mean=0&std=0": "positive stds",
     "zoo:cnn_a_mnist?mean=0,0,0&std=1,1,1": "takes 1 channels, given by the caller has 3 means",
+    "zoo:cnn_a_mnist?mean=0&std=1,1": "takes 1 channels, given by the caller has 2 stds",
     "zoo:cnn_a_mnist?size=0": "size=0 is not usable",
     "zoo:cnn_a_mnist?size=40": r"fails on images \[1, 40, 40\]",
     "zoo:cnn_a_mnist?pool=sum": "expected one of avg, cls, mean, flatten, none",
@@ -46,6 +47,25 @@ def test_names_and_labels():
     assert open_encoder("zoo:digits_cnn?seed=1").name == "zoo:digits_cnn?seed=1"
     assert open_encoder("zoo:digits_cnn?label=mine").name == "mine"
     assert set(registry.names("encoders")) == {"zoo", "file", "py", "onnx", "torchvision", "timm", "hf", "openclip"}
+
+
+def test_one_number_stands_for_every_channel_beside_three(monkeypatch):
+    encoder = open_encoder("zoo:base_cifar?mean=0.485,0.456,0.406&std=0.25")
+    assert (encoder.mean, encoder.std) == ([0.485, 0.456, 0.406], [0.25, 0.25, 0.25])
+    spelt = open_encoder("zoo:base_cifar?mean=0.485,0.456,0.406&std=0.25,0.25,0.25")
+    x = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(encoder(x), spelt(x))
+    assert encoder.fingerprint == spelt.fingerprint
+    network = torch.nn.Flatten()
+    assert torch.equal(
+        Encoder(network, mean=0.5, std=[0.1, 0.2, 0.4])(x),
+        ((x - 0.5) / torch.tensor([0.1, 0.2, 0.4])[:, None, None]).flatten(1),
+    )
+    for mean, std in (([0.1, 0.2], [1, 1, 1]), ([], 1), ([0.1] * 3, [1, 1])):
+        with pytest.raises(HoldfastError, match="one number or one per channel, got mean="):
+            Encoder(network, mean=mean, std=std)
+    with pytest.raises(HoldfastError, match="takes 3 channels, for it has 3 means and stds; the images have 1"):
+        Encoder(network, mean=[0.1] * 3, std=1)(x[:, :1])
 
 
 # --- weights in files ---------------------------------------------------------------------------

@@ -113,15 +113,15 @@ class Encoder(nn.Module):
 
     Args:
         module: maps normalised images [B, C, H, W] to representations [B, D].
-        mean: per-channel mean that the module's preprocessing subtracts, in [0, 1] pixels (0 for none).
-        std: per-channel standard deviation that it divides by (1 for none).
+        mean: what the module's preprocessing subtracts, in [0, 1] pixels: one number, or one per channel (0 for none).
+        std: the standard deviation that it divides by, the same (1 for none).
         geometry: how pictures become input pixels; needed for folders of pictures, not for arrays that fit.
         name: how the encoder is called in tables and reports.
         origin: facts for the record: source, weights, layer, pooling, where mean and std were taken from.
         root: dotted name, inside the module, of the network whose weights a file of weights holds.
 
     Raises:
-        HoldfastError: mean and std that are not finite, not positive (std), or of different lengths.
+        HoldfastError: mean and std that are not finite, not positive (std), or of several different lengths.
     """
 
     def __init__(
@@ -248,8 +248,9 @@ class Encoder(nn.Module):
     def _check_input(self, x: Tensor) -> None:
         channels = len(self.mean) if len(self.mean) > 1 else (self.geometry.channels if self.geometry else None)
         if channels is not None and x.shape[1] != channels:
+            why = f", for it has {channels} means and stds" if len(self.mean) > 1 else ""
             raise HoldfastError(
-                f"encoder {self.name!r} takes {channels} channels, the images have {x.shape[1]}; "
+                f"encoder {self.name!r} takes {channels} channels{why}; the images have {x.shape[1]}; "
                 f"add ?channels={channels} to the data spec to convert them"
             )
 

@@ -18,26 +18,32 @@ class Normalisation(nn.Module):
         name: of the encoder, for errors.
 
     Attributes:
-        means: the means as numbers.
-        stds: the standard deviations as numbers.
+        means: the means as numbers; of each channel where either says something of each.
+        stds: the standard deviations as numbers, as many.
         mean: the means, [1, C, 1, 1], on the encoder's device.
         std: the standard deviations, [1, C, 1, 1].
         identity: whether it changes nothing.
 
     Raises:
-        HoldfastError: mean and std that are not finite, not positive (std), or of different lengths.
+        HoldfastError: mean and std that are not finite, not positive (std), or of several different lengths.
+
+    Example:
+        >>> Normalisation([0.485, 0.456, 0.406], 0.25, "mine").stds
+        [0.25, 0.25, 0.25]
     """
 
     def __init__(self, mean: float | Sequence[float], std: float | Sequence[float], name: str):
         super().__init__()
         self.means = [float(m) for m in (mean if isinstance(mean, Sequence) else [mean])]
         self.stds = [float(s) for s in (std if isinstance(std, Sequence) else [std])]
+        lengths = {len(self.means), len(self.stds)}
         bad_std = any(s <= 0 or not math.isfinite(s) for s in self.stds)
-        if len(self.means) != len(self.stds) or bad_std or not all(math.isfinite(m) for m in self.means):
+        if 0 in lengths or len(lengths - {1}) > 1 or bad_std or not all(math.isfinite(m) for m in self.means):
             raise HoldfastError(
-                f"normalisation of {name!r}: expected as many finite means as positive stds, got mean={self.means}, "
-                f"std={self.stds}; give one number, or one per channel, in units of [0, 1] pixels"
+                f"normalisation of {name!r}: expected finite means and positive stds, one number or one per channel, "
+                f"got mean={self.means}, std={self.stds}; give both in units of [0, 1] pixels"
             )
+        self.means, self.stds = (values * (max(lengths) // len(values)) for values in (self.means, self.stds))
         self.mean: Tensor
         self.std: Tensor
         self.register_buffer("mean", torch.tensor(self.means).view(1, -1, 1, 1), persistent=False)

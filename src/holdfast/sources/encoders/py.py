@@ -93,9 +93,9 @@ class Py(EncoderSource):
 
 
 def _channels(network: nn.Module, common: Common) -> int:
-    """Return the number of means; where one stands for all channels, 3 if the network takes colours, else 1."""
-    if common.mean is not None and len(common.mean) > 1:
-        return len(common.mean)
+    """Return how many means or stds there are; where one stands for all channels, 3 if it takes colours, else 1."""
+    if (told := max(len(common.mean or ()), len(common.std or ()))) > 1:
+        return told
     try:
         with torch.no_grad():
             network.eval()(torch.zeros(2, 3, *(common.size or ())))

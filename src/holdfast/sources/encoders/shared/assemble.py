@@ -71,11 +71,12 @@ def assemble(
             "?mean=0.485,0.456,0.406&std=0.229,0.224,0.225, or ?mean=0&std=1 if images are not normalised"
         )
     geometry, shape = preprocessing.geometry, preprocessing.shape
-    if isinstance(mean, Sequence) and len(mean) not in (1, shape[0]):
-        raise HoldfastError(
-            f"encoder {common.name!r} takes {shape[0]} channels, {source} has {len(mean)} means; give one, "
-            f"or {shape[0]}"
-        )
+    for word, values in (("means", mean), ("stds", std)):
+        if isinstance(values, Sequence) and len(values) not in (1, shape[0]):
+            raise HoldfastError(
+                f"encoder {common.name!r} takes {shape[0]} channels, {source} has {len(values)} {word}; give one, "
+                f"or {shape[0]}"
+            )
     geometry = reworded(geometry, common.pictures, shape, GIVEN, f"encoder {common.name!r}")
     if common.size is not None:
         shape = (shape[0], *common.size)
