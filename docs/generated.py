@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -48,7 +49,7 @@ def facts(name: str) -> str:
     better = {"lower": "lower is more robust", "higher": "higher is more robust"}[part.better]
     labels = ", reads labels" if part().needs_labels else ""
     lines = [f"*{part.question}*", "", f"`{name}`, in {_unit(part.unit)}, {better}{labels}.", ""]
-    lines += ["``` { .text .formula }", *formula, "```", ""]
+    lines += [*_set(name, " ".join(formula)), ""]
     for paragraph in rest:
         lines += [_plain(" ".join(paragraph)), ""]
     lines += [f"**How to read it.** {_plain(part.how_to_read)}", "", f"**Source.** {_plain(part.reference)}.", ""]
@@ -58,6 +59,25 @@ def facts(name: str) -> str:
         usual = "required" if one.default is one.empty else f"`{_cell(repr(one.default))}`"
         lines.append(f"| `{one.name}` | {usual} | {_plain(said.get(one.name, ''))} |")
     return "\n".join(lines)
+
+
+@cache
+def _formulas() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads((DOCS / "formulas.toml").read_text(encoding="utf-8"))
+
+
+def _set(name: str, says: str) -> list[str]:
+    """Return a measure's formula as TeX, and the sentence that belongs to it.
+
+    Raises:
+        ValueError: the docstring says another formula than the one that was written as TeX.
+    """
+    formula = _formulas().get(name, {})
+    if formula.get("says") != says:
+        raise ValueError(
+            f"docs/formulas.toml: expected what {name} says, {says!r}, got {formula.get('says')!r}; mend both"
+        )
+    return ["$$", formula["tex"], "$$", "", *([_plain(formula["text"])] if "text" in formula else [])]
 
 
 def measures() -> str:
@@ -312,7 +332,9 @@ def _plain(text: str) -> str:
     """Return text that Markdown shows as it is; code between backticks stays code, a *word* stays stressed."""
     pieces = re.split(r"(`[^`]*`|(?<!\S)\*\w+\*(?!\w))", text)
     escaped = [
-        p if p[:1] in ("`", "*") and p[-1:] == p[0] and len(p) > 2 else re.sub(r"([*_\[\]<>#\\])", r"\\\1", p)
+        p
+        if p[:1] in ("`", "*") and p[-1:] == p[0] and len(p) > 2
+        else re.sub(r"([*_\[\]>#\\$])", r"\\\1", p).replace("<", "&lt;")
         for p in pieces
     ]
     return "".join(escaped).replace("|", "\\|")

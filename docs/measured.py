@@ -191,7 +191,7 @@ def _share(score: Mapping[str, Any]) -> str:
     if score["value"] is None:
         return "undefined"
     low, high = ("–" if score[end] is None else f"{100 * score[end]:.3g}" for end in ("low", "high"))
-    return f"{_mark(score)}{100 * score['value']:.3g} % \\[{low}, {high}\\]"
+    return f"{_mark(score)}{100 * score['value']:.3g} % \\[{low},\u00a0{high}\\]"
 
 
 def _mark(score: Mapping[str, Any]) -> str:
@@ -212,4 +212,4 @@ def _correlation(row: Mapping[str, Any] | None) -> str:
 
 
 def _between(value: str | None, low: str | None, high: str | None) -> str:
-    return f"{value}" if low is None or high is None else f"{value} \\[{low}, {high}\\]"
+    return f"{value}" if low is None or high is None else f"{value} \\[{low},\u00a0{high}\\]"

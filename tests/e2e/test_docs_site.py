@@ -8,7 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import PIL.Image
 import pytest
@@ -235,21 +238,88 @@ def test_what_code_says_stays_as_it_is_in_markdown() -> None:
     assert "how the worst case is searched" in facts  # said by the class above it
 
 
-@pytest.mark.slow
-def test_the_search_works_from_a_folder(site: Path) -> None:
+def test_every_measure_has_its_formula(monkeypatch) -> None:
+    hook = generated()
+    assert set(hook._formulas()) == set(registry.names("measures"))
+    for name in registry.names("measures"):
+        assert "$$" in hook.facts(name)
+    assert r"\operatorname{rank}(\hat{x})" in hook.facts("retrieval")
+    formulas = {"retrieval": {**hook._formulas()["retrieval"], "says": "another formula"}}
+    monkeypatch.setattr(hook, "_formulas", lambda: formulas)
+    with pytest.raises(ValueError, match=r"formulas\.toml: expected what retrieval says"):
+        hook.facts("retrieval")
+
+
+def test_drawings_take_the_colours_of_the_page() -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install 'holdfast[docs]'")
+    look, style = generated("look"), (DOCS / "scripts/site.css").read_text(encoding="utf-8")
+    for file in (DOCS / "pictures").glob("*.svg"):
+        html = look.on_page_content(f'<p><img alt="what it shows" src="../pictures/{file.name}" /></p>')
+        assert '<span class="drawing" role="img" aria-label="what it shows"><svg' in html
+        assert not re.search(r"(?:fill|stroke): #", html)
+        assert all(style.count(f"{ink}:") == 2 for ink in re.findall(r"var\((--\w+)\)", html))
+
+
+def test_only_pages_with_formulas_load_what_sets_them() -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install 'holdfast[docs]'")
+    look, page = generated("look"), types.SimpleNamespace(url="measures/drift.html")
+    assert look.on_post_page("<body>plain</body>", page=page) == "<body>plain</body>"
+    html = look.on_post_page('<body><span class="arithmatex">\\(x\\)</span></body>', page=page)
+    loaded = re.findall(r'(?:src|href)="\.\./([^"]+)"', html)
+    assert len(loaded) == 3
+    assert all((DOCS / file).is_file() for file in loaded)
+    style = (DOCS / "scripts/katex/katex.min.css").read_text(encoding="utf-8")
+    fonts = {path.name for path in (DOCS / "scripts/katex/fonts").iterdir()}
+    assert set(re.findall(r"url\(fonts/([^)]+)\)", style)) == fonts
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    browser, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
-    if not (browser and driver):
+    program, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if not (program and driver):
         pytest.skip("needs chromium and chromedriver")
     options = webdriver.ChromeOptions()
-    options.binary_location = browser
+    options.binary_location = program
     for flag in ("--headless", "--no-sandbox", "--disable-gpu"):
         options.add_argument(flag)
     with webdriver.Chrome(options=options, service=webdriver.chrome.service.Service(driver)) as opened:
-        opened.get(f"{(site / 'index.html').as_uri()}?q=breakaway")
-        found = "return [...document.querySelectorAll('.md-search-result__link')].map((e) => e.href)"
-        WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
-        links = WebDriverWait(opened, 60).until(lambda page: page.execute_script(found))
-        assert any("measures/neighbours.html" in link for link in links)
-        asked = opened.execute_script("return performance.getEntriesByType('resource').map((e) => e.name)")
-        assert [one for one in asked if not one.startswith("file:")] == []
+        yield opened
+
+
+@pytest.mark.slow
+def test_the_search_works_from_a_folder(site: Path, browser: Any) -> None:
+    browser.get(f"{(site / 'index.html').as_uri()}?q=breakaway")
+    found = "return [...document.querySelectorAll('.md-search-result__link')].map((e) => e.href)"
+    WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
+    links = WebDriverWait(browser, 60).until(lambda page: page.execute_script(found))
+    assert any("measures/neighbours.html" in link for link in links)
+    assert _loaded_elsewhere(browser) == []
+
+
+@pytest.mark.slow
+def test_formulas_are_set_and_nothing_is_clipped(site: Path, browser: Any) -> None:
+    """Every page with a formula sets it; at both widths no page is wider than the window."""
+    made_by_commands = {"leaderboard.html", *(path.name for path in (site / "reproductions").glob("*-*.html"))}
+    pages = [path for path in site.rglob("*.html") if path.name not in made_by_commands]
+    counted = "return ['.arithmatex', '.arithmatex > .katex, .arithmatex > .katex-display', '.katex-error']"
+    counted += ".map((kind) => document.querySelectorAll(kind).length)"
+    with_formulas = 0
+    for width in (390, 1280):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        for path in pages:
+            browser.get(path.as_uri())
+            there, made, wrong = browser.execute_script(counted)
+            assert there == made, path.relative_to(site)
+            assert wrong == 0, path.relative_to(site)
+            with_formulas += there > 0
+            wide = browser.execute_script("return document.documentElement.scrollWidth")
+            assert wide <= width, f"{path.relative_to(site)} is {wide} wide"
+            assert _loaded_elsewhere(browser) == []
+    assert with_formulas >= 2 * len(list((site / "measures").glob("*.html"))) - 2
+
+
+def _loaded_elsewhere(browser: Any) -> list[str]:
+    asked = browser.execute_script("return performance.getEntriesByType('resource').map((e) => e.name)")
+    return [one for one in asked if not one.startswith(("file:", "data:"))]

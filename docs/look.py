@@ -1,0 +1,51 @@
+"""A hook of MkDocs: how a page looks. Drawings follow light and dark, formulas are set, the version is shown.
+
+The pages stay plain Markdown: a drawing is an image, a formula TeX between dollars, which other generators show too.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.utils import get_relative_url
+
+DOCS = Path(__file__).parent
+DRAWING = re.compile(r'<img alt="([^"]*)" src="((?:\.\./)*)(pictures/[\w-]+\.svg)"\s*/?>')
+HEAD = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>", re.DOTALL)
+INKS = {"#000000": "--ink", "#ffffff": "--paper", "#0067a5": "--blue", "#c2570c": "--orange", "#2d7d46": "--green",
+        "#8a8f94": "--grey", "#b3202c": "--red"}  # fmt: skip
+"""The colours of `make_pictures.py`, and the variables of `site.css` that take their places."""
+
+SETTING = """<link rel="stylesheet" href="{place}katex/katex.min.css">
+<script src="{place}katex/katex.min.js"></script><script src="{place}formulas.js"></script>
+"""
+"""What a page with formulas loads, from the site itself."""
+
+
+def on_config(config: Any) -> Any:
+    """Show the version beside the name."""
+    import holdfast
+
+    config.site_name = f"{config.site_name} {holdfast.__version__}"
+    return config
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Put drawings into the page, where its colours reach them."""
+    return DRAWING.sub(lambda image: _drawn(DOCS / image[3], image[1]), html)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Set the formulas of a page that has any."""
+    if 'class="arithmatex"' not in output:
+        return output
+    return output.replace("</body>", SETTING.format(place=get_relative_url("scripts/", page.url)) + "</body>")
+
+
+def _drawn(file: Path, alt: str) -> str:
+    svg = HEAD.sub("", file.read_text(encoding="utf-8"))
+    for colour, ink in INKS.items():
+        svg = svg.replace(f": {colour}", f": var({ink})")
+    if lost := sorted(set(re.findall(r"(?:fill|stroke): (#\w+)", svg))):
+        raise ValueError(f"{file.name}: expected the colours of docs/look.py, got {', '.join(lost)}; add them to INKS")
+    return f'<span class="drawing" role="img" aria-label="{alt}">{" ".join(svg.split())}</span>'
