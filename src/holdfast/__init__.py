@@ -4,8 +4,8 @@
     record = holdfast.audit(model, images, mean=0.5, std=0.25)
     print(record)
 
-`audit`, `compare`, `open` and `harden` are all there is to begin with; the command line is `holdfast`. What they are
-made of is in `holdfast.core` (the nouns), `holdfast.sources.encoders.open_encoder`,
+`audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`. What
+they are made of is in `holdfast.core` (the nouns), `holdfast.sources.encoders.open_encoder`,
 `holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan` and `holdfast.auditing.run.run_audit`;
 `holdfast.extend` is what parts of your own are written with.
 """
@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from holdfast.api import compare as compare
     from holdfast.api import open as open
     from holdfast.hardened import harden as harden
+    from holdfast.results import CheckResult as CheckResult
     from holdfast.results import Comparison as Comparison
     from holdfast.results import Record as Record
+    from holdfast.results import check as check
     from holdfast.runtime.errors import HoldfastError as HoldfastError
 
     __version__: str
 
 _HOME = {
-    "audit": "holdfast.api", "compare": "holdfast.api", "open": "holdfast.api", "harden": "holdfast.hardened",
-    "Record": "holdfast.results", "Comparison": "holdfast.results", "HoldfastError": "holdfast.runtime.errors",
+    "audit": "holdfast.api", "compare": "holdfast.api", "check": "holdfast.results", "open": "holdfast.api",
+    "harden": "holdfast.hardened", "Record": "holdfast.results", "Comparison": "holdfast.results",
+    "CheckResult": "holdfast.results", "HoldfastError": "holdfast.runtime.errors",
 }  # fmt: skip
 """Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""
 

@@ -1,14 +1,18 @@
-"""holdfast check: a run held against requirements."""
+"""holdfast check: a run held against requirements, and against an earlier run."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.common import AllowOption, JsonOption, out, show
+from holdfast.cli.common import AllowOption, JsonOption, err, out, show
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.runtime.exit_status import ExitStatus
-from holdfast.storage.filesystem import Folder
+
+DROP = "allow-drop "
+"""How a line of a file begins that says what may be lost."""
 
 
 def check(
@@ -21,25 +25,81 @@ def check(
         ),
     ] = None,
     require_file: Annotated[
-        Path | None, typer.Option(help="A text file with one requirement in each line; # begins a comment.")
+        Path | None,
+        typer.Option(
+            help="A text file with one requirement in each line, or allow-drop MEASURE AMOUNT; # begins a comment."
+        ),
     ] = None,
-    encoder: Annotated[list[str] | None, typer.Option(help="Which encoders must meet them. (default: all)")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Run folder of an earlier audit, against which nothing may be shown to be worse.")
+    ] = None,
+    allow_drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="[MEASURE[.SCORE]] 5%|5% relative|5 points|0.02|1/255: how much worse it may be than the baseline. "
+            "5% of a share are points. Holds the scores that are named, or by an amount alone all headlines. "
+            "(default: all headlines, 0)"
+        ),
+    ] = None,
+    match: Annotated[
+        list[str] | None, typer.Option(help="NEW=OLD: an encoder of the run, and the one it is held against.")
+    ] = None,
+    encoder: Annotated[list[str] | None, typer.Option(help="Which encoders are held. (default: all)")] = None,
     allow: AllowOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with status 1 also where it cannot tell whether something is worse.")
+    ] = False,
+    junit: Annotated[str | None, typer.Option(help="Write JUnit XML, one test case for each verdict.")] = None,
+    summary: Annotated[
+        Path | None, typer.Option(help="Write Markdown; appended where the file is that of $GITHUB_STEP_SUMMARY.")
+    ] = None,
+    annotate: Annotated[
+        bool, typer.Option("--annotate", help="Print GitHub workflow commands for what does not hold.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Hold a run against requirements: status 0 where all are met, 1 where one is not; see below for others."""
-    from holdfast.config.requirements import judge
-    from holdfast.report.gate import as_data, print_findings
-    from holdfast.storage.record_file import read_record
-    from holdfast.storage.standing import allowing, refuse_unknown
+    """Hold a run against requirements or an earlier run: status 0 where all hold, 1 where one does not; more below."""
+    from holdfast.comparison.records import open_run
+    from holdfast.report.annotations import annotations
+    from holdfast.report.gate import print_gate
+    from holdfast.storage.standing import refuse_unknown
+    from holdfast.workflows.gate import hold
 
-    requirements = [*(require or []), *(_lines(require_file) if require_file else [])]
-    record = read_record(Folder(folder), folder)
-    refuse_unknown(allow or (), [record])
-    findings = judge(allowing(record, allow or ()), requirements, encoder or [])
-    show({"record": folder, **as_data(findings)}, json_output, lambda: print_findings(findings, out))
-    if not all(finding.met for finding in findings):
+    lines = _lines(require_file) if require_file else []
+    drops = [*(allow_drop or []), *(line.removeprefix(DROP).strip() for line in lines if line.startswith(DROP))]
+    requirements = [*(require or []), *(line for line in lines if not line.startswith(DROP))]
+    run = open_run(folder, allow=allow or ())
+    before = None if baseline is None else open_run(baseline, allow=allow or ())
+    refuse_unknown(allow or (), [known.record for known in (run, before) if known])
+    data = hold(run, requirements, before, allow_drop=drops, match=match or (), encoders=encoder or [], strict=strict)
+    show(data, json_output, lambda: print_gate(data, out))
+    if annotate:
+        for command in annotations(data):
+            (err if json_output else out).print(command, markup=False, highlight=False, soft_wrap=True)
+    _write(data, junit, summary)
+    if not data["passed"]:
         raise typer.Exit(ExitStatus.UNMET)
+
+
+def _write(data: Mapping[str, Any], junit_file: str | None, summary: Path | None) -> None:
+    """Write what other programs show."""
+    from holdfast.report.gate import markdown
+    from holdfast.report.junit import junit
+    from holdfast.storage.filesystem import write_text
+
+    if junit_file is not None:
+        write_text(junit_file, junit(data))
+    if summary is None:
+        return
+    shared = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not shared or summary.resolve() != Path(shared).resolve():
+        write_text(str(summary), markdown(data))
+        return
+    try:  # other steps of the job have written before
+        with summary.open("a", encoding="utf-8") as file:
+            file.write(markdown(data))
+    except OSError as error:
+        raise HoldfastError(f"cannot write the summary {str(summary)!r}: {os_reason(error)}") from error
 
 
 def _lines(path: Path) -> list[str]:

@@ -163,11 +163,15 @@ def _units(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     return units
 
 
+def measure_of(subject: str, measures: Iterable[str]) -> str | None:
+    """Return the measure that a subject begins with, the longest of several, for names may have dots; None for none."""
+    return max((name for name in measures if f"{subject}.".startswith(f"{name}.")), key=len, default=None)
+
+
 def _resolve(requirement: Requirement, measures: Mapping[str, Mapping[str, str]]) -> tuple[str, str, str, bool]:
     """Return measure, score ("": the headline), field, and whether the field is the default one."""
     subject, text = requirement.subject, requirement.text
-    # The measure is the longest name that the subject begins with; names may have dots.
-    measure = max((name for name in measures if f"{subject}.".startswith(f"{name}.")), key=len, default=None)
+    measure = measure_of(subject, measures)
     if measure is None:
         name, _, field = subject.rpartition(".")
         raise unknown("measure", name if field in FIELDS else subject, measures)
@@ -205,25 +209,25 @@ def _of_measure(requirement: Requirement, units: Mapping[str, Mapping[str, str]]
         score = measure.get("scores", {}).get(title, {})
         value, end = score.get(field), {"low": "low end", "high": "high end"}.get(field, field)
         compared = f"{name}, {title}, {end}" + (f" (the default for {comparison})" if usual else "")
-        reason = f"not audited: {row['error']}" if row.get("error") else _nothing(measure, score, field)
+        reason = f"not audited: {row['error']}" if row.get("error") else nothing_there(measure, score, field)
         standing = SOUND if field == "n" else score.get("standing", SOUND)
         if not reason and standing != VOID and not OPERATORS[comparison](value, bound):
             reason = f"is not {comparison} {requirement.written}"
         if not reason and not may_meet(standing, comparison):
-            reason = _flaw(row, score)
+            reason = flaw(row, score)
         unit = "" if field == "n" else score.get("unit") or measure.get("unit", "")
         return Finding(text, row["name"], not reason, compared, value, bound, unit, reason)
 
     return judge
 
 
-def _flaw(row: Mapping[str, Any], score: Mapping[str, Any]) -> str:
+def flaw(row: Mapping[str, Any], score: Mapping[str, Any]) -> str:
     """Return what is wrong with a number whose check failed."""
     failed = "; ".join(f"check {name} failed: {row['checks'][name]['finding']}" for name in score["because"])
     return failed if score["standing"] == VOID else f"the truth is {score['standing']} that: {failed}"
 
 
-def _nothing(measure: Mapping[str, Any], score: Mapping[str, Any], field: str) -> str:
+def nothing_there(measure: Mapping[str, Any], score: Mapping[str, Any], field: str) -> str:
     """Return why there is nothing to compare; "" where there is."""
     note = f": {score['note']}" if score.get("note") else ""
     if not measure:

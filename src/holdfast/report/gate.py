@@ -1,57 +1,228 @@
-"""What the gate found, in the terminal: every requirement, and below it each encoder, readable without colour."""
+"""What the gate found, in the terminal and in Markdown: every requirement, every verdict, readable without colour."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from holdfast.config.requirements import Finding
-from holdfast.report.numbers import plural
+from holdfast.report.comparison import p_text
+from holdfast.report.leader import told
+from holdfast.report.numbers import BETTER, finite, number, plural
+from holdfast.report.table import Table, markdown_text
 
-MARKS = {True: ("✓", "green"), False: ("✗", "bold red")}
+MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("?", "yellow")}
+"""Of what holds, what does not, and what nobody can tell."""
+
+WIDE = 110
+"""Columns from which a table fits a terminal."""
+
+_STYLES = {
+    "worse": "bold red",
+    "lost": "bold red",
+    "cannot tell": "yellow",
+    "no worse": "green",
+    "better": "bold green",
+}
 
 
-def print_findings(findings: Sequence[Finding], console: Console) -> None:
-    """Print which requirements are met, and why the others are not.
+def holds(verdict: Mapping[str, Any]) -> bool | None:
+    """Return whether a verdict is none that fails; None where nothing can be told."""
+    return None if verdict["verdict"] == "cannot tell" else verdict["verdict"] not in ("worse", "lost")
+
+
+def print_gate(data: Mapping[str, Any], console: Console) -> None:
+    """Print which requirements are met, what became worse, and why.
 
     Args:
-        findings: what `holdfast.config.requirements.judge` returned.
+        data: see `holdfast.workflows.gate.hold`.
         console: where to print; colours follow it.
     """
-    table = Table.grid(padding=(0, 1))
-    for requirement, group in groupby(findings, key=lambda finding: finding.requirement):
+    if data["findings"]:
+        console.print(_requirements(data["findings"]))
+    if regression := data["regression"]:
+        console.print(Text(against(regression), "bold"))
+        for encoder, rows in by_encoder(regression):
+            if console.width >= WIDE:
+                console.print(table(encoder, rows).terminal())
+                continue
+            console.print(Text(encoder))
+            for row in rows:
+                mark, style = MARKS[holds(row)]
+                console.print(Text.assemble((f"{mark} {row['verdict']}: ", style), title(row)))
+                console.print(Text(f"  {'; '.join(numbers(row))}", "dim"))
+        for text in notes(regression):
+            console.print(text)
+    console.print(outcome(data))
+
+
+def by_encoder(regression: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any]]]]:
+    """Return the verdicts of each encoder."""
+    groups = groupby(regression["verdicts"], key=lambda row: row["encoder"])
+    return [(encoder, list(rows)) for encoder, rows in groups]
+
+
+def notes(regression: Mapping[str, Any]) -> list[Text]:
+    """Return what is to be said below the tables: reasons, cautions, what was left out, what the verdicts promise."""
+    said = [row for row in regression["verdicts"] if row["reason"] or row["needed"]]
+    lines = [Text(sentence(row), _STYLES[row["verdict"]]) for row in said]
+    lines += [Text(text, "yellow") for text in regression["cautions"]]
+    return lines + [Text(text, "dim") for text in [*regression["left_out"], *scope(regression)]]
+
+
+def _requirements(findings: Sequence[Mapping[str, Any]]) -> RichTable:
+    grid = RichTable.grid(padding=(0, 1))
+    for requirement, group in groupby(findings, key=lambda finding: finding["requirement"]):
         answers = list(group)
-        compared = Text(f"  {answers[0].compared}", style="dim")
-        table.add_row(_mark(all(finding.met for finding in answers)), Text.assemble((requirement, "bold"), compared))
+        compared = Text(f"  {answers[0]['compared']}", style="dim")
+        head = Text.assemble((requirement, "bold"), compared)
+        grid.add_row(_mark(all(finding["met"] for finding in answers)), head)
         for finding in answers:
-            actual = Text(_actual(finding), style="" if finding.met else "red")
-            table.add_row("", Text.assemble(_mark(finding.met), " ", finding.encoder, ": ", actual))
-    console.print(table)
-    missed = sum(not finding.met for finding in findings)
-    verdict = f"not met: {missed} of {len(findings)}" if missed else f"all {plural(len(findings), 'requirement')} met"
-    if len(findings) == 1:
-        verdict = "not met" if missed else "met"
-    console.print(Text(verdict, style=MARKS[not missed][1]))
+            actual = Text(actually(finding), style="" if finding["met"] else "red")
+            grid.add_row("", Text.assemble(_mark(finding["met"]), " ", finding["encoder"], ": ", actual))
+    return grid
 
 
-def _mark(met: bool) -> Text:
-    return Text(*MARKS[met])
+def _mark(holds: bool | None) -> Text:
+    return Text(*MARKS[holds])
 
 
-def as_data(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return the findings as JSON data: {"met": whether all are, "findings": [...]}."""
-    rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in findings]
-    return {"met": all(finding.met for finding in findings), "findings": rows}
-
-
-def _actual(finding: Finding) -> str:
+def actually(finding: Mapping[str, Any]) -> str:
     """Return what was found and, where that is not enough, why."""
-    value, reason = finding.actual, finding.reason
+    value, reason = finding["found"], finding["reason"]
     text = value if isinstance(value, str) and not reason else ""  # a check's reason says it
     if isinstance(value, (int, float)):
-        text = f"{value * 100:.6g} %" if finding.unit == "share" else f"{value:.6g}"
+        text = f"{value * 100:.6g} %" if finding["unit"] == "share" else f"{value:.6g}"
     return (" " if reason.startswith("is not") else ": ").join(filter(None, [text, reason]))
+
+
+def outcome(data: Mapping[str, Any]) -> Text:
+    """Return what became of the requirements, and of the measures held against a baseline."""
+    return Text("; ".join(_outcomes(data)), style=MARKS[data["passed"]][1])
+
+
+def _outcomes(data: Mapping[str, Any]) -> list[str]:
+    lines, findings = [], data["findings"]
+    if findings:
+        missed = sum(not finding["met"] for finding in findings)
+        line = f"not met: {missed} of {len(findings)}" if missed else f"all {plural(len(findings), 'requirement')} met"
+        lines.append(("not met" if missed else "met") if len(findings) == 1 else line)
+    if data["regression"]:
+        verdicts = [row["verdict"] for row in data["regression"]["verdicts"]]
+        counts = ", ".join(f"{verdicts.count(name)} {name}" for name in _STYLES if name in verdicts)
+        untold = " (--strict)" if data["strict"] and "cannot tell" in verdicts else ""
+        lines.append(f"{'passed' if data['regression']['passed'] else 'not passed'}{untold}: {counts}")
+    return lines
+
+
+def table(encoder: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the verdicts of one encoder as a table."""
+    head = ["measure", "baseline", "now", "change", "may lose", "p, Holm", "verdict"]
+    return Table(head, [_line(row) for row in rows], encoder)
+
+
+def _line(row: Mapping[str, Any]) -> list[str | Text]:
+    before, now = (_told(row, row[key])[0] if row[key] else "–" for key in ("baseline", "now"))
+    change = " ".join(filter(None, _told(row, row["change"]))) if row["change"] else "–"
+    mark, _ = MARKS[holds(row)]
+    verdict = Text(f"{row['verdict']} {mark}", _STYLES[row["verdict"]])
+    return [Text(title(row)), before, now, change, margin(row), p_text(row["p_adjusted"]), verdict]
+
+
+def title(row: Mapping[str, Any]) -> str:
+    """Return what was measured, and which direction is better."""
+    score = "" if row["is_headline"] else f", {row['score']}"
+    return f"{row['title']}{score} {BETTER[row['better']][0]}"
+
+
+def margin(row: Mapping[str, Any]) -> str:
+    """Return what may be lost, in the measure's own unit."""
+    amount, written = row["margin"]["amount"], row["margin"]["written"]
+    if not row["margin"]["relative"]:
+        return f"{255 * amount:.3g}/255" if row["levels"] and amount else written
+    if not finite(amount):
+        return written
+    if row["unit"] == "share":
+        return f"{100 * amount:.3g} points"
+    return f"{255 * amount:.3g}/255" if row["levels"] else number(amount, row["unit"])
+
+
+def sentence(row: Mapping[str, Any]) -> str:
+    """Return a verdict with its reason, in one sentence."""
+    reasons = [row["reason"]] if row["reason"] else []
+    if row["needed"]:
+        reasons.append(_needed(row["needed"], bool(row["reason"])))
+    reason = "; ".join(filter(None, reasons))
+    return f"{title(row)[:-2]} of {row['encoder']}: {row['verdict']}{f': {reason}' if reason else ''}"
+
+
+def statement(row: Mapping[str, Any]) -> str:
+    """Return a verdict with its numbers, in one sentence."""
+    return f"{sentence(row)} ({'; '.join(numbers(row))})"
+
+
+def numbers(row: Mapping[str, Any]) -> list[str]:
+    """Return the numbers behind a verdict: baseline, now, change, what may be lost, p."""
+    before, now = (" ".join(filter(None, _told(row, row[k]))) if row[k] else "none" for k in ("baseline", "now"))
+    parts = [f"baseline {before}, now {now}"]
+    if row["change"] and row["change"]["value"] is not None:
+        parts.append(f"change {' '.join(filter(None, _told(row, row['change'])))}")
+    parts.append(f"may lose {margin(row)}")
+    return [*parts, f"p {p_text(row['p_adjusted'])} (Holm)"] if row["p_adjusted"] is not None else parts
+
+
+def _needed(needed: Mapping[str, Any], bound: bool) -> str:
+    """Return how many images would tell."""
+    measured, equal, of = needed["as_measured"], needed["if_equal"], needed["of"]
+    parts = [] if bound else [f"{_about(measured, needed)} {of} if the change is as measured"]
+    parts += [f"{_about(equal, needed)} {'' if parts else f'{of} '}if there is none"] if equal is not None else []
+    return f"80 % power would take {', '.join(parts)}" if parts else ""
+
+
+def _about(images: int | None, needed: Mapping[str, Any]) -> str:
+    """Return a number of images with two digits."""
+    if images is None:
+        return "more than any number of"
+    digits = max(0, len(str(images)) - 2)
+    more = f" (the data hold {needed['available']:,})" if images > needed["available"] else ""
+    return f"about {round(images, -digits):,}{more}"
+
+
+def _told(row: Mapping[str, Any], score: Mapping[str, Any]) -> tuple[str, str]:
+    return told(score, row["unit"], row["levels"])
+
+
+def against(regression: Mapping[str, Any]) -> str:
+    """Return what the run is held against, and how."""
+    paired = "image by image" if regression["paired"] else "unpaired: other images of the same source"
+    return f"Against {regression['baseline']}, {paired}"
+
+
+def scope(regression: Mapping[str, Any]) -> list[str]:
+    """Return how many verdicts were corrected, and what that promises; nothing where there was no test."""
+    tests = regression["comparisons"]
+    return [f"{plural(tests, 'comparison')}; {regression['promises']}"] if tests else []
+
+
+def requirements(data: Mapping[str, Any]) -> list[Text]:
+    """Return a line for each requirement and encoder."""
+    return [
+        Text.assemble(_mark(finding["met"]), f" {finding['requirement']}, {finding['encoder']}: {actually(finding)}")
+        for finding in data["findings"]
+    ]
+
+
+def markdown(data: Mapping[str, Any]) -> str:
+    """Return what the gate found as Markdown: the outcome, a table of requirements, one of verdicts per encoder."""
+    mark, _ = MARKS[data["passed"]]
+    parts = [f"## {mark} holdfast check {markdown_text(data['record'])}", markdown_text(outcome(data).plain)]
+    if data["findings"]:
+        parts.append("\n".join(f"- {markdown_text(line.plain)}" for line in requirements(data)))
+    if regression := data["regression"]:
+        parts.append(f"### {markdown_text(against(regression))}")
+        for encoder, rows in by_encoder(regression):
+            parts += [f"**{markdown_text(encoder)}**", table(encoder, rows).markdown()]
+        parts.append("\n".join(f"- {markdown_text(note.plain)}" for note in notes(regression)))
+    return "\n\n".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""Records and comparisons in a notebook: what the terminal shows as HTML, in the colours of the page around it."""
+"""Records, comparisons and checks in a notebook: what the terminal shows, in the colours of the page around it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.report import comparison as compared
+from holdfast.report import gate
 from holdfast.report.names import with_short_names
 from holdfast.report.page import fragment
 from holdfast.report.table import Table
@@ -25,6 +26,18 @@ def comparison_html(data: Mapping[str, Any]) -> str:
     data = with_short_names(data)
     sentences = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
     return _html([*compared.opening(data), compared.grid(data), Text(compared.KEY, "dim"), *sentences])
+
+
+def gate_html(data: Mapping[str, Any]) -> str:
+    """Return what the gate found as a piece of HTML; see `record_html`."""
+    blocks: list[Text | Table] = [gate.outcome(data)]
+    blocks += gate.requirements(data)
+    if regression := data["regression"]:
+        blocks.append(Text(gate.against(regression), "bold"))
+        for encoder, rows in gate.by_encoder(regression):
+            blocks += [Text(encoder), gate.table("", rows)]
+        blocks += gate.notes(regression)
+    return _html(blocks)
 
 
 def _html(blocks: Sequence[Text | Table]) -> str:

@@ -37,10 +37,24 @@ class Reach:
     below: Levels
     above: Levels
 
+    def scaled(self, factor: float) -> "Reach":
+        """Reach of the score times a positive number."""
+        return Reach(self.below * factor, self.above * factor)
+
+    def at(self, level: float) -> tuple[float, float]:
+        """How far it reaches below and above where the interval misses the truth with this probability."""
+        at = np.log(level), np.log(ALPHAS)
+        return float(np.interp(*at, self.below)), float(np.interp(*at, self.above))
+
 
 @lru_cache(maxsize=4096)  # of a score that takes part in many pairs
-def reach(score: Score) -> Reach | None:
+def reach(score: Score, times: float = 1.0) -> Reach | None:
     """Reach of the interval of a score at other levels; None without an interval.
+
+    Args:
+        score: the score.
+        times: how many times as many units there would be, of the same kind: trials and limits count them, the ends of
+            all other intervals come nearer as 1/√times.
 
     Example:
         >>> near = reach(Score(0.5, 0.4, 0.6, 100, "t", 0.95, ""))
@@ -53,15 +67,17 @@ def reach(score: Score) -> Reach | None:
     tail = (1 - score.confidence) / 2
     trials = _trials(score, tail) if score.interval.startswith(BINOMIAL) else None
     if score.interval.startswith(LIMIT):
-        ratio = (1 - (ALPHAS / 2) ** (1 / score.n)) / (1 - tail ** (1 / score.n))
+        ratio = (1 - (ALPHAS / 2) ** (1 / (times * score.n))) / (1 - tail ** (1 / score.n))
         return Reach(below * ratio, above * ratio)
     if trials is None:
-        ratio = _students(max(score.n - 1, 1), tail)
+        ratio = _students(max(score.n - 1, 1), tail) / math.sqrt(times)
         return Reach(below * ratio, above * ratio)
     # a proportion: Clopper-Pearson's ends at each level for the trials that its interval is worth
-    k, p = score.value * trials, score.value
-    lows = scipy.stats.beta.ppf(ALPHAS / 2, k, trials - k + 1) if k > 0 else np.zeros_like(ALPHAS)
-    highs = scipy.stats.beta.isf(ALPHAS / 2, k + 1, trials - k) if k < trials else np.ones_like(ALPHAS)
+    p, n = score.value, times * trials
+    k = p * n
+    lows = scipy.stats.beta.ppf(ALPHAS / 2, k, n - k + 1) if k > 0 else np.zeros_like(ALPHAS)
+    highs = scipy.stats.beta.isf(ALPHAS / 2, k + 1, n - k) if k < n else np.ones_like(ALPHAS)
+    k = p * trials
     own_low = float(scipy.stats.beta.ppf(tail, k, trials - k + 1)) if k > 0 else 0.0
     own_high = float(scipy.stats.beta.isf(tail, k + 1, trials - k)) if k < trials else 1.0
     # the other end need not be that of so many trials to the last digit, so both are scaled to what they were

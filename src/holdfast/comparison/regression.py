@@ -1,0 +1,346 @@
+"""What became worse since a baseline: each score's change held against what may be lost of it.
+
+With s = 1 where higher is better and -1 where lower is, the contrast of a score θ' with its baseline θ is
+
+    K = s (θ' - c θ) + a        a the margin in the score's unit, c = 1;  or a = 0, c = 1 - s m sign(θ), m relative
+
+K < 0 says that it lost more than the margin. A relative margin is tested as this linear contrast: the baseline's value,
+its interval and its influences count c times, so that what is not known of it is not taken for known.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from typing import Any
+
+import torch
+
+from holdfast.auditing.record import finite
+from holdfast.comparison.baseline import couples, same_images, without_labels
+from holdfast.comparison.conditions import cautions
+from holdfast.comparison.questions import Question, questions
+from holdfast.comparison.records import Audited, Run, score_of
+from holdfast.config.margins import Margin, Scored, margins
+from holdfast.config.requirements import flaw, nothing_there
+from holdfast.core import HoldfastError, Score
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
+from holdfast.numerics.statistics.multiple_testing import adjusted
+from holdfast.numerics.statistics.planning import times_needed
+from holdfast.runtime.privacy import distinct
+from holdfast.storage.standing import VOID, may_lose, may_win
+
+LEVEL = 0.05
+"""How often a check may have a wrong verdict: half of it for "worse", half for "no worse"."""
+
+WORSE, LOST, UNTOLD, NO_WORSE, BETTER = VERDICTS = ("worse", "lost", "cannot tell", "no worse", "better")
+"""What may become of a score; "lost" where the baseline has a number and the run has none."""
+
+FAILING = (WORSE, LOST)
+"""With which a check does not pass."""
+
+PROMISES = (
+    "each verdict is that of a 95 % interval of change and margin, corrected by Holm over all of them in each "
+    "direction: with 95 % confidence none of them is wrong"
+)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """One score on its way.
+
+    Attributes:
+        row: what is known of it so far, see `regressions`.
+        gap: s K; None where there is no test.
+        p: 1 - the highest level at which the interval of the contrast excludes zero.
+        tells: the verdicts that the numbers' standing allows.
+        times: (level, gap) -> how many times as many images would be needed.
+        images: how many rows were compared.
+    """
+
+    row: dict[str, Any]
+    gap: float | None = None
+    p: float = 1.0
+    tells: tuple[str, ...] = ()
+    scores: tuple[Score, Score] | None = None
+    scale: float = 1.0
+    rho: float = 0.0
+    images: int | None = None
+
+    @property
+    def direction(self) -> str:
+        """Where the contrast points."""
+        assert self.gap is not None
+        return WORSE if (self.gap < 0) == (self.row["better"] == "higher") else NO_WORSE
+
+    def p_for(self, verdict: str) -> float:
+        """The p-value of a verdict; 1 where the contrast points elsewhere, or the standing does not allow it."""
+        return self.p if verdict in self.tells and self.gap and self.direction == verdict else 1.0
+
+    def needed(self, gap: float, level: float) -> int | None:
+        """About how many images would tell a true gap with 80 % power; None where no number would."""
+        if self.scores is None or self.images is None:
+            return None
+        times = times_needed(gap, *self.scores, self.rho, scale=self.scale, level=level)
+        return None if times is None else ceil(times * self.images)
+
+
+def regressions(
+    now: Run,
+    before: Run,
+    allow_drop: Iterable[str] = (),
+    *,
+    match: Mapping[str, str] | Iterable[str] = (),
+    encoders: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return, for each encoder and each score that is held, whether it became worse than the margin allows.
+
+    Verdicts are "worse" (a loss beyond the margin is shown), "no worse" (a loss beyond it is excluded), "better" (the
+    same of margin 0), "lost" (the baseline has a number, the run has none, or one that a failed check voids) and
+    "cannot tell". Scores whose rows are equal, image by image, are no worse without a test. What a failed check leaves
+    is a bound, which counts for the verdict alone that weakness could not make.
+
+    Where nothing can be told, `needed` says how many images would tell it with 80 % power at the level that the
+    correction leaves: `as_measured`, were the true values those that were measured, and `if_equal`, were both the
+    baseline's (None: no number would). Estimates of estimates: half an effect needs four times as many images.
+
+    Args:
+        now: the run.
+        before: the baseline.
+        allow_drop: what may be lost, see `holdfast.config.margins`.
+        match: see `baseline.couples`.
+        encoders: which encoders of the run; all where none is given.
+
+    Returns:
+        JSON data: `baseline`, `paired`, `comparisons`, `promises`, `passed`, `verdicts`, `left_out`, `cautions`.
+
+    Raises:
+        HoldfastError: runs or encoders that cannot be compared, a margin that cannot be read, or nothing to compare.
+    """
+    paired = same_images(now, before)
+    shown = distinct([now.place, before.place])
+    now, before = (replace(run, place=name) for run, name in zip((now, before), shown, strict=True))
+    if not paired:
+        now, before = without_labels(now), without_labels(before)
+    pairs = couples(now, before, encoders, match)
+    # what both runs were asked alike; of an encoder that could not be audited, all that the baseline has
+    shared: list[tuple[Audited, Audited, dict[str, Question]]] = []
+    left_out: list[str] = []
+    for new, old in pairs:
+        asked, lines = ([], []) if new.entry.get("error") else questions([new, old], fewest=2)
+        left_out += [line for line in lines if f" of {old.name} is left out" not in line]  # the other side of these
+        left_out += _unasked(new, old)
+        shared.append((new, old, {_key(new, question): question for question in asked}))
+    known = _known(shared)
+    if not known:
+        why = "; ".join(left_out) or "none was measured"
+        raise HoldfastError(f"expected a measure that {now.place!r} and {before.place!r} share, got none: {why}")
+    try:
+        held = margins(allow_drop, known)
+    except HoldfastError as error:
+        raise HoldfastError("; ".join([str(error), *left_out])) from None
+    # one test for each score of each encoder, then verdicts corrected over all of them
+    tests = []
+    for new, old, asked in shared:
+        for (name, score), margin in held.items():
+            if new.entry.get("error"):
+                if name in old.entry["measures"]:
+                    tests.append(_unaudited(new, old, name, score, margin))
+            elif name in asked:
+                tests.append(_test(asked[name], name, score, margin, paired))
+    rows = _decided(tests, now.record["data"])
+    known_encoders = [encoder for new, old, _ in shared for encoder in (new, old) if not encoder.entry.get("error")]
+    data = {
+        "baseline": before.place,
+        "paired": paired,
+        "comparisons": sum(test.gap is not None for test in tests),
+        "promises": PROMISES,
+        "passed": not any(row["verdict"] in FAILING for row in rows),
+        "verdicts": rows,
+        "left_out": left_out,
+        "cautions": cautions([now, before], known_encoders),
+    }
+    return finite(json.loads(json.dumps(data)))
+
+
+def _key(encoder: Audited, question: Question) -> str:
+    """Return the name by which an encoder's record knows a measure."""
+    entry = question.answers[0][1]
+    return next(name for name, measure in encoder.entry["measures"].items() if measure is entry)
+
+
+def _unasked(new: Audited, old: Audited) -> list[str]:
+    """Say which measures the baseline alone was asked."""
+    now, before = ({m["part"]["name"] for m in encoder.entry.get("measures", {}).values()} for encoder in (new, old))
+    names = sorted(before - now)
+    return [f"{', '.join(names)} of {old.name} left out: the run was not asked"] if names and now else []
+
+
+def _known(shared: Sequence[tuple[Audited, Audited, Mapping[str, Question]]]) -> dict[str, Scored]:
+    """Return the measures that can be held, each with the scores that both runs have."""
+    known: dict[str, Scored] = {}
+    for new, old, asked in shared:
+        for name, (a, b) in {name: _entries(question) for name, question in asked.items()}.items():
+            scores = {t: s for t, s in b["scores"].items() if t in a["scores"] or not a["scores"]} or a["scores"]
+            _add(known, name, b if b["headline"] else a, scores)
+        if new.entry.get("error"):
+            for name, entry in old.entry["measures"].items():
+                _add(known, name, entry, entry["scores"])
+    return known
+
+
+def _add(known: dict[str, Scored], name: str, entry: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
+    """Add what is known of a measure."""
+    if entry["headline"] is None:
+        return
+    units = {title: score.get("unit") or entry["unit"] for title, score in scores.items()}
+    earlier = known[name].units if name in known else {}
+    known[name] = Scored(entry["better"], entry["headline"], {**earlier, **units})
+
+
+def _entries(question: Question) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the entries of a measure in the run's record and in the baseline's."""
+    (_, new), (_, old) = question.answers
+    return new, old
+
+
+def _row(
+    new: Audited, old: Audited, name: str, title: str, margin: Margin, entries: tuple[Mapping[str, Any], ...]
+) -> dict[str, Any]:
+    """Return what is known of a score before anything is compared."""
+    now, before = ((entry.get("scores") or {}).get(title) for entry in entries)
+    about = entries[1]
+    amount: float | None = margin.amount
+    if margin.relative:
+        value = before["value"] if before else None
+        amount = None if value is None else margin.amount * abs(value)
+    return {
+        "encoder": new.name, "baseline_encoder": old.entry["name"], "measure": name, "title": about["title"],
+        "score": title, "is_headline": title == about["headline"], "better": about["better"],
+        "unit": (before or now or {}).get("unit") or about["unit"],
+        "levels": title == about["headline"] and bool((about.get("in_words") or {}).get("levels")),
+        "verdict": UNTOLD, "reason": "", "baseline": before, "now": now, "change": None,
+        "margin": {"written": margin.written, "amount": amount, "relative": margin.relative},
+        "paired": False, "correlation": None, "p": None, "p_adjusted": None, "needed": None,
+    }  # fmt: skip
+
+
+def _unaudited(new: Audited, old: Audited, name: str, title: str, margin: Margin) -> _Test:
+    """Return what became of a score of an encoder that could not be audited."""
+    entry = old.entry["measures"][name]
+    row = _row(new, old, name, title, margin, ({}, entry))
+    lost = title in entry["scores"] and entry["scores"][title]["value"] is not None
+    return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": f"not audited: {new.entry['error']}"})
+
+
+def _test(question: Question, name: str, title: str, margin: Margin, paired: bool) -> _Test:
+    """Return the test of one score of one encoder, or why there is none."""
+    (new, now), (old, before) = question.answers
+    row = _row(new, old, name, title, margin, (now, before))
+    # numbers that are not there, or that a failed check voids
+    missing = [
+        nothing_there(entry, score or {}, "value") or (flaw(e.entry, score) if score["standing"] == VOID else "")
+        for e, entry, score in ((new, now, row["now"]), (old, before, row["baseline"]))
+    ]
+    if missing[1]:
+        return _Test(row | {"reason": f"the baseline has no number: {missing[1]}"})
+    if missing[0]:  # undefined is not lost: a median is where half of the images were not broken at all
+        lost = now["error"] or now["not_certified"] or (row["now"] and row["now"]["standing"] == VOID)
+        return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": missing[0]})
+    # what both runs saw of each image
+    rows, table = new.run.table(now["table"])
+    old_rows, old_table = old.run.table(before["table"])
+    a, b = score_of(row["now"]), score_of(row["baseline"])
+    assert a.value is not None
+    assert b.value is not None
+    tells = _tells(a, b, question.measure.better)
+    rho = _correlation(question, title, (rows, table), (old_rows, old_table)) if paired else None
+    row |= {"paired": rho is not None, "correlation": rho, "change": asdict(statistics.difference(a, b, rho or 0.0))}
+    row["change"]["interval"] = row["change"]["interval"] if rho is not None else "unpaired, from both intervals"
+    same = new.entry["fingerprint"] == old.entry["fingerprint"]
+    if paired and a.value == b.value and _equal((rows, table), (old_rows, old_table)) and (NO_WORSE in tells or same):
+        return _Test(row | {"verdict": NO_WORSE, "reason": "every image has the same value as in the baseline"})
+    # the contrast with the margin
+    sign = 1 if question.measure.better == "higher" else -1
+    scale = 1.0
+    if margin.relative:
+        if b.low is not None and b.low < 0 and b.high is not None and b.high > 0:
+            return _Test(row | {"reason": "the baseline's interval holds 0, so a share of it says nothing"})
+        scale -= sign * margin.amount * (1 if b.value >= 0 else -1)
+    ends, old_ends = reach(a), reach(b)
+    if ends is None or old_ends is None:
+        note = next(filter(None, [score.note for score, end in ((a, ends), (b, old_ends)) if end is None]), "")
+        return _Test(row | {"reason": f"no interval{f': {note}' if note else ''}"})
+    gap = a.value - scale * b.value + (0 if margin.relative else sign * margin.amount)
+    p = p_value(gap, ends, old_ends.scaled(scale), rho or 0.0, min(a.n, b.n))
+    of_images = question.measure.rows(table) is None
+    return _Test(row, gap, p, tells, (a, b), scale, rho or 0.0, len(rows) if of_images else None)
+
+
+def _tells(now: Score, before: Score, better: str) -> tuple[str, ...]:
+    """Return the verdicts that two numbers can support: of a bound, those that weakness could not make."""
+    worse = may_lose(now.standing, better) and may_win(before.standing, better)
+    no_worse = may_win(now.standing, better) and may_lose(before.standing, better)
+    return (*([WORSE] if worse else []), *([NO_WORSE] if no_worse else []))
+
+
+def _correlation(question: Question, title: str, now: Any, before: Any) -> float | None:
+    """Return how two estimates on the same images are correlated; None where no image contributes known parts of it."""
+    (rows, table), (old_rows, old_table) = now, before
+    headline = question.answers[0][1]["headline"]
+    measure = question.measure if title == headline else question.measure.headed_by(title)
+    if measure is None:
+        return None
+    new, old = measure.influence(table), measure.influence(old_table)
+    if rows == old_rows and len(new) == len(old):
+        return statistics.correlation(new, old)
+    if len(new) == len(rows) and len(old) == len(old_rows):  # a budget of time attacks as many as it can
+        return statistics.shared_correlation(new, rows, old, old_rows)
+    return None
+
+
+def _equal(now: Any, before: Any) -> bool:
+    """Whether two tables hold the same rows."""
+    (rows, table), (old_rows, old_table) = now, before
+    return (
+        rows == old_rows
+        and table.keys() == old_table.keys()
+        and all(torch.allclose(table[key].double(), old_table[key].double(), 0, 0, equal_nan=True) for key in table)
+    )
+
+
+def _decided(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of all tests with their verdicts, corrected over all of them in each direction."""
+    tested = [test for test in tests if test.gap is not None]
+    corrected = {verdict: adjusted([test.p_for(verdict) for test in tested], "holm") for verdict in (WORSE, NO_WORSE)}
+    for place, test in enumerate(tested):
+        row, pointed = test.row, test.direction if test.gap else NO_WORSE
+        q = corrected[pointed][place]
+        row |= {"p": test.p, "p_adjusted": max(q, FLOOR)}
+        if q <= LEVEL:
+            row["verdict"] = BETTER if pointed == NO_WORSE and not row["margin"]["amount"] else pointed
+            continue
+        if pointed not in test.tells:
+            row["reason"] = _bound(row)
+        # what Holm leaves to those that are not decided
+        level = LEVEL / (len(tested) - sum(other <= LEVEL for other in corrected[pointed]))
+        sign, margin = 1 if row["better"] == "higher" else -1, row["margin"]["amount"]
+        assert test.gap is not None
+        row["needed"] = {
+            "as_measured": test.needed(test.gap, level) if pointed in test.tells else None,
+            "if_equal": test.needed(sign * margin, level) if NO_WORSE in test.tells and margin else None,
+            "of": "attacked images" if test.images == images["attacked"] < images["images"] else "images",
+            "available": images["available"],
+        }
+    return [test.row for test in tests]
+
+
+def _bound(row: Mapping[str, Any]) -> str:
+    """Say which of two numbers is a bound, for which reason its difference cannot tell what it points to."""
+    words = [
+        f"{whose} is only known to be {score['standing']} that, for a check failed ({', '.join(score['because'])})"
+        for whose, score in (("the number now", row["now"]), ("the baseline", row["baseline"]))
+        if score["standing"] != "sound"
+    ]
+    return "; ".join(words)

@@ -1,0 +1,58 @@
+"""The gate: a run held against requirements, and against an earlier run."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from holdfast.comparison.records import Run
+from holdfast.comparison.regression import UNTOLD, regressions
+from holdfast.config.requirements import judge
+from holdfast.runtime.errors import HoldfastError
+
+
+def hold(
+    run: Run,
+    requirements: Collection[str] = (),
+    baseline: Run | None = None,
+    *,
+    allow_drop: Collection[str] = (),
+    match: Mapping[str, str] | Iterable[str] = (),
+    encoders: Collection[str] = (),
+    strict: bool = False,
+) -> dict[str, Any]:
+    """Return what the gate found, as JSON data.
+
+    Args:
+        run: the run.
+        requirements: see `holdfast.config.requirements.judge`.
+        baseline: the earlier run.
+        allow_drop: how much worse measures may be than in the baseline, see `holdfast.config.margins`.
+        match: see `holdfast.comparison.baseline.couples`.
+        encoders: which encoders of the run; all where none is given.
+        strict: whether what cannot be told does not pass.
+
+    Returns:
+        `record`, the place; `passed`; `met`, whether all requirements are, and the `findings`; `regression`, see
+        `holdfast.comparison.regression.regressions`, None without a baseline; `strict`.
+
+    Raises:
+        HoldfastError: nothing to hold it against, or a request that cannot be answered.
+    """
+    if baseline is None and (allow_drop or match):
+        raise HoldfastError("expected a baseline beside what may be lost against it, got none; add --baseline RUN")
+    if baseline is None and not requirements:
+        raise HoldfastError(
+            "expected at least one requirement, or a baseline, got none; add --require 'breakaway_risk < 5 %' or "
+            "--baseline RUN"
+        )
+    findings = judge(run.record, requirements, encoders) if requirements else []
+    rows = [{"found" if key == "actual" else key: v for key, v in asdict(f).items()} for f in findings]
+    met, regression = all(finding.met for finding in findings), None
+    if baseline is not None:
+        regression = regressions(run, baseline, allow_drop, match=match, encoders=encoders)
+        untold = any(row["verdict"] == UNTOLD for row in regression["verdicts"])
+        regression["passed"] = regression["passed"] and not (strict and untold)
+    passed = met and (regression is None or regression["passed"])
+    return {
+        "record": run.place, "passed": passed, "met": met, "findings": rows, "regression": regression, "strict": strict
+    }  # fmt: skip

@@ -1,0 +1,299 @@
+"""Verdicts against a baseline: by hand, of bounds, corrected, and how many images would tell."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+
+from holdfast.comparison.records import Run
+from holdfast.comparison.regression import regressions
+from holdfast.core import HoldfastError, Score, registry
+from holdfast.numerics import statistics
+from holdfast.numerics.statistics import clopper_pearson, mean, shared_correlation
+from holdfast.numerics.statistics.planning import times_needed
+from holdfast.storage.filesystem import Folder
+
+PART = {"kind": "measures", "name": "nearest_neighbour_accuracy"}
+SPEC = registry.spec(registry.build(PART))
+
+
+@dataclass(frozen=True)
+class Made(Run):
+    """A run whose tables are given."""
+
+    tables: dict[str, Any] = field(default_factory=dict)
+
+    def table(self, name: str) -> Any:
+        return self.tables[name]
+
+
+def entry(score: Score | None, table: str = "t", part: Any = None, unit: str = "share", **said: Any) -> dict[str, Any]:
+    scores = {} if score is None else {"worst found": asdict(score)}
+    return {
+        "part": part or SPEC, "title": "Accuracy", "unit": unit, "better": "higher", "headline": "worst found",
+        "scores": scores, "table": table, "error": None, "not_certified": None, "needs_labels": False, **said,
+    }  # fmt: skip
+
+
+def encoder(name: str, measures: dict[str, Any], error: str | None = None) -> dict[str, Any]:
+    checks = {"masking": {"status": "fail", "consequence": "one side", "finding": "gradients mislead"}}
+    checks["collapse"] = {"status": "fail", "consequence": "void", "finding": "all the same"}
+    about = {"fingerprint": name, "origin": {"source": name}, "checks": checks}
+    return {"name": name, "error": error, "measures": measures, **about}
+
+
+def made(place: str, encoders: Sequence[dict[str, Any]], tables: Any = None, **data: Any) -> Made:
+    images = {"spec": "digits", "fingerprint": "f", "images": 100, "attacked": 100, "available": 600, **data}
+    record = {
+        "data": images, "plan": {"seed": 0}, "holdfast": {"version": "1"}, "environment": {"torch": "2"},
+        "encoders": list(encoders),
+    }  # fmt: skip
+    return Made(place, Folder(place), record, tables or {})
+
+
+def hits(right: int, of: int = 100, shift: int = 0) -> torch.Tensor:
+    return (torch.arange(of) < right).double().roll(shift)
+
+
+def run(place: str, values: torch.Tensor, name: str = "net", score: Score | None = None, **data: Any) -> Made:
+    """A run of one encoder: which images it recognises, and the share of them or another score."""
+    ids = [f"image {number}" for number in range(len(values))]
+    measures = {"accuracy": entry(score or statistics.share(values))}
+    return made(place, [encoder(name, measures)], {"t": (ids, {"found": values})}, **data)
+
+
+def verdict(now: Run, before: Run, *drops: str) -> dict[str, Any]:
+    (row,) = regressions(now, before, drops)["verdicts"]
+    return row
+
+
+def test_a_verdict_by_hand() -> None:
+    """90 of 100 against 70 of the same 100: MOVER of two Clopper-Pearson intervals and the phi coefficient."""
+    now, before = hits(70), hits(90)
+    phi = (0.7 - 0.7 * 0.9) / (0.7 * 0.3 * 0.9 * 0.1) ** 0.5
+    row = verdict(run("now", now), run("before", before), "accuracy 5%")
+    (low, high), (old_low, old_high) = clopper_pearson(70, 100), clopper_pearson(90, 100)
+    below = ((0.7 - low) ** 2 + (old_high - 0.9) ** 2 - 2 * phi * (0.7 - low) * (old_high - 0.9)) ** 0.5
+    above = ((high - 0.7) ** 2 + (0.9 - old_low) ** 2 - 2 * phi * (high - 0.7) * (0.9 - old_low)) ** 0.5
+    assert row["correlation"] == pytest.approx(phi)
+    assert (row["change"]["low"], row["change"]["high"]) == pytest.approx((-0.2 - below, -0.2 + above))
+    assert (row["verdict"], row["margin"]["amount"]) == ("worse", 0.05)
+    assert row["p"] == row["p_adjusted"] < 0.05
+    # the verdict is that of the interval: the loss is at least 20 points less its reach
+    just = 100 * (0.2 - above)
+    assert verdict(run("now", now), run("before", before), f"accuracy {just - 0.2:.4f}%")["verdict"] == "worse"
+    assert verdict(run("now", now), run("before", before), f"accuracy {just + 0.2:.4f}%")["verdict"] == "cannot tell"
+    far = 100 * (0.2 + below)
+    assert verdict(run("now", now), run("before", before), f"accuracy {far + 0.3:.4f}%")["verdict"] == "no worse"
+    assert verdict(run("now", before), run("before", now))["verdict"] == "better"
+
+
+def test_a_relative_margin_is_a_linear_contrast() -> None:
+    """θ' - (1 - m) θ, whose second part is scaled with its ends: not the change with m θ as if it were known."""
+    before, values = Score(1.0, 0.88, 1.12, 100, "Student's t"), torch.linspace(-1, 1, 100)
+    for value, expected in ((0.31, "worse"), (0.35, "cannot tell"), (0.65, "cannot tell"), (0.69, "no worse")):
+        now = Score(value, value - 0.1, value + 0.1, 100, "Student's t")
+        row = verdict(run("now", values, score=now), run("before", -values, score=before), "accuracy 50% relative")
+        assert (row["correlation"], row["margin"]["amount"]) == (pytest.approx(-1), 0.5)
+        assert row["verdict"] == expected
+        assert (row["p"] <= 0.05) == (abs(value - 0.5) > 0.1 + 0.5 * 0.12)  # a known margin would leave 0.1 + 0.12
+
+
+def test_where_lower_is_better_a_loss_is_a_rise() -> None:
+    now, before = Score(0.30, 0.25, 0.35, 100, "Student's t"), Score(0.2, 0.17, 0.23, 100, "Student's t")
+    values = torch.rand(100, generator=torch.Generator().manual_seed(0))
+    part = {"kind": "measures", "name": "breakaway_risk"}
+    measure = registry.build(part)
+    spec, column = registry.spec(measure), measure.column
+    step = measure.steps[-1]  # pyright: ignore[reportAttributeAccessIssue]
+    table = {column: values, f"intrudes@{step}": values}
+    rows = {"t": ([str(i) for i in range(100)], table)}
+    runs = [
+        made(place, [encoder("net", {"risk": entry(score, part=spec, better="lower")})], rows)
+        for place, score in (("now", now), ("before", before))
+    ]
+    assert verdict(runs[0], runs[1], "risk 20% relative")["verdict"] == "worse"
+    assert verdict(runs[0], runs[1], "risk 200% relative")["verdict"] == "no worse"
+    assert verdict(runs[1], runs[0])["verdict"] == "better"
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "worse", "better"),
+    [
+        ("sound", "sound", "worse", "better"),
+        ("at most", "sound", "worse", "cannot tell"),
+        ("sound", "at most", "cannot tell", "better"),
+        ("at least", "sound", "cannot tell", "better"),
+        ("at most", "at most", "cannot tell", "cannot tell"),
+        ("void", "sound", "lost", "lost"),
+        ("sound", "void", "cannot tell", "cannot tell"),
+        ("void", "void", "cannot tell", "cannot tell"),
+    ],
+)
+def test_a_bound_counts_for_what_weakness_could_not_make(now: str, before: str, worse: str, better: str) -> None:
+    """Accuracy found by a weak attack is at most the truth's bound: it can show a loss, never that there is none."""
+    for values, expected in (((50, 90), worse), ((90, 50), better)):
+        runs = []
+        for right, standing in zip(values, (now, before), strict=True):
+            because = {"sound": (), "void": ("collapse",)}.get(standing, ("masking",))
+            flawed = replace(statistics.share(hits(right)), standing=standing, because=because)  # pyright: ignore
+            runs.append(run(f"run {len(runs)}", hits(right), score=flawed))
+        row = verdict(*runs)
+        assert row["verdict"] == expected, row
+        if expected == "cannot tell":
+            assert "collapse" in row["reason"] or "masking" in row["reason"]
+
+
+def test_equal_tables_are_no_worse_unless_a_bound_hides_the_truth() -> None:
+    same = run("now", hits(80)), run("before", hits(80))
+    assert verdict(*same)["verdict"] == "no worse"
+    assert regressions(*same)["comparisons"] == 0
+    assert verdict(run("now", hits(80, shift=1)), same[1])["verdict"] == "cannot tell", "equal values, other images"
+    weak = replace(statistics.share(hits(80)), standing="at most", because=("masking",))
+    one = run("now", hits(80), score=weak), run("before", hits(80), score=weak)
+    assert verdict(*one)["verdict"] == "no worse", "one encoder: whatever the truth is, it is the same"
+    other = run("now", hits(80), "other", score=weak), run("before", hits(80), score=weak)
+    assert verdict(*other)["verdict"] == "cannot tell"
+
+
+def test_what_is_gone_is_lost_and_what_was_never_there_is_not() -> None:
+    before, gone = run("before", hits(80)), Score(None, None, None, 100, "order statistics", note="none was broken")
+    assert verdict(run("now", hits(80), score=gone), before)["verdict"] == "cannot tell"
+    assert verdict(before, run("earlier", hits(80), score=gone))["verdict"] == "cannot tell"
+    failed = made("now", [encoder("net", {"accuracy": entry(None, error="NaN", headline=None)})])
+    assert verdict(failed, before) | {"verdict": "lost", "reason": "failed: NaN"} == verdict(failed, before)
+    unopened = made("now", [encoder("net", {}, error="no such file")])
+    data = regressions(unopened, before)
+    assert (data["passed"], data["verdicts"][0]["verdict"]) == (False, "lost")
+    assert data["verdicts"][0]["reason"] == "not audited: no such file"
+    with pytest.raises(HoldfastError, match="could not be audited"):
+        regressions(before, unopened)
+
+
+def test_verdicts_are_corrected_in_each_direction() -> None:
+    """Four encoders that lose the same: alone each is worse, of twenty none that is barely so."""
+    before, now = hits(90), hits(82)
+    alone = verdict(run("now", now), run("before", before))
+    assert (alone["verdict"], alone["p"]) == ("worse", alone["p_adjusted"])
+    for many in (2, 40):
+        new, old = (
+            made(
+                place,
+                [encoder(f"net {i}", {"accuracy": entry(statistics.share(v))}) for i in range(many)],
+                {"t": ([str(i) for i in range(100)], {"found": v})},
+            )
+            for place, v in (("now", now), ("before", before))
+        )
+        rows = regressions(new, old)["verdicts"]
+        assert [row["p_adjusted"] for row in rows] == pytest.approx([min(1, many * alone["p"])] * many)
+        assert all(row["verdict"] == ("worse" if many * alone["p"] <= 0.05 else "cannot tell") for row in rows)
+    # one encoder becomes worse and one better: each is corrected as one of two
+    new, old = (
+        made(
+            place,
+            [encoder(f"net {i}", {"accuracy": entry(statistics.share(v), f"t{i}")}) for i, v in enumerate(values)],
+            {f"t{i}": ([str(j) for j in range(100)], {"found": v}) for i, v in enumerate(values)},
+        )
+        for place, values in (("now", (now, before)), ("before", (before, now)))
+    )
+    rows = regressions(new, old)["verdicts"]
+    assert [row["verdict"] for row in rows] == ["worse", "better"]
+    assert [row["p_adjusted"] for row in rows] == pytest.approx([2 * row["p"] for row in rows])
+
+
+def test_other_images_are_not_paired_and_other_sources_are_refused() -> None:
+    before = run("before", hits(90))
+    paired = verdict(run("now", hits(70)), before)
+    row = verdict(run("now", hits(70), fingerprint="g"), before)
+    assert (row["paired"], row["correlation"], row["change"]["interval"]) == (
+        False,
+        None,
+        "unpaired, from both intervals",
+    )
+    assert row["p"] > paired["p"]
+    for different in ({"fingerprint": "g", "spec": "cifar10"}, {"fingerprint": "g", "images": 50}):
+        with pytest.raises(HoldfastError, match=r"differ in (images: cifar10 and digits|number of images: 50 and 100)"):
+            regressions(run("now", hits(70), **different), before)
+    other = made("now", [encoder("net", {"accuracy": entry(statistics.share(hits(70)), part={**SPEC, "passes": 7})})])
+    with pytest.raises(HoldfastError, match="passes is 7 and 100"):
+        regressions(other, before)
+
+
+def test_a_part_of_the_images_is_paired_as_far_as_it_goes() -> None:
+    """An audit by the clock attacks as many images as it can, the first ones: ρ k / √(nm) of those that both have."""
+    now, before = hits(40, 60, 5), hits(90, 100, 5)
+    row = verdict(run("now", now, attacked=60), run("before", before))
+    a, b = now - now.mean(), before - before.mean()
+    expected = float(a @ b[:60] / (a.norm() * b.norm()))
+    assert row["correlation"] == pytest.approx(expected)
+    assert shared_correlation(a, "abc" * 20, a, "abc" * 20) != 0
+    # of estimates on samples that overlap so
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(4000, 100, 2, generator=random) @ torch.tensor([[1.0, 0.8], [0.0, 0.6]])
+    drawn = torch.corrcoef(torch.stack([x[:, :60, 0].mean(1), x[:, :, 1].mean(1)]))[0, 1]
+    assert float(drawn) == pytest.approx(0.8 * 60 / (60 * 100) ** 0.5, abs=0.03)
+
+
+def test_encoders_are_matched_by_name_or_as_said() -> None:
+    def several(place: str, *names: str) -> Made:
+        table = {"t": ([str(i) for i in range(100)], {"found": hits(80)})}
+        return made(place, [encoder(name, {"accuracy": entry(statistics.share(hits(80)))}) for name in names], table)
+
+    two, one = several("now", "a", "b?x=1"), several("before", "a")
+    assert [r["baseline_encoder"] for r in regressions(several("now", "new"), one)["verdicts"]] == ["a"]
+    with pytest.raises(HoldfastError, match=r"expected an encoder 'b\?x=1' in the baseline 'before', which has a; say"):
+        regressions(two, one)
+    assert [r["encoder"] for r in regressions(two, one, encoders=["a"])["verdicts"]] == ["a"]
+    said = regressions(two, several("before", "a", "c?y=2"), match=["b?x=1=c?y=2"])["verdicts"]
+    assert [row["baseline_encoder"] for row in said] == ["a", "c?y=2"]
+    assert regressions(two, several("before", "a", "c"), match={"b?x=1": "c"})["passed"]
+    for match, message in ((["b"], "expected NEW=OLD"), (["a=d"], "unknown encoder to match 'd'")):
+        with pytest.raises(HoldfastError, match=message):
+            regressions(two, one, match=match)
+    with pytest.raises(HoldfastError, match="unknown encoder 'z'"):
+        regressions(two, one, encoders=["z"])
+
+
+def test_the_images_that_would_tell_are_those_of_the_textbook() -> None:
+    """Of means: n = ((z_0.975 + z_0.8) σ / Δ)² for an interval of 95 %, up to Student's t; of shares as measured."""
+    random = torch.Generator().manual_seed(1)
+    first, second = (mean(1 + torch.rand(200, generator=random).double()) for _ in range(2))
+    sigma = 2**0.5 * (1 / 12) ** 0.5
+    for gap in (0.05, 0.01):
+        times = times_needed(gap, first, second, 0.0, scale=1.0, level=0.05)
+        assert times is not None
+        assert times * 200 == pytest.approx(((1.96 + 0.8416) * sigma / gap) ** 2, rel=0.1)
+    assert times_needed(0.0, first, second, 0.0, scale=1.0, level=0.05) is None
+    half = times_needed(0.02, first, second, 0.5, scale=1.0, level=0.05)
+    whole = times_needed(0.02, first, second, 0.0, scale=1.0, level=0.05)
+    assert half is not None
+    assert whole is not None
+    assert half == pytest.approx(whole / 2, rel=0.05)
+
+
+@pytest.mark.parametrize(("p", "old"), [(0.8, 0.9), (0.02, 0.08), (0.5, 0.6)])
+def test_so_many_images_tell_four_times_in_five(p: float, old: float) -> None:
+    """Plan from 100 images that are as they should be, then draw as many as planned: the interval excludes zero."""
+    first, second = (statistics.share(hits(round(100 * share))) for share in (p, old))
+    times = times_needed(p - old, first, second, 0.0, scale=1.0, level=0.05)
+    assert times is not None
+    images, random = round(100 * times), torch.Generator().manual_seed(2)
+    told = 0
+    for _ in range(400):
+        a, b = (statistics.share((torch.rand(images, generator=random) < share).double()) for share in (p, old))
+        gap = statistics.difference(a, b, 0.0)
+        assert gap.high is not None
+        told += gap.high < 0
+    assert told / 400 == pytest.approx(0.8, abs=0.07)
+
+
+def test_how_many_images_are_said_where_nothing_can_be_told() -> None:
+    row = verdict(run("now", hits(79, shift=3)), run("before", hits(80)), "accuracy 2%")
+    assert row["verdict"] == "cannot tell"
+    needed = row["needed"]
+    assert needed["available"] == 600
+    assert needed["of"] == "images"
+    assert needed["as_measured"] > needed["if_equal"] > 100, "half of the margin is left, so four times as many"
+    assert verdict(run("now", hits(79, shift=3)), run("before", hits(80)))["needed"]["if_equal"] is None
