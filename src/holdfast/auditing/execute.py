@@ -4,14 +4,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from holdfast.auditing.audit_encoder import EncoderResult, unopened
+from holdfast.auditing.audit_encoder import EncoderResult, ItemError, unopened
 from holdfast.auditing.prepare import PreparedAudit
 from holdfast.auditing.schedule import Part, Schedule
 from holdfast.auditing.shards import ShardFile
 from holdfast.auditing.work import Step, Worker, WorkItem
 from holdfast.core import registry
 from holdfast.core.engine import Engine
-from holdfast.runtime.listener import Listener
+from holdfast.runtime.listener import FailureListener, Listener
 from holdfast.storage.run_folder import Store
 
 INLINE: Engine = registry.part("engines", "inline")
@@ -64,6 +64,9 @@ def execute(audit: PreparedAudit, engine: Engine, part: Part | None = None) -> S
             if item is None:
                 schedule.deaths += 1  # of a worker that had nothing to do
                 continue
+            if isinstance(audit.listener, FailureListener):
+                for text in _failures(names[item.encoder], outcome.value):
+                    audit.listener.failed(text)
             work_done = schedule.died(item, outcome.died) if outcome.died else schedule.done(item, outcome.value)
             listener.advance(work_done - listener.heard)
     return schedule
@@ -76,6 +79,17 @@ def results_of(audit: PreparedAudit, schedule: Schedule) -> list[EncoderResult]:
         for name, slug, encoder in zip(audit.names, audit.slugs, schedule.encoders, strict=True)
     ]
     return [result for result in results if result is not None]
+
+
+def _failures(name: str, value: object) -> list[str]:
+    """Return what failed of a work item of an encoder, a sentence each."""
+    match value:
+        case EncoderResult():
+            return value.failures
+        case ItemError() if not value.not_certified:
+            return [value.reason if value.reason.startswith(name) else f"{name}: {value.reason}"]
+        case _:
+            return []
 
 
 def _encoders(names: Sequence[str], items: Iterable[WorkItem]) -> str:

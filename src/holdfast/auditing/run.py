@@ -1,12 +1,14 @@
 """Run a plan: in one go, or in rounds."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.auditing.execute import INLINE
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.prepare import prepare
+from holdfast.auditing.progress_file import ProgressFile
 from holdfast.auditing.rounds import Told, run_rounds
 from holdfast.auditing.run_prepared import run_prepared
 from holdfast.core import Encoder, ImageSource
@@ -30,7 +32,8 @@ def run_audit(
     """Run an audit and return its record, which is also written to `folder/record.json`.
 
     A part that fails is recorded with its error and the audit goes on; a killed audit, run again, continues. One with a
-    budget, or that says until when, is made in rounds, see `run_rounds`.
+    budget, or that says until when, is made in rounds, see `run_rounds`. While it is at work a local folder holds
+    `progress.json`, see `ProgressFile`.
 
     Args:
         plan: what to do.
@@ -52,4 +55,13 @@ def run_audit(
     """
     options = {"overwrite": overwrite, "in_process": engine.in_process, "listener": listener}
     audit = prepare(plan, folder, encoders, source, training, **options)
-    return run_rounds(audit, engine, command, told) if plan.in_rounds else run_prepared(audit, engine, command)
+    with ProgressFile(audit) as progress:
+        audit = replace(audit, listener=progress)
+        if not plan.in_rounds:
+            return run_prepared(audit, engine, command)
+
+        def heard(record: dict[str, Any]) -> None:
+            progress.heard(record)
+            told(record)
+
+        return run_rounds(audit, engine, command, heard)

@@ -25,6 +25,7 @@ from holdfast.cli.reproduce import reproduce
 from holdfast.cli.show import show
 from holdfast.cli.study import study
 from holdfast.cli.train import train
+from holdfast.cli.view import view
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 from holdfast.runtime.exit_status import SUMMARY, ExitStatus
 
@@ -58,6 +59,7 @@ for _command in (
     check,
     compare,
     leaderboard,
+    view,
     train,
     study,
     harden,

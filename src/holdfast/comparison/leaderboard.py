@@ -67,16 +67,33 @@ def leaderboard(
         except HoldfastError as error:
             unreadable.append({"place": name_on_page, "reason": str(error).replace(f"{place.rstrip('/')}/", "")})
     refuse_unknown(allow, [run.record for run in runs])
-    # compare each group of those that can be compared
-    tables = []
+    tables, lost = in_groups(runs, correction, x, y)
+    return {"place": public(place), "groups": tables, "unreadable": unreadable + lost}
+
+
+def in_groups(
+    runs: Sequence[Run], correction: str = "holm", x: str | None = None, y: str | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Return a comparison for each group of audits that can be compared, largest first, and what could not be.
+
+    Args:
+        runs: the audits.
+        correction: see `leaderboard`, also for the next two.
+        x: measure that is drawn across.
+        y: measure that is drawn up.
+
+    Raises:
+        HoldfastError: a measure that no audit has.
+    """
+    tables: list[dict[str, Any]] = []
+    unreadable: list[dict[str, str]] = []
     for group in groups(runs):
         comparisons, lost = _tables(group, lambda members: _table(members, correction, x, y))
         tables += comparisons
         unreadable += lost
     if tables and (x or y):
         axes({name: m for table in tables for name, m in table["measures"].items()}, x, y)  # refuses unknown names
-    tables.sort(key=lambda table: -len(table["encoders"]))
-    return {"place": public(place), "groups": tables, "unreadable": unreadable}
+    return sorted(tables, key=lambda table: -len(table["encoders"])), unreadable
 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:

@@ -21,6 +21,8 @@ from holdfast.storage.record_file import RunFiles, read_record, run_files
 
 REPORT = "report.html"
 
+SCRIPTS = ("script.js", "gallery.js", "lightbox.js")
+
 PICTURED = frozenset({"changes", "gallery", "extremes", "impersonations", "perturbations", "attention"})
 """What a record has of an encoder that is nothing but pictures of images and words about them."""
 
@@ -111,7 +113,7 @@ def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool =
     # The page
     return page(
         "report.html",
-        ("script.js", "gallery.js", "lightbox.js"),
+        SCRIPTS,
         record=record,
         about=scope(record),
         encoders=encoders,

@@ -17,6 +17,8 @@ from holdfast.report.panel import Panel
 from holdfast.report.scorecard import axis, drawn_ends, flaw, place
 from holdfast.storage.standing import SOUND, VOID
 
+SCRIPTS = ("script.js", "sort.js")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -48,7 +50,7 @@ def render(data: Mapping[str, Any], title: str = "Leaderboard") -> str:
         groups.append(apart(section, lambda n=number_, c=comparison: _group(n, c), None))
     lost = [{"place": section, "reason": f"could not be drawn: {why}"} for section, why in apart.problems]
     values = {"title": title, "groups": [g for g in groups if g], "unreadable": [*data["unreadable"], *lost]}
-    return page("leaderboard.html", ("script.js", "sort.js"), **values)
+    return page("leaderboard.html", SCRIPTS, **values)
 
 
 def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:

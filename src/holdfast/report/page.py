@@ -14,21 +14,32 @@ from holdfast.report import numbers
 from holdfast.report.charts.figure import COLOURS, MARKERS
 
 
-def page(template: str, scripts: tuple[str, ...] = ("script.js",), **values: Any) -> str:
+def page(
+    template: str, scripts: tuple[str, ...] = ("script.js",), styles: tuple[str, ...] = ("style.css",), **values: Any
+) -> str:
     """Return a page as HTML; every text among the values is escaped.
 
     Args:
         template: name of its template.
         scripts: names of the scripts that may run, in order.
+        styles: names of its style sheets, in order.
         values: what the template reads.
     """
-    templates = _templates()
-    script = "\n".join(_source(templates, name) for name in scripts)
-    # Only this script may run: text of a record that slipped through escaping could not.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-    return templates.get_template(template).render(
-        style=Markup(_source(templates, "style.css")), script=Markup(script), script_digest=digest, **values
+    style = "\n".join(_source(name) for name in styles)
+    return (
+        _templates()
+        .get_template(template)
+        .render(style=Markup(style), script=Markup(_script(scripts)), script_digest=script_digest(scripts), **values)
     )
+
+
+def script_digest(scripts: tuple[str, ...]) -> str:
+    """Return the SHA-256 of a page's scripts: only these may run, and no text of a record that slips through."""
+    return base64.b64encode(hashlib.sha256(_script(scripts).encode()).digest()).decode("ascii")
+
+
+def _script(scripts: tuple[str, ...]) -> str:
+    return "\n".join(map(_source, scripts))
 
 
 def fragment(template: str, **values: Any) -> str:
@@ -62,7 +73,8 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def _source(templates: jinja2.Environment, name: str) -> str:
+def _source(name: str) -> str:
+    templates = _templates()
     assert templates.loader is not None
     return templates.loader.get_source(templates, name)[0]
 

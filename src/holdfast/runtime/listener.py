@@ -20,6 +20,15 @@ class Listener(Protocol):
         ...
 
 
+@runtime_checkable
+class FailureListener(Listener, Protocol):
+    """A listener that also hears what fails while the audit goes on."""
+
+    def failed(self, text: str) -> None:
+        """Hear that a part failed, in one sentence."""
+        ...
+
+
 class Silent:
     """A listener that says nothing."""
 

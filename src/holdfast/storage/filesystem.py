@@ -195,15 +195,19 @@ class Folder:
         return f"{self._root}/{name}"
 
 
-def local_folder(place: str | Path) -> Path:
+def local_folder(place: str | Path, what: str = "out") -> Path:
     """Return the path of a run folder that cannot be a URL.
+
+    Args:
+        place: the folder.
+        what: what it is, for the error.
 
     Raises:
         HoldfastError: a URL, or no folder at all.
     """
     if "://" in str(place):
         raise HoldfastError(
-            f"out: expected a local folder, got {str(place)!r}; only audits write to other file systems"
+            f"{what}: expected a local folder, got {str(place)!r}; only audits write to other file systems"
         )
     return Path(Folder(place).place)
 

@@ -6,6 +6,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   heads.forEach((head, column) => {
     const button = head.querySelector("button");
     if (!button) return;
+    const text = column === 0 || button.dataset.kind === "text";
     button.disabled = false;
     button.addEventListener("click", () => {
       const before = head.getAttribute("aria-sort");
@@ -18,7 +19,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const compare = (a, b) => {
         const [x, y] = [given(a, column), given(b, column)];
         if (x === undefined || y === undefined) return (x === undefined) - (y === undefined);
-        return sign * (column === 0 ? x.localeCompare(y) : Number(x) - Number(y));
+        return sign * (text ? x.localeCompare(y) : Number(x) - Number(y));
       };
       body.append(...[...body.rows].sort(compare));
     });

@@ -1,0 +1,60 @@
+"""holdfast view: all runs below a folder in a browser."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from holdfast.cli.common import err, listening, out, partly, warned
+from holdfast.runtime.privacy import brief
+
+
+def view(
+    folder: Annotated[str, typer.Argument(help="A folder with run folders in it, at any depth; it is only read.")],
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0: any that is free. (default: 8000 or the next free one)")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen at. Others than this machine reach all but 127.0.0.1.")
+    ] = "127.0.0.1",
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the first page in a browser.")] = True,
+    out_folder: Annotated[
+        str | None, typer.Option("--out", help="Write the pages into this folder instead: they open without a server.")
+    ] = None,
+) -> None:
+    """Show all runs below a folder in a browser: reports, audits at work, images side by side across encoders."""
+    from holdfast.storage.filesystem import local_folder
+    from holdfast.workflows.view.server import is_local, serve
+
+    root = local_folder(folder, "the viewed folder")
+    if out_folder is not None:
+        _write(root, local_folder(out_folder))
+        return
+    if not is_local(host):
+        warned("warning:", f"whoever reaches {host} can read these records and pictures; there is no password")
+
+    def ready(address: str) -> None:
+        out.print(Text.assemble((address, "bold"), f"  shows {brief(folder)}; Ctrl-C ends it"), soft_wrap=True)
+        out.file.flush()
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    with suppress(KeyboardInterrupt):  # that is how it ends
+        serve(root, host, port, ready)
+    err.print("the viewer has ended; nothing was written")
+
+
+def _write(root: Path, out_folder: Path) -> None:
+    """Write the pages, and say where they begin."""
+    from holdfast.workflows.view.write import index_of, write_site
+
+    with listening(False) as bars:
+        written, lost = write_site(root, out_folder, bars.stage)
+    for line in lost:
+        warned(line)
+    out.print(Text.assemble(f"{written} files: ", (brief(str(index_of(out_folder))), "bold")), soft_wrap=True)
+    partly(lost, written > 0)

@@ -1,0 +1,224 @@
+"""Images of audits side by side: a row for each image, a column for each encoder of every run on the same images."""
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.comparison.conditions import question
+from holdfast.comparison.records import Run as OpenedRun
+from holdfast.comparison.records import open_run
+from holdfast.report.brief import in_levels
+from holdfast.report.names import short_names
+from holdfast.report.numbers import finite, number
+from holdfast.runtime.errors import HoldfastError, UnreadableRecord
+from holdfast.runtime.sizes import size_in_words, written
+from holdfast.storage.record_file import RunFiles, run_files
+from holdfast.workflows.view.runs import Run
+
+DIGITS = 4
+"""Of a value of one image; three are shown."""
+
+PICTURE = re.compile(r"pictures/[^\0]+\.png")
+"""The names of files of a record that pages show."""
+
+
+@dataclass
+class SideBySide:
+    """What runs on the same images know of each image, as JSON data.
+
+    Attributes:
+        ids: of the images, in the order of the audits.
+        encoders: what the columns are: `name`, `whole`, `run` (its id) and `place`.
+        measures: `title`, `better`, `unit`, how a value is written (`times`, `after`), when an image is broken
+            (`breaks`: `above` a number or not, `at` which), and `values`: for each encoder one for each image, or None
+            where it was not asked. A value is a number, "∞", or None where the image was not examined.
+        clean: pictures of images as they are, by their numbers in `ids`.
+        attacked: number of an image -> [number of an encoder, what it is, picture, difference, whom it is taken for,
+            picture of that], with None for what is not stored.
+        problems: tables that could not be read, a sentence each.
+    """
+
+    ids: list[str] = field(default_factory=list)
+    encoders: list[dict[str, str]] = field(default_factory=list)
+    measures: list[dict[str, Any]] = field(default_factory=list)
+    clean: dict[str, str] = field(default_factory=dict)
+    attacked: dict[str, list[list[Any]]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One encoder of one run."""
+
+    run: Run
+    opened: OpenedRun
+    entry: Mapping[str, Any]
+    files: RunFiles
+
+
+def side_by_side(runs: Sequence[Run]) -> SideBySide:
+    """Return what runs on the same images, attacked in the same way, know of each image."""
+    shown = SideBySide()
+    columns: list[_Column] = []
+    for run in runs:
+        try:
+            opened = open_run(str(run.folder), run.place)
+        except HoldfastError as error:
+            shown.problems.append(str(error))
+            continue
+        files = run_files(opened.folder, opened.record)
+        columns += [_Column(run, opened, entry, files) for entry in opened.record["encoders"] if not entry.get("error")]
+    shown.encoders = _named(columns)
+    _add_values(shown, columns)
+    _add_pictures(shown, columns)
+    return shown
+
+
+def _named(columns: Sequence[_Column]) -> list[dict[str, str]]:
+    """Return what the columns are called; encoders of one name in several runs by their runs too."""
+    names = [column.entry["name"] for column in columns]
+    short = short_names(list(dict.fromkeys(names)))
+    return [
+        {
+            "name": short[name] if names.count(name) == 1 else f"{short[name]} ({column.run.place})",
+            "whole": name,
+            "run": column.run.id,
+            "place": column.run.place,
+        }
+        for name, column in zip(names, columns, strict=True)
+    ]
+
+
+def _add_values(shown: SideBySide, columns: Sequence[_Column]) -> None:
+    """Add the measures that have a value for each image, and the ids of the images."""
+    tables: dict[str, dict[int, tuple[list[str], np.ndarray]]] = {}
+    about: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for place, column in enumerate(columns):
+        read: dict[str, tuple[list[str], np.ndarray]] = {}
+        for name, m in column.entry["measures"].items():
+            if m.get("table") and m.get("column"):
+                try:
+                    read[name] = _column(column.files, m["table"], m["column"])
+                except UnreadableRecord as error:
+                    at_work = "; a round is being written there now" if column.run.state == "running" else ""
+                    shown.problems.append(f"{column.run.place}: {error}{at_work}")
+        # rows of a table are the first images, but for a few measures whose rows are something else
+        firsts = Counter(ids[0] for ids, _ in read.values() if ids)
+        for name, (ids, values) in read.items():
+            if ids and ids[0] == firsts.most_common(1)[0][0]:
+                key = name + question(column.opened, column.entry["measures"][name])
+                tables.setdefault(key, {})[place] = ids, values
+                about.setdefault(key, (name, column.entry["measures"][name]))
+    # all images, and for each measure a list of values for each encoder
+    orders = sorted((ids for by in tables.values() for ids, _ in by.values()), key=len, reverse=True)
+    shown.ids = list(dict.fromkeys(id for ids in orders for id in ids))
+    titles = Counter(m["title"] for _, m in about.values())
+    for key, by in tables.items():
+        name, m = about[key]
+        title = m["title"] if titles[m["title"]] == 1 else f"{m['title']} ({name})"
+        values = [_aligned(shown.ids, *by[place]) if place in by else None for place in range(len(columns))]
+        shown.measures.append({"title": title, "values": values, **_written(m), "breaks": _breaks(m, by.values())})
+
+
+def _column(files: RunFiles, table: str, column: str) -> tuple[list[str], np.ndarray]:
+    """Return the ids of the rows of a table, and the values of a column as floats.
+
+    Raises:
+        UnreadableRecord: a table that cannot be read, or that has no such column.
+    """
+    data = files.read(table, "a Parquet table")
+    try:
+        rows = pq.read_table(io.BytesIO(data), columns=["id", column])
+        return [str(id) for id in rows["id"].to_pylist()], rows[column].to_numpy().astype(float)
+    except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise UnreadableRecord(
+            f"expected a Parquet table with a column {column!r} at {table}, it cannot be read; run the audit again"
+        ) from error
+
+
+def _aligned(ids: Sequence[str], own: Sequence[str], values: np.ndarray) -> list[float | str | None]:
+    """Return the values of all images."""
+    known = dict(zip(own, values.tolist(), strict=True))
+    return [_rounded(known.get(id, float("nan"))) for id in ids]
+
+
+def _rounded(value: float) -> float | str | None:
+    if value == float("inf"):
+        return "∞"
+    return float(f"{value:.{DIGITS}g}") if finite(value) else None
+
+
+def _written(m: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how values of a measure are written, and what they mean."""
+    times, after = (100, " %") if m["unit"] == "share" else (255, "/255") if in_levels(m) else (1, "")
+    return {"better": m["better"], "question": m.get("question", ""), "times": times, "after": after}
+
+
+def _breaks(m: Mapping[str, Any], tables: Any) -> dict[str, Any] | None:
+    """Return when an image is broken: `above` a value, or at most there; None where the measure does not tell.
+
+    It tells where an image has either held or not, where the column is called "broken", and by the radius of its ball.
+    """
+    values = np.concatenate([values for _, values in tables])
+    values = values[~np.isnan(values)]
+    if len(values) and np.isin(values, (0.0, 1.0)).all():
+        return {"above": m["better"] == "lower", "at": 0.5, "words": ["broken", "held"]}
+    if m["column"].startswith("broken") and m["unit"] == "share":
+        return {"above": True, "at": 0.0, "words": ["broken", "held"]}
+    radius = (m["part"].get("ball") or {}).get("radius")
+    if m["unit"] != "pixels" or not finite(radius):
+        return None
+    ball = written(radius)
+    if m["column"] == "broken":
+        return {"above": False, "at": radius, "words": [f"broken within ε {ball}", f"held within ε {ball}"]}
+    return {"above": False, "at": radius, "words": [f"at most ε {ball}", f"beyond ε {ball}"]}
+
+
+def _add_pictures(shown: SideBySide, columns: Sequence[_Column]) -> None:
+    """Add the pictures that the runs keep of the images."""
+    numbers = {id: str(place) for place, id in enumerate(shown.ids)}
+    for place, column in enumerate(columns):
+        for id, name in _clean(column.entry):
+            if id in numbers and (address := _address(column, name)):
+                shown.clean.setdefault(numbers[id], address)
+        for id, *entry in _attacked(column.entry):
+            if id in numbers:
+                what, attacked, difference, rival = entry
+                known = [_address(column, attacked), _address(column, difference)]
+                other = [None, None] if rival is None else [rival["id"], _address(column, rival["picture"])]
+                shown.attacked.setdefault(numbers[id], []).append([place, what, *known, *other])
+
+
+def _clean(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the ids and pictures of images as they are."""
+    for e in [*(entry.get("changes") or []), *(entry.get("gallery") or [])]:
+        yield e["id"], e["clean"]
+        for near in [*e.get("before", []), *e.get("after", []), *([e["rival"]] if e.get("rival") else [])]:
+            yield near["id"], near["picture"]
+    extremes = entry.get("extremes") or {}
+    for e in [*extremes.get("least", []), *extremes.get("most", [])]:
+        yield e["id"], e["picture"]
+
+
+def _attacked(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, Mapping[str, str] | None]]:
+    """Yield id, what it is, picture of the attacked image, of the difference, and the image that it is taken for."""
+    for e in entry.get("changes") or []:
+        size = f"{size_in_words(e['radius'], e['levels'] is not None)} in {e['norm']}"
+        yield e["id"], f"smallest change, {size}", e["attacked"], e["difference"], e["rival"]
+    for e in entry.get("gallery") or []:
+        nearest = e["after"][0] if e["after"] else None
+        drift = f", drift {number(e['drift'])}" if finite(e.get("drift")) else ""
+        yield e["id"], f"attack{drift}", e["attacked"], e["difference"], nearest
+
+
+def _address(column: _Column, name: str) -> str | None:
+    """Return the address of a picture from the top of the pages; None for a file that the record does not know."""
+    return f"runs/{column.run.id}/{quote(name)}" if name in column.files.digests and PICTURE.fullmatch(name) else None

@@ -1,0 +1,148 @@
+"""Serving the viewer's pages on this machine: GET and HEAD alone, for browsers that name this machine."""
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.optional import optional
+from holdfast.workflows.view.site import Page, Site
+
+TRIED = 20
+"""Ports after the wanted one that are tried where it is in use."""
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+def application(site: Site, hosts: list[str]) -> Any:
+    """Return the pages of a site as an ASGI application.
+
+    Args:
+        site: the pages.
+        hosts: names of this machine. A request for another one is refused: a page elsewhere whose name was made to lead
+            here (DNS rebinding) cannot read anything.
+
+    Raises:
+        HoldfastError: the extra `view` is not installed.
+    """
+    applications = optional("starlette.applications", "starlette", "view", "holdfast view")
+    middleware = optional("starlette.middleware", "starlette", "view", "holdfast view").Middleware
+    gzip = optional("starlette.middleware.gzip", "starlette", "view", "holdfast view").GZipMiddleware
+    trusted = optional("starlette.middleware.trustedhost", "starlette", "view", "holdfast view").TrustedHostMiddleware
+    responses = optional("starlette.responses", "starlette", "view", "holdfast view")
+    routing = optional("starlette.routing", "starlette", "view", "holdfast view")
+
+    def answer(request: Any) -> Any:
+        """Answer one request, in a thread of its own."""
+        status, reason = 200, "there is no such page; the first one is /"
+        try:
+            page = site.page(request.path_params["address"])
+        except HoldfastError as error:
+            page, reason = None, str(error)
+        if page is None:
+            status, page = 404, Page(f"{reason}\n".encode(), "text/plain; charset=utf-8")
+        headers = {**HEADERS, "Content-Security-Policy": page.policy}
+        return responses.Response(page.content, status, headers, page.kind)
+
+    return applications.Starlette(
+        routes=[routing.Route("/{address:path}", answer, methods=["GET", "HEAD"])],
+        middleware=[
+            middleware(trusted, allowed_hosts=hosts, www_redirect=False),
+            middleware(gzip, minimum_size=2000, compresslevel=5),
+        ],
+    )
+
+
+def names_of(host: str) -> list[str]:
+    """Return how browsers may call a machine that listens at an address.
+
+    Raises:
+        HoldfastError: no address of this machine.
+    """
+    names = ["localhost", "127.0.0.1", "[::1]", "::1", host]
+    if not is_local(host):
+        own = socket.gethostname()
+        names += [own, socket.getfqdn(own)]
+        with contextlib.suppress(OSError):  # a name that leads nowhere: then it is called by its address
+            names += socket.gethostbyname_ex(own)[2]
+    return list(dict.fromkeys(names))
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    Raises:
+        HoldfastError: a name that is no address.
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError as error:
+        raise HoldfastError(f"--host: expected an address of this machine such as 127.0.0.1, got {host!r}") from error
+
+
+def bound(host: str, port: int, fixed: bool) -> socket.socket:
+    """Return a socket that listens.
+
+    Args:
+        host: the address.
+        port: the wanted one; 0: any.
+        fixed: whether it must be that one; else the next one that is free is taken.
+
+    Raises:
+        HoldfastError: no such address here, or no free port.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    last: OSError | None = None
+    for candidate in [port] if fixed or not port else range(port, min(port + TRIED, 65536)):
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, candidate))
+            listening.listen(128)
+            return listening
+        except OSError as error:
+            listening.close()
+            last = error
+    reason = os_reason(last) if last else ""
+    raise HoldfastError(
+        f"cannot listen on {host}:{port} ({reason}); add --port {port + TRIED if port < 60000 else 8000}, or --port 0 "
+        "for any that is free"
+    )
+
+
+def serve(root: Path, host: str, port: int | None, ready: Callable[[str], object]) -> None:
+    """Serve the pages of a folder of runs until Ctrl-C.
+
+    Args:
+        root: the folder.
+        host: address to listen at.
+        port: see `bound`; None: 8000 or the next one that is free.
+        ready: told the address of the first page once it can be opened.
+
+    Raises:
+        HoldfastError: as `Site`, `application` and `bound`.
+        KeyboardInterrupt: that is how it ends.
+    """
+    uvicorn = optional("uvicorn", "uvicorn", "view", "holdfast view")
+    site = Site(root, live=True)
+    app = application(site, names_of(host))
+    site.runs.all()  # reads all records, so that the first page comes at once
+    listening = bound(host, 8000 if port is None else port, fixed=port is not None)
+    shown = f"[{host}]" if ":" in host else host
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1
+    )
+    with listening:
+        ready(f"http://{shown}:{listening.getsockname()[1]}/")
+        uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,52 @@
+"""The viewer as files: the same pages, which open from a disk without a server."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.storage.filesystem import Folder
+from holdfast.workflows.view.site import INDEX, Site
+
+
+def write_site(root: Path, out: Path, say: Callable[[str], object]) -> tuple[int, list[str]]:
+    """Write all pages of a folder of runs into another folder.
+
+    Args:
+        root: the folder of runs.
+        out: where the pages go; it is created, and what it holds under other names stays.
+        say: told what is being written.
+
+    Returns:
+        How many files were written, and a sentence for each that could not be made.
+
+    Raises:
+        HoldfastError: a folder that cannot be read or written, or one inside of the other's runs.
+    """
+    site, folder = Site(root, live=False), Folder(out)
+    if out.resolve().is_relative_to(site.runs.root):
+        raise HoldfastError(
+            f"--out: expected a folder outside of the viewed one, which is only read, got {str(out)!r} in {str(root)!r}"
+        )
+    lost: list[str] = []
+    written = 0
+    for address in site.addresses():
+        say(f"writing {address}")
+        try:
+            page = site.page(address)
+        except HoldfastError as error:
+            lost.append(f"{address} is left out: {error}")
+            continue
+        if page is None:
+            lost.append(f"{address} is left out: its run changed while the pages were written")
+            continue
+        try:
+            folder.write(address, lambda path, page=page: path.write_bytes(page.content))
+        except OSError as error:
+            raise HoldfastError(f"cannot write {folder.named(address)!r}: {os_reason(error)}") from error
+        written += 1
+    return written, lost
+
+
+def index_of(out: Path) -> Path:
+    """Return the first page of a written site."""
+    return out / INDEX
