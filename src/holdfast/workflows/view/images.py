@@ -189,9 +189,8 @@ def _add_pictures(shown: SideBySide, columns: Sequence[_Column]) -> None:
         for id, name in _clean(column.entry):
             if id in numbers and (address := _address(column, name)):
                 shown.clean.setdefault(numbers[id], address)
-        for id, *entry in _attacked(column.entry):
+        for id, what, attacked, difference, rival in _attacked(column.entry):
             if id in numbers:
-                what, attacked, difference, rival = entry
                 known = [_address(column, attacked), _address(column, difference)]
                 other = [None, None] if rival is None else [rival["id"], _address(column, rival["picture"])]
                 shown.attacked.setdefault(numbers[id], []).append([place, what, *known, *other])
@@ -220,5 +219,5 @@ def _attacked(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, Ma
 
 
 def _address(column: _Column, name: str) -> str | None:
-    """Return the address of a picture from the top of the pages; None for a file that the record does not know."""
-    return f"runs/{column.run.id}/{quote(name)}" if name in column.files.digests and PICTURE.fullmatch(name) else None
+    """Return the address of a picture from the top of the pages; None for what is none of an audit's pictures."""
+    return f"runs/{column.run.id}/{quote(name)}" if PICTURE.fullmatch(name) else None

@@ -3,7 +3,7 @@
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from holdfast.report import leaderboard as board
 from holdfast.report.page import script_digest
 from holdfast.runtime.errors import HoldfastError
 from holdfast.storage.filesystem import Folder
-from holdfast.storage.record_file import RECORD, RunFiles, read_record, run_files
+from holdfast.storage.record_file import RECORD, RunFiles, files_of, read_record, run_files
 from holdfast.workflows.view import pages
 from holdfast.workflows.view.images import PICTURE, SideBySide, side_by_side
 from holdfast.workflows.view.runs import FRESH, Run, Runs
@@ -61,7 +61,7 @@ class Site:
         self.runs, self._live = Runs(root), live
         self._since = FRESH if live else math.inf
         self._kept: dict[Any, Page] = {}
-        self._digests: dict[str, tuple[Any, Mapping[str, str]]] = {}
+        self._named: dict[str, tuple[Any, tuple[RunFiles, frozenset[str]]]] = {}
         self._drawing = threading.Lock()  # charts are drawn one at a time
 
     def page(self, address: str) -> Page | None:
@@ -112,16 +112,17 @@ class Site:
         if name == REPORT:
             return self._keep(("report", run.id, run.stamp), partial(_report, run))
         if PICTURE.fullmatch(name):
-            files = self._files(run)
-            return Page(files.read(name, "a PNG picture"), "image/png") if name in files.digests else None
+            files, named = self._files(run)
+            return Page(files.read(name, "a PNG picture"), "image/png") if name in named else None
         return None
 
-    def _files(self, run: Run) -> RunFiles:
-        """Return the files of a run, as its record knows them."""
-        folder = Folder(run.folder)
-        if run.id not in self._digests or self._digests[run.id][0] != run.stamp:
-            self._digests[run.id] = run.stamp, run_files(folder, read_record(folder)).digests
-        return RunFiles(folder, self._digests[run.id][1])
+    def _files(self, run: Run) -> tuple[RunFiles, frozenset[str]]:
+        """Return the files of a run, and the names of those that its record names."""
+        if run.id not in self._named or self._named[run.id][0] != run.stamp:
+            folder = Folder(run.folder)
+            record = read_record(folder)
+            self._named[run.id] = run.stamp, (run_files(folder, record), frozenset(files_of(record)))
+        return self._named[run.id][1]
 
     def _keep(self, key: Any, make: Callable[[], Page]) -> Page:
         """Return a page, made anew where the records that it shows have changed."""
