@@ -441,7 +441,7 @@ def local_dataset(datasets, count=5):
 
 def test_hugging_face_saved_datasets(offline, tmp_path):
     one = local_dataset(offline)
-    one.save_to_disk(tmp_path / "one")
+    one.save_to_disk(str(tmp_path / "one"))
     images = open_images(f"hf:{tmp_path}/one", geometry=SMALL)
     assert images.batch(0, 5).shape == (5, 3, 8, 8)
     assert images.labels == [int(name) % 2 for name in images.ids]
@@ -451,7 +451,7 @@ def test_hugging_face_saved_datasets(offline, tmp_path):
     expected = torch.tensor(np.array(picture(3))).permute(2, 0, 1) / 255
     assert torch.equal(native.batch(place, place + 1)[0], expected)
 
-    offline.DatasetDict({"train": one, "test": local_dataset(offline, 3)}).save_to_disk(tmp_path / "both")
+    offline.DatasetDict({"train": one, "test": local_dataset(offline, 3)}).save_to_disk(str(tmp_path / "both"))
     assert len(open_images(f"hf:{tmp_path}/both")) == 3
     assert len(open_images(f"hf:{tmp_path}/both?split=train")) == 5
     with pytest.raises(HoldfastError, match="did you mean 'train'"):
@@ -474,7 +474,7 @@ def test_hugging_face_errors(offline, tmp_path):
     with pytest.raises(HoldfastError, match="hf:nobody/nothing cannot be opened"):
         open_images("hf:nobody/nothing")
     plain = offline.Dataset.from_dict({"n": [1, 2, 3]})
-    plain.save_to_disk(tmp_path / "plain")
+    plain.save_to_disk(str(tmp_path / "plain"))
     with pytest.raises(HoldfastError, match="0 image columns among n"):
         open_images(f"hf:{tmp_path}/plain")
 

@@ -260,7 +260,8 @@ def test_huggingface_pooling(picture, hub, transformers):
         first = model(x, output_hidden_states=True).hidden_states[1]
     check(open_encoder(f"hf:{folder}?pool=cls"), picture, hidden[:, 0])
     check(open_encoder(f"hf:{folder}?pool=mean"), picture, hidden.mean(1))
-    check(open_encoder(f"hf:{folder}?layer=layers.0&pool=cls"), picture, first[:, 0])
+    layer = next(name for name, _ in model.named_modules() if name.endswith(("layers.0", "layer.0.output")))
+    check(open_encoder(f"hf:{folder}?layer={layer}&pool=cls"), picture, first[:, 0])
     with pytest.raises(HoldfastError, match="pool=avg does not take"):
         open_encoder(f"hf:{folder}?pool=avg")
     assert open_encoder(f"hf:{folder}?size=64")(torch.rand(1, 3, 64, 64)).shape == (1, 32)
