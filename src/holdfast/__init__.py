@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
+__all__ = ["Comparison", "HoldfastError", "Record", "__version__", "audit", "compare", "harden", "open"]
+
 _HOME = {
     "audit": "holdfast.api", "compare": "holdfast.api", "check": "holdfast.results", "open": "holdfast.api",
     "harden": "holdfast.hardened", "Record": "holdfast.results", "Comparison": "holdfast.results",

@@ -196,7 +196,7 @@ LOST = Object(
 
 
 @dataclass(frozen=True)
-class _Encoder(Shape):
+class AnyEncoder(Shape):
     """An encoder that was audited, or one that could not be."""
 
     def wrong(self, value: Any, where: str = "") -> Iterator[str]:
@@ -278,7 +278,7 @@ RECORD_SHAPE = Object(
              "duplicates": Items(Object({"image": TEXT, "like": TEXT, "levels": COUNT})), "duplicates_left_out": FLAG,
              "train": Maybe(Object({}, {"images": COUNT, "left_out": COUNT, "fingerprint": TEXT, "labels": TEXT}))},
         ),
-        "encoders": Items(_Encoder()),
+        "encoders": Items(AnyEncoder()),
         "comparison": Named(Object({"best": Maybe(TEXT), "pairs": Items(PAIR)}, {"charts": Items(CONTRAST)})),
         "environment": Object({"python": TEXT, "torch": TEXT, "platform": TEXT, "packages": Named(TEXT)}),
         "failures": Items(TEXT),
