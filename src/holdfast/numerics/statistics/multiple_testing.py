@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 
 from holdfast.runtime.errors import unknown
 
@@ -39,13 +40,9 @@ def adjusted(p: Sequence[float], correction: str) -> list[float]:
     values, m = np.asarray(p, dtype=float), len(p)
     if correction == "none" or not m:
         return values.tolist()
-    order = np.argsort(values, kind="stable")
-    ranks = np.arange(1, m + 1)
-    if correction == "holm":  # steps down from the smallest p
-        stepped = np.maximum.accumulate((m - ranks + 1) * values[order])
-    else:  # Benjamini-Hochberg: steps up from the largest
-        stepped = np.minimum.accumulate((m / ranks * values[order])[::-1])[::-1]
-    # back in the order of the comparisons
-    result = np.empty(m)
-    result[order] = np.minimum(stepped, 1)
+    if correction == "bh":
+        return scipy.stats.false_discovery_control(values).tolist()
+    # Holm steps down from the smallest p, and back to the order of the comparisons
+    order, result = np.argsort(values, kind="stable"), np.empty(m)
+    result[order] = np.maximum.accumulate((m - np.arange(m)) * values[order]).clip(max=1)
     return result.tolist()

@@ -96,7 +96,8 @@ class Hf(EncoderSource):
         with seeded(common.seed), fetching(options.spec), no_pickle(), bars:
             processor = transformers.AutoImageProcessor.from_pretrained(name, trust_remote_code=trust)
             model, missing = _model(transformers, name, common, trust)
-        untrained = {key for key in missing if key.split(".")[0] == "pooler"}
+        prefix = f"{model.base_model_prefix}."  # before transformers 5 names of missing weights begin with it
+        untrained = {key for key in missing if key.removeprefix(prefix).split(".")[0] == "pooler"}
         if absent := sorted(set(missing) - untrained):
             raise HoldfastError(
                 f"{options.spec}: the weights lack {absent[0]} (and {len(absent) - 1} more) of {type(model).__name__}; "
