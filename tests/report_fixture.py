@@ -6,7 +6,6 @@ failed, a score that is undefined, a check that warns, one that fails, a file le
 """
 
 import functools
-import inspect
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -21,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_digits
 
-from holdfast.report import corruptions, leaderboard, noises, series
-from holdfast.report.charts import kinds
+from holdfast.report.charts.dots import Dots
+from holdfast.report.charts.figure import Drawing
 from holdfast.storage.migrations import SCHEMA
 from holdfast.storage.record_file import SEAL, sealed
 
@@ -52,18 +51,15 @@ ATTACKING = {"attack": ATTACK, "ball": BALL, "objective": {"kind": "objectives",
 
 EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
 CHARTS: dict[bytes, str] = {}
-"""Charts that were drawn, by the function and the numbers."""
+"""Charts that were drawn, by their numbers."""
 DRAWING = [True]
 """Whether charts are drawn; False last: they are left empty."""
 
 
 def draw_charts_once(patch: pytest.MonkeyPatch) -> None:
     """Let charts of the same numbers be drawn once in all tests: they are 0.9 of the time that a report takes."""
-    for module in (kinds, corruptions, leaderboard, noises, series):
-        for name, draw in inspect.getmembers(module, inspect.isfunction):
-            signature = inspect.signature(draw)
-            if "key" in signature.parameters and signature.return_annotation is str:
-                patch.setattr(module, name, _remembered(draw))
+    for kind in (Drawing, Dots):
+        patch.setattr(kind, "svg", _remembered(kind.svg))
 
 
 @contextmanager
@@ -76,14 +72,14 @@ def no_charts() -> Iterator[None]:
         DRAWING.pop()
 
 
-def _remembered(draw: Callable[..., str]) -> Callable[..., str]:
+def _remembered(draw: Callable[[Any], str]) -> Callable[[Any], str]:
     @functools.wraps(draw)
-    def remembered(*args: Any, **options: Any) -> str:
+    def remembered(drawing: Drawing) -> str:
         if not DRAWING[-1]:
             return EMPTY
-        numbers = pickle.dumps((draw.__module__, draw.__name__, args, sorted(options.items())))
+        numbers = pickle.dumps(drawing)
         if numbers not in CHARTS:
-            CHARTS[numbers] = draw(*args, **options)
+            CHARTS[numbers] = draw(drawing)
         return CHARTS[numbers]
 
     return remembered

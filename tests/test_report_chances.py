@@ -8,7 +8,7 @@ import pytest
 from holdfast.core import registry
 from holdfast.core.chart import chart_data
 from holdfast.report.apart import Apart
-from holdfast.report.charts.forest import Row, forest
+from holdfast.report.charts.forest import Forest, Row
 from holdfast.report.charts.sections import chart_sections, first_chart
 from holdfast.report.html import write_report
 from holdfast.report.panel import Panel
@@ -134,7 +134,7 @@ def test_rows_that_would_read_the_same_tell_how_they_differ():
 
 def height(name: str) -> float:
     found = re.search(
-        r'viewBox="0 0 [\d.]+ ([\d.]+)"', forest("it", [Row(name, 0, [(0, 0.5, 0.4, 0.6, False)])] * 2, across="")
+        r'viewBox="0 0 [\d.]+ ([\d.]+)"', Forest("it", [Row(name, 0, [(0, 0.5, 0.4, 0.6, False)])] * 2, across="").svg()
     )
     assert found is not None
     return float(found[1])
@@ -172,7 +172,7 @@ def points(svg: str) -> dict[str, list[tuple[float, float]]]:
 
 def test_marks_stand_where_they_should():
     ends = [(0, 0.0, 0.0, 0.1, False), (2, 0.5, 0.4, 0.6, False), (2, 1.0, 0.9, 1.0, False)]
-    svg = forest("it", [Row("a < b", 0, ends[:2]), Row("c", 1, ends[2:])], across="it holds")
+    svg = Forest("it", [Row("a < b", 0, ends[:2]), Row("c", 1, ends[2:])], across="it holds").svg()
     marks = points(svg)
     (first,), (second, third) = marks["--s0"], marks["--s2"]
     assert second[0] == pytest.approx((first[0] + third[0]) / 2, abs=0.01)  # 0, 50 and 100 %

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.report import noises as noise_report
-from holdfast.report.charts.dots import dots
-from holdfast.report.charts.heat import ABOVE, BELOW, heat
+from holdfast.report.charts.dots import Dots
+from holdfast.report.charts.heat import ABOVE, BELOW, Heat
 from holdfast.report.html import write_report
 from report_fixture import make_run, write_record
 from test_report_html import Page
@@ -230,7 +230,9 @@ def test_weights_are_those_of_the_most_frequent_groups(folder, record, monkeypat
     _write(folder, entry["table"], columns)
     entry["weights"]["groups"] = [[g / 15, 1 - g / 15] for g in range(15)]
     drawn = {}
-    monkeypatch.setattr(noise_report, "bars", lambda key, names, rows: drawn.update({key: (names, rows)}) or "<svg/>")
+    monkeypatch.setattr(
+        noise_report.Bars, "svg", lambda bars: drawn.update({bars.key: (bars.names, bars.values)}) or "<svg/>"
+    )
     rewritten(folder, record)
     ((names, values),) = (drawn[key] for key in drawn if key.startswith("noise0-1"))
     assert names == ["all", *(f"cluster {g}" for g in range(3, 15))]
@@ -248,7 +250,7 @@ def test_runs_without_noises_have_no_section(folder, record):
 
 def test_a_heat_map_shows_the_values_it_is_given():
     values = np.array([[0.5, -0.5], [0.0, 0.25]])
-    svg = heat("it", values, x="numbers")
+    svg = Heat("it", values, x="numbers").svg()
     data = re.search(r'xlink:href="data:image/png;base64,\s*([^"]+)"', svg)
     assert data is not None
     pixels = np.array(PIL.Image.open(io.BytesIO(base64.b64decode(data[1]))))
@@ -263,7 +265,7 @@ def test_a_heat_map_shows_the_values_it_is_given():
 
 def test_dots_stand_where_they_should():
     points = [(0, np.array([[0.0, 0.0], [1.0, 2.0]])), (None, np.array([[0.5, 1.0]]))]
-    svg = dots(points, x="a < b", y="y", origin=(0.0, 2.0))
+    svg = Dots("it", points, x="a < b", y="y", origin=(0.0, 2.0)).svg()
     starts = [
         [tuple(map(float, m)) for m in re.findall(r"M([\d.]+) ([\d.]+)", d)] for d in re.findall(r'd="(.*?)"', svg)
     ]

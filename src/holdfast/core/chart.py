@@ -32,6 +32,7 @@ class Chart(metaclass=Checked):
         title: of this one; "" for that of its measure.
         score: the score that it is about, by which the chart is marked where a check failed; "" for the headline.
         note: what stands below it.
+        short: what files with its figure are called, such as "curve"; "" for the heading.
     """
 
     heading: str
@@ -39,6 +40,7 @@ class Chart(metaclass=Checked):
     title: str = ""
     score: str = ""
     note: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class Distribution(Chart):
 
     column: str
     heading: str = "Per image"
+    short: str = "images"
     how_to_read: str = (
         "The distribution over images of the values behind each score; the mark on the dashed line is the median. "
         "Measures that only answer yes or no for an image are left out."

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.report.charts.points import Cloud, scatter
+from holdfast.report.charts.points import Cloud, Scattered
 from holdfast.report.numbers import BETTER, finite, plural, score
 from holdfast.report.panel import Drawn, Panel, drawn_score
 from holdfast.report.verdict import titles
@@ -93,12 +93,14 @@ def relation_charts(record: Mapping[str, Any], over: str) -> list[Panel]:
         if not clouds:
             continue
         x, y = (names[key] for key in pair)
-        svg = scatter(
+        picture = Scattered(
             f"{over}{len(charts)}", clouds, across=x, label=y, units=(units[pair[0]], units[pair[1]]), diagonal=False
         )
         total = sum(len(cloud.x) for cloud in clouds)
         alt = f"{y} against {x}, {plural(total, 'point')}, one for each of the {over}; the numbers are in the tables."
-        charts[pair] = Panel(f"{y} against {x}", svg, alt, [HOLLOW] if any(cloud.hollow for cloud in clouds) else [])
+        charts[pair] = Panel(
+            f"{y} against {x}", picture, alt, [HOLLOW] if any(cloud.hollow for cloud in clouds) else []
+        )
     return list(charts.values())
 
 
@@ -123,7 +125,7 @@ def _clouds(record: Mapping[str, Any], pair: Sequence[str], over: str) -> list[C
             points = [(x, y) for (x, _, _, a), (y, _, _, b) in _drawn(scores) if (a or b) == hollow]
             points = [point for point in points if all(map(finite, point))]
             if points:
-                clouds.append(Cloud(series, *np.array(points, dtype=float).T, hollow=hollow))
+                clouds.append(Cloud(series, *np.array(points, dtype=float).T, hollow=hollow, name=encoder["name"]))
     return clouds
 
 

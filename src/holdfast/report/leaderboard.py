@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.report.apart import Apart
 from holdfast.report.charts.kinds import Contribution, drawn_together
-from holdfast.report.charts.points import Cross, front
+from holdfast.report.charts.points import Cross, Front
 from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.comparison import front as front_sentence
 from holdfast.report.leader import told
@@ -69,7 +69,7 @@ def _group(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
         "encoders": [(i, name) for name, i in series.items()],
         "pairs": {heading(m, name): _pairs(m) for name, m in data["measures"].items() if m["pairs"]},
         "contrasts": _contrasts(f"g{index}", data, series),
-        "pareto": _pareto(f"g{index}", data, series),
+        "pareto": pareto(f"pareto-g{index}", data, series),
     }
 
 
@@ -131,26 +131,28 @@ def _contrasts(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> 
     return sections
 
 
-def _pareto(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> Panel | None:
+def pareto(key: str, data: Mapping[str, Any], series: Mapping[str, int]) -> Panel | None:
     """Return the chart of the two measures that are drawn against each other; None where fewer than two can be."""
-    pareto = data["pareto"]
-    if pareto["why_not"]:
+    entry = data["pareto"]
+    if entry["why_not"]:
         return None
-    drawn = [p for p in pareto["points"] if finite(p["x"]["value"]) and finite(p["y"]["value"])]
+    drawn = [p for p in entry["points"] if finite(p["x"]["value"]) and finite(p["y"]["value"])]
     if len(drawn) < 2:
         return None
-    axes = [data["measures"][pareto[side]] for side in ("x", "y")]
-    titles = [heading(m, pareto[side]) for m, side in zip(axes, ("x", "y"), strict=True)]
-    points = [Cross(series[p["encoder"]], _ends(p["x"]), _ends(p["y"]), not p["dominated_by"]) for p in drawn]
-    svg = front(
-        f"pareto-{key}", points, across=f"{titles[0]} ({BETTER[axes[0]['better']]})",
+    axes = [data["measures"][entry[side]] for side in ("x", "y")]
+    titles = [heading(m, entry[side]) for m, side in zip(axes, ("x", "y"), strict=True)]
+    points = [
+        Cross(series[p["encoder"]], _ends(p["x"]), _ends(p["y"]), not p["dominated_by"], p["encoder"]) for p in drawn
+    ]
+    picture = Front(
+        key, points, across=f"{titles[0]} ({BETTER[axes[0]['better']]})",
         label=f"{titles[1]} ({BETTER[axes[1]['better']]})", units=(axes[0]["unit"], axes[1]["unit"]),
         better=(axes[0]["better"], axes[1]["better"]),
     )  # fmt: skip
     notes = ["Filled: no other encoder is better on both by its verdicts. Crosses are 95 % intervals."]
     notes += [f"{p['encoder']} is dominated by {listing(p['dominated_by'], 4)}." for p in drawn if p["dominated_by"]]
     title = f"{titles[1]} against {titles[0].lower()}"
-    return Panel(title=title, svg=svg, alt=f"{title}. {front_sentence(data)}", notes=notes)
+    return Panel(title=title, drawing=picture, alt=f"{title}. {front_sentence(data)}", notes=notes)
 
 
 def _ends(s: Mapping[str, Any]) -> tuple[float, float, float]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.report.charts.bars import bars, component_bars
-from holdfast.report.charts.dots import dots
-from holdfast.report.charts.figure import colour, marker
-from holdfast.report.charts.heat import heat
-from holdfast.report.charts.lines import Curve, Horizontal, lines
+from holdfast.report.charts.bars import Bars, ComponentBars
+from holdfast.report.charts.dots import Dots
+from holdfast.report.charts.figure import Drawing, colour, marker
+from holdfast.report.charts.heat import Heat
+from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.folder import read_column
 from holdfast.report.numbers import finite, number, plural
 from holdfast.report.panel import Legend, Panel, nan
@@ -93,11 +93,14 @@ def _training(key: str, entries: Sequence[Mapping[str, Any]]) -> list[Panel]:
             values = {s: v for s, v in values.items() if np.isfinite(v).any()}  # one component has no entropy ratio
             if not values:
                 continue
-            curves = [Curve(range(1, len(v) + 1), v, (), (), colour(s), marker(s)) for s, v in values.items()]
+            curves = [
+                Curve(range(1, len(v) + 1), v, (), (), colour(s), marker(s), name=legend[s][1])
+                for s, v in values.items()
+            ]
             last = ", ".join(f"{legend[s][1]} {number(v[-1], unit)}" for s, v in values.items())
             panels.append(Panel(
                 f"{label.capitalize()}: {setting}",
-                lines(f"{key}-{column}{i}", curves, Horizontal("epoch", whole=True), label=label, unit=unit),
+                Lines(f"{key}-{column}{i}", curves, Horizontal("epoch", whole=True), label=label, unit=unit),
                 f"{words} against epochs, {setting}. In the last epoch: {last}.",
                 legend=[legend[s] for s in values],
             ))  # fmt: skip
@@ -113,7 +116,7 @@ def _noise(key: str, entry: Mapping[str, Any], names: Mapping[str, str], folder:
         title=title,
         serves=serves,
         file=entry["file"],
-        panels=[*_maps(entry, folder), _heat_map(key, entry, folder), *_mixture(key, entry, folder)],
+        panels=[*_maps(key, entry, folder), _heat_map(key, entry, folder), *_mixture(key, entry, folder)],
         samples=[_sample(picture, entry, folder) for picture in entry["pictures"]],
         caption=f"differences are amplified {_times(entry)}; grey is no change",
     )
@@ -127,7 +130,7 @@ class _Undrawn(Exception):
     """Why there is no chart, in one sentence."""
 
 
-def _panel(title: str, make: Callable[[], tuple[str, str, list[str], Legend]]) -> Panel:
+def _panel(title: str, make: Callable[[], tuple[Drawing, str, list[str], Legend]]) -> Panel:
     """Return a chart from what `make` returns (picture, description, notes, legend), or why there is none."""
     try:
         return Panel(title, *make())
@@ -145,11 +148,11 @@ def _read(table: str, columns: Sequence[str], folder: RunFiles) -> np.ndarray:
     return np.column_stack([read_column(folder, table, column) for column in columns])
 
 
-def _maps(entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
+def _maps(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
     """Return the draws on their principal components and by t-SNE, coloured by group."""
     shares = [f"{number(share, 'share')} of the variance" for share in entry["explained"]]
 
-    def draw(title: str, prefix: str, x: str, y: str) -> tuple[str, str, list[str], Legend]:
+    def draw(title: str, prefix: str, x: str, y: str) -> tuple[Drawing, str, list[str], Legend]:
         table = _read(entry["table"], ["group", f"{prefix}_x", f"{prefix}_y"], folder)
         if not np.isfinite(table).all():
             raise _Undrawn("Too few of the perturbations differ from each other.")
@@ -157,7 +160,8 @@ def _maps(entry: Mapping[str, Any], folder: RunFiles) -> list[Panel]:
         linear = prefix == "pca"  # there an axis has a meaning, and no change a place
         cross = tuple(entry["origin"]) if linear and all(map(finite, entry["origin"])) else None
         alt = f"{title}: {plural(len(table), 'draw')} for {plural(entry['images'], 'image')}, by {entry['grouped']}."
-        return dots(points, x=x, y=y, origin=cross), alt + (f" {x}; {y}." if linear else ""), [], legend
+        picture = Dots(f"{key}-{prefix}", points, x=x, y=y, names=[name for _, name in legend], origin=cross)
+        return picture, alt + (f" {x}; {y}." if linear else ""), [], legend
 
     first, second = "Perturbations, principal components", "Perturbations, t-SNE"
     axes = f"first component, {shares[0]}", f"second, {shares[1]}"
@@ -187,7 +191,7 @@ def _frequent(groups: np.ndarray) -> list[int]:
 def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
     title = f"Perturbations by {entry['grouped']}"
 
-    def draw() -> tuple[str, str, list[str], Legend]:
+    def draw() -> tuple[Drawing, str, list[str], Legend]:
         table = _read(entry["table"], ["group", "draw", *(f"pixel_{i:02d}" for i in range(entry["cells"]))], folder)
         _finite("perturbations", table)
         groups, drawn, pixels = table[:, 0].astype(int), table[:, 1], table[:, 2:]
@@ -197,8 +201,8 @@ def _heat_map(key: str, entry: Mapping[str, Any], folder: RunFiles) -> Panel:
         bands = [(entry["groups"][group], len(draws)) for group, draws in rows.items()]
         largest = number(float(np.abs(values).max()))
         notes = [f"A row is a draw. Blue is darker, orange brighter; the fullest colour is ±{largest}."]
-        svg = heat(f"{key}-heat", values, bands, x="pixel, row by row, after averaging")
-        return svg, f"{title}: one band each of up to {ROWS} draws, within ±{largest}.", notes, []
+        picture = Heat(f"{key}-heat", values, bands, x="pixel, row by row, after averaging")
+        return picture, f"{title}: one band each of up to {ROWS} draws, within ±{largest}.", notes, []
 
     return _panel(title, draw)
 
@@ -208,7 +212,7 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel
     # Three charts, each of which says by itself why it cannot be drawn
     mean = np.array(entry["weights"]["mean"], dtype=float)  # null becomes NaN
 
-    def weights() -> tuple[str, str, list[str], Legend]:
+    def weights() -> tuple[Drawing, str, list[str], Legend]:
         """Draw the weights of all images and, where they differ, of the most frequent groups."""
         by_group = entry["weights"]["groups"]
         shown = _frequent(_read(entry["table"], ["group"], folder)[:, 0].astype(int)) if by_group else []
@@ -217,16 +221,16 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel
         names = ["all", *(entry["groups"][group] for group in shown)] if by_group else ["all images"]
         shares = ", ".join(number(share, "share") for share in mean.tolist())
         legend: Legend = [(i, f"component {i + 1}") for i in range(len(mean))]
-        return bars(f"{key}-weights", names, rows), f"Mixture weights, mean over the images: {shares}.", [], legend
+        return Bars(f"{key}-weights", names, rows), f"Mixture weights, mean over the images: {shares}.", [], legend
 
-    def means() -> tuple[str, str, list[str], Legend]:
+    def means() -> tuple[Drawing, str, list[str], Legend]:
         size = entry["means"]["size"]
         table = _read(entry["means"]["table"], [f"axis_{i:02d}" for i in range(size)], folder)
         _finite("means and weights", table, mean)
         alt = f"Means of the components along {plural(size, 'principal component')} of the latent draws."
-        return component_bars(f"{key}-means", table, mean), alt, [], []
+        return ComponentBars(f"{key}-means", table, mean), alt, [], []
 
-    def covariance() -> tuple[str, str, list[str], Legend]:
+    def covariance() -> tuple[Drawing, str, list[str], Legend]:
         size, block = entry["covariance"]["size"], entry["covariance"]["block"]
         table = _read(entry["covariance"]["table"], [f"latent_{i:02d}" for i in range(size)], folder)
         _finite("covariances", table)
@@ -234,7 +238,7 @@ def _mixture(key: str, entry: Mapping[str, Any], folder: RunFiles) -> list[Panel
         averaged = f"Each cell is the mean over {block} × {block} latent numbers. " if block > 1 else ""
         notes = [f"Mean over images. {averaged}Blue is below 0, orange above; the fullest colour is ±{largest}."]
         alt = f"Covariance of the heaviest component, {size} × {size} cells within ±{largest}."
-        return heat(f"{key}-covariance", table, x="latent numbers"), alt, notes, []
+        return Heat(f"{key}-covariance", table, x="latent numbers"), alt, notes, []
 
     return [
         _panel("Mixture weights", weights),

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from holdfast.report.charts.figure import Drawing
 from holdfast.report.numbers import finite, listing
 from holdfast.storage.standing import SOUND, VOID
 
@@ -37,21 +39,28 @@ class Panel:
 
     Attributes:
         title: its heading.
-        svg: the picture; "" where there is none.
+        drawing: the picture; None where there is none.
         alt: what it says to those who cannot see it.
         notes: sentences below it.
         legend: its colours, where they are not those of the encoders.
         series: the encoder that it is of, where it is of one alone and its title is that encoder's name.
         table: the table in place of a picture.
+        source: what tells it from the others of its section, for names of files.
     """
 
     title: str
-    svg: str = ""
+    drawing: Drawing | None = None
     alt: str = ""
     notes: list[str] = field(default_factory=list)
     legend: Legend = field(default_factory=list)
     series: int | None = None
     table: Grid | None = None
+    source: str = ""
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture for a page; "" where there is none."""
+        return self.drawing.svg() if self.drawing else ""
 
 
 def standing(score: Mapping[str, Any]) -> str:

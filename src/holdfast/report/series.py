@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from holdfast.report.charts.figure import colour, marker
-from holdfast.report.charts.lines import Curve, Horizontal, lines
+from holdfast.report.charts.lines import Curve, Horizontal, Lines
 from holdfast.report.numbers import finite, number, plural, score
 from holdfast.report.panel import Panel, caution, drawn_score
 from holdfast.report.verdict import titles
@@ -86,20 +86,20 @@ def _panels(key: str, title: str, names: Sequence[str], entries: Sequence[Mappin
     across, panels = places(names), []
     for i, axis_unit in enumerate(dict.fromkeys([*reversed(units.values())])):
         scores = [name for name in units if units[name] == axis_unit]
-        curves = {name: _curve(j, across, [_score(m, name) for m in entries]) for j, name in enumerate(scores)}
+        curves = {name: _curve(j, name, across, [_score(m, name) for m in entries]) for j, name in enumerate(scores)}
         drawn = [name for name in scores if sum(map(finite, curves[name].y)) > 1]
         if not drawn:
             continue
         shown = drawn[-CURVES:]  # the headline comes last
         bands = len(shown) <= BANDS
         shaded = [curves[name] if bands or name == shown[-1] else _bare(curves[name]) for name in shown]
-        svg = lines(f"{key}-{i}", shaded[::-1], across, label="", unit=axis_unit)
+        picture = Lines(f"{key}-{i}", shaded[::-1], across, label="", unit=axis_unit)
         left = len(drawn) - len(shown)
         notes = [f"{plural(left, 'more score')} in the scorecard."] if left else []
         notes += [] if bands else [f"The band is that of {shown[-1]}."]
         notes += _cautions(names, [_score(m, name) for name in shown for m in entries])
         alt = f"{title} over {plural(len(names), 'checkpoint')}. {_ends(shown[-1], names, entries, unit)}"
-        panels.append(Panel(title, svg, alt, notes, [(scores.index(name), name) for name in shown]))
+        panels.append(Panel(title, picture, alt, notes, [(scores.index(name), name) for name in shown]))
     return panels
 
 
@@ -133,9 +133,9 @@ def _score(m: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return (m.get("scores") or {}).get(name) or {}
 
 
-def _curve(series: int, across: Horizontal, scores: Sequence[Mapping[str, Any]]) -> Curve:
+def _curve(series: int, name: str, across: Horizontal, scores: Sequence[Mapping[str, Any]]) -> Curve:
     y, low, high, bounds = zip(*map(drawn_score, scores), strict=True)
-    return Curve(across.at, y, low, high, colour(series), marker(series), hollow=bounds)
+    return Curve(across.at, y, low, high, colour(series), marker(series), hollow=bounds, name=name)
 
 
 def _ends(name: str, names: Sequence[str], entries: Sequence[Mapping[str, Any]], unit: str) -> str:
@@ -157,7 +157,7 @@ def _together(record: Mapping[str, Any], series: Sequence[Mapping[str, Any]]) ->
         for j, run in enumerate(series):
             entries, across = _entries(record, run, measure), places(run["encoders"])
             scores = [_score(m, m.get("headline") or "") for m in entries]
-            curve = _curve(j, across, scores)
+            curve = _curve(j, run["name"], across, scores)
             if sum(map(finite, curve.y)) > 1:
                 curves.append(curve)
                 legend.append((j, run["name"]))
@@ -167,9 +167,9 @@ def _together(record: Mapping[str, Any], series: Sequence[Mapping[str, Any]]) ->
             continue
         unit = next(m["unit"] for run in series for m in _entries(record, run, measure) if m.get("unit"))
         axis = Horizontal(axes[0] if len(set(axes)) == 1 else "checkpoint", whole=True)
-        svg = lines(f"together{i}", curves, axis, label="", unit=unit)
+        picture = Lines(f"together{i}", curves, axis, label="", unit=unit)
         alt = f"{title}, the headline, over the checkpoints of {', '.join(name for _, name in legend)}."
-        panels.append(Panel(title, svg, alt, notes, [*legend]))
+        panels.append(Panel(title, picture, alt, notes, [*legend]))
     return panels
 
 

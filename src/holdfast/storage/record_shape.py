@@ -84,7 +84,9 @@ class AnyChart(Shape):
         if not isinstance(kind, str) or kind not in CHARTS:
             yield f"{where} is no chart: none of {', '.join(CHARTS)}"
         else:
-            yield from Object({**EVERY_CHART, **CHARTS[kind]}, LATER.get(kind, {})).wrong(value, where)
+            yield from Object({**EVERY_CHART, **CHARTS[kind]}, {"short": TEXT, **LATER.get(kind, {})}).wrong(
+                value, where
+            )
 
 
 def _headline(measure: Mapping[str, Any]) -> Iterator[str]:

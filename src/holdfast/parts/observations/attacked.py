@@ -158,6 +158,7 @@ class Attacked(Observation):
         line = Line(tuple(range(values.shape[1])), numbers(median), numbers(low), numbers(high))
         chart = Curves(
             heading="What the attacks maximised",
+            short="objective",
             how_to_read=(
                 "The objective of each attack at each step, in units of the median distance between two clean images. "
                 "Line: median over images; band: 10 to 90 % of them. Targeted attacks rise towards 0, where they reach "
@@ -166,7 +167,7 @@ class Attacked(Observation):
             title=self.title,
             lines=(line,),
             across="attack steps",
-            label="objective",
+            label="what the attack maximises",
             summary=f"Attack objective against steps, {self.title}: median and 10 to 90 % of the images.",
         )
         return (chart,)

@@ -1,15 +1,22 @@
-"""What all drawings have in common: inline SVG whose colours are CSS variables, so that they follow the page."""
+"""What all drawings have in common: numbers, and how they are drawn, on a page or on paper.
+
+On a page a drawing is inline SVG whose colours are CSS variables, so that they follow the page.
+"""
 
 import io
+import math
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from holdfast.report.apart import drawn
 
 COLOURS = 8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -20,20 +27,92 @@ INK, GRID, CARD = "#0c0001", "#0c0002", "#0c0003"
 
 PERCENT = FuncFormatter(lambda value, _: f"{100 * value:.6g} %")
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "font.family": "sans-serif",
-    "axes.edgecolor": GRID, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "text.color": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": GRID,
-    "grid.linewidth": 0.6, "xtick.major.size": 0, "ytick.major.size": 0, "axes.axisbelow": True,
-    "hatch.linewidth": 0.5,
+    "svg.fonttype": "none", "text.parse_math": False, "font.family": "sans-serif", "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "grid.linewidth": 0.6, "xtick.major.size": 0, "ytick.major.size": 0,
+    "axes.axisbelow": True, "hatch.linewidth": 0.5,
 }  # fmt: skip
 
 
-@contextmanager
-def canvas(key: str, height: float = 2.8, style: dict[Any, Any] | None = None) -> Iterator[tuple[Figure, Axes]]:
-    """Give a figure of the page's width, in inches, with one pair of axes; `key` makes its ids the same every time."""
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": key}), mpl.rc_context(style or {}):
-        figure = Figure(figsize=(5.0, height), layout="constrained")
-        yield figure, figure.add_subplot()
+@dataclass(frozen=True)
+class Sheet:
+    """What a drawing is drawn on.
+
+    Attributes:
+        width: in inches.
+        height: of a chart that needs no other, in inches.
+        size: of its letters, in points.
+        small: of the letters of lesser names, in points.
+        named: whether the names of lines and points stand on it; a page has them around it.
+        style: what matplotlib is to do otherwise.
+    """
+
+    width: float = 5.0
+    height: float = 2.8
+    size: float = 9
+    small: float = 7
+    named: bool = False
+    style: Mapping[str, Any] = field(default_factory=dict)
+
+    def paint(self, token: str) -> str:
+        """Return the colour that a token of this module stands for; here itself, which the page replaces."""
+        return token
+
+    def letters(self, count: int) -> int:
+        """Return how many letters fit where so many do on the page."""
+        return max(8, round(count * (self.width / PAGE.width) * (PAGE.size / self.size)))
+
+
+PAGE = Sheet()
+
+Value = str | float | int | None
+"""A cell of the numbers that a drawing shows."""
+
+
+@dataclass(frozen=True)
+class Drawing(ABC):
+    """Numbers, and how they are drawn.
+
+    Attributes:
+        key: unique name of the drawing on its page; all ids in its SVG begin with it.
+    """
+
+    key: str
+
+    @abstractmethod
+    def draw(self, axes: Axes, sheet: Sheet) -> None:
+        """Draw it; what has a name is labelled with it."""
+
+    @abstractmethod
+    def rows(self) -> Iterable[Mapping[str, Value]]:
+        """Return the numbers that are drawn, a row for each point; all rows have the same columns."""
+
+    def height(self, sheet: Sheet) -> float:
+        """Return how high it is, in inches."""
+        return sheet.height
+
+    def style(self) -> Mapping[str, Any]:
+        """Return what matplotlib is to do otherwise for this kind of drawing."""
+        return {}
+
+    def context(self, sheet: Sheet) -> Any:
+        """Return the context of matplotlib's settings in which it is drawn and written."""
+        ink, grid = sheet.paint(INK), sheet.paint(GRID)
+        colours = dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color", "text.color"), ink)
+        colours |= {"axes.edgecolor": grid, "grid.color": grid}
+        settings = {**_STYLE, "font.size": sheet.size, **colours, **sheet.style, **self.style()}
+        return mpl.rc_context({**settings, "svg.hashsalt": self.key})
+
+    def figure(self, sheet: Sheet) -> Figure:
+        """Return it as a figure with one pair of axes; see `context`."""
+        figure = Figure(figsize=(sheet.width, self.height(sheet)), layout="constrained")
+        self.draw(figure.add_subplot(), sheet)
+        return figure
+
+    @drawn
+    def svg(self) -> str:
+        """Return it for a page, as inline SVG."""
+        with self.context(PAGE):
+            return svg(self.figure(PAGE), self.key)
 
 
 def colour(series: int) -> str:
@@ -67,6 +146,16 @@ def finish(axes: Axes, across: str, label: str, units: tuple[str, str]) -> None:
     for axis, unit in zip((axes.xaxis, axes.yaxis), units, strict=True):
         if unit == "share":
             axis.set_major_formatter(PERCENT)
+
+
+def cell(value: float | None) -> float | None:
+    """Return a number that is drawn, None where there is none."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def nth(values: Sequence[Any], place: int) -> Any:
+    """Return one of some values that may be left out all together; None where they are."""
+    return values[place] if len(values) else None
 
 
 def svg(figure: Figure, key: str) -> str:

@@ -1,11 +1,13 @@
 """Matrices as colours."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from holdfast.report.apart import drawn
-from holdfast.report.charts.figure import GRID, canvas, svg
+from holdfast.report.charts.figure import GRID, Drawing, Sheet, Value
 
 BELOW, ABOVE = (46, 134, 193), (217, 105, 26)
 """Blue and orange in the middle between light and dark; zero is transparent, so heat maps fit both themes."""
@@ -13,28 +15,45 @@ LEVELS = 24
 """Shades of each: few, so that the picture is small."""
 
 
-@drawn
-def heat(key: str, values: np.ndarray, bands: Sequence[tuple[str, int]] = (), *, x: str, y: str = "") -> str:
-    """Return a matrix as colours in an SVG: orange above 0, blue below, full at the largest absolute value.
+@dataclass(frozen=True)
+class Heat(Drawing):
+    """A matrix as colours: orange above 0, blue below, full at the largest absolute value.
 
-    Args:
-        key: unique name of the chart on its page.
+    Attributes:
         values: [rows, columns], finite.
         bands: (name, rows) of each band, from the top; none for a square matrix.
         x: what the horizontal axis shows.
         y: what the vertical axis shows.
     """
-    with canvas(key, style={"axes.grid": False}) as (figure, axes):
-        axes.imshow(_coloured(values), aspect="auto" if bands else "equal", interpolation="none")
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
-        if bands:
-            ends = np.cumsum([rows for _, rows in bands])
-            starts = ends - np.array([rows for _, rows in bands])
-            axes.set_yticks((starts + ends - 1) / 2, [name for name, _ in bands])
+
+    values: np.ndarray
+    bands: Sequence[tuple[str, int]] = ()
+    _: KW_ONLY
+    x: str
+    y: str = ""
+
+    def style(self) -> Mapping[str, Any]:
+        """Return that there is no grid."""
+        return {"axes.grid": False}
+
+    def draw(self, axes: Axes, sheet: Sheet) -> None:
+        """Draw the cells, and a line between bands."""
+        axes.imshow(_coloured(self.values), aspect="auto" if self.bands else "equal", interpolation="none")
+        axes.set_xlabel(self.x)
+        axes.set_ylabel(self.y)
+        if self.bands:
+            ends = np.cumsum([rows for _, rows in self.bands])
+            starts = ends - np.array([rows for _, rows in self.bands])
+            axes.set_yticks((starts + ends - 1) / 2, [name for name, _ in self.bands])
             for end in ends[:-1]:
-                axes.axhline(end - 0.5, color=GRID, linewidth=1)
-        return svg(figure, key)
+                axes.axhline(end - 0.5, color=sheet.paint(GRID), linewidth=1)
+
+    def rows(self) -> Iterator[dict[str, Value]]:
+        """Yield the cells, row by row."""
+        names = [name for name, rows in self.bands for _ in range(rows)] or [""] * len(self.values)
+        for row, (name, values) in enumerate(zip(names, self.values.tolist(), strict=True)):
+            for column, value in enumerate(values):
+                yield {"name": name, "row": row, "column": column, "value": value}
 
 
 def _coloured(values: np.ndarray) -> np.ndarray:

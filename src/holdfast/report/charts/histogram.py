@@ -1,37 +1,68 @@
 """Histograms that lie over each other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from holdfast.report.apart import drawn
-from holdfast.report.charts.figure import CARD, canvas, colour, finish, marker, svg
+from holdfast.report.charts.figure import CARD, Drawing, Sheet, Value, colour, finish, marker
 
 
-@drawn
-def histogram(key: str, values: Sequence[tuple[int, np.ndarray, bool]], *, label: str, bins: int = 32) -> str:
-    """Return overlaid histograms with shared bins as SVG; a marker stands at each median.
+@dataclass(frozen=True)
+class Spread:
+    """Finite values [images] of one encoder, at least one; `hollow` where they are only a bound on one side."""
 
-    Args:
-        key: unique name of the chart on its page.
-        values: (series, finite values [images], whether they are only a bound on one side) per encoder, none empty.
+    series: int
+    values: np.ndarray
+    hollow: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Histogram(Drawing):
+    """Overlaid histograms with shared bins; a marker stands at each median.
+
+    Attributes:
+        spreads: the values of each encoder.
         label: what the horizontal axis shows.
+        unit: "share" is drawn in percent.
         bins: number of bins over the range of all values together.
     """
-    edges = np.histogram_bin_edges(np.concatenate([column for _, column, _ in values]), bins=bins)
-    counts = [np.histogram(column, bins=edges)[0] / len(column) for _, column, _ in values]
-    top = max(float(share.max()) for share in counts)
-    with canvas(key) as (figure, axes):
-        for (series, column, hollow), share in zip(values, counts, strict=True):
-            tint, dashes = colour(series), (0, (2, 2))
-            axes.stairs(share, edges, fill=True, color=tint, alpha=0.18 if len(values) <= 6 else 0.04, linewidth=0)
-            axes.stairs(share, edges, color=tint, linewidth=1.4, linestyle=dashes if hollow else "-")
-            median = float(np.median(column))
+
+    spreads: Sequence[Spread]
+    _: KW_ONLY
+    label: str
+    unit: str = ""
+    bins: int = 32
+
+    def _shares(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the edges of the bins [bins + 1], and the share of the images of each encoder in each [bins]."""
+        edges = np.histogram_bin_edges(np.concatenate([s.values for s in self.spreads]), bins=self.bins)
+        return edges, [np.histogram(s.values, bins=edges)[0] / len(s.values) for s in self.spreads]
+
+    def draw(self, axes: Axes, sheet: Sheet) -> None:
+        """Draw the outline of each histogram, and its median above all of them."""
+        edges, shares = self._shares()
+        top = max(float(share.max()) for share in shares)
+        for s, share in zip(self.spreads, shares, strict=True):
+            tint, dashes = sheet.paint(colour(s.series)), (0, (2, 2))
+            axes.stairs(share, edges, fill=True, color=tint, alpha=0.18 if len(shares) <= 6 else 0.04, linewidth=0)
+            axes.stairs(share, edges, color=tint, linewidth=1.4, linestyle=dashes if s.hollow else "-")
+            median = float(np.median(s.values))
             axes.plot([median, median], [0, top * 1.1], color=tint, linewidth=0.9, linestyle=dashes)
             axes.plot(
-                [median], [top * 1.1], color=tint, marker=marker(series), markersize=6,
-                markeredgewidth=1.2 if hollow else 0, markerfacecolor=CARD if hollow else tint,
+                [median], [top * 1.1], color=tint, marker=marker(s.series), markersize=6, label=s.name or None,
+                markeredgewidth=1.2 if s.hollow else 0, markerfacecolor=sheet.paint(CARD) if s.hollow else tint,
             )  # fmt: skip
         axes.set_ylim(0, top * 1.2)
-        finish(axes, label, "share of images", ("", "share"))
-        return svg(figure, key)
+        finish(axes, self.label, "share of images", (self.unit, "share"))
+
+    def rows(self) -> Iterator[dict[str, Value]]:
+        """Yield the bins of each encoder in turn: their edges, the share of its images in them, and its median."""
+        edges, shares = self._shares()
+        for s, share in zip(self.spreads, shares, strict=True):
+            about: dict[str, Value] = {"series": s.series, "name": s.name}
+            median = float(np.median(s.values))
+            for start, end, part in zip(edges[:-1].tolist(), edges[1:].tolist(), share.tolist(), strict=True):
+                yield about | {"from": start, "to": end, "y": part, "median": median, "bound": int(s.hollow)}

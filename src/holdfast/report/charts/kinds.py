@@ -1,16 +1,16 @@
 """Each kind of chart that a record may ask for, drawn for all encoders together; see `holdfast.core.chart`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from holdfast.report.charts import figure
-from holdfast.report.charts.forest import Row, forest
-from holdfast.report.charts.histogram import histogram
-from holdfast.report.charts.lines import Curve, Horizontal, lines
-from holdfast.report.charts.points import Cloud, scatter
+from holdfast.report.charts.forest import Forest, Row
+from holdfast.report.charts.histogram import Histogram, Spread
+from holdfast.report.charts.lines import Curve, Horizontal, Lines
+from holdfast.report.charts.points import Cloud, Scattered
 from holdfast.report.charts.twins import told_apart
 from holdfast.report.folder import read_column
 from holdfast.report.numbers import choice, finite, number, plural, score, statement
@@ -32,12 +32,14 @@ class Contribution:
         name: of the encoder.
         chart: the chart, as the record has it.
         measure: the entry of its measure in the record; empty where an observation says the chart.
+        key: the name of the measure; "" where it is of none.
     """
 
     series: int
     name: str
     chart: Mapping[str, Any]
     measure: Mapping[str, Any]
+    key: str = ""
 
     @property
     def judged(self) -> Mapping[str, Any]:
@@ -71,7 +73,7 @@ def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFil
         if np.isfinite(y).sum() < 2:
             continue
         tint = figure.colour(p.series)
-        curves.append(Curve(at, y, low, high, tint, figure.marker(p.series), hollow=bounds))
+        curves.append(Curve(at, y, low, high, tint, figure.marker(p.series), hollow=bounds, name=p.name))
         # the ends in words, and the best value in a ring
         valued = [(x, s) for x, s, value in zip(at, scores, y, strict=True) if finite(value)]
         ends = ", ".join(f"{score(s, p.measure['unit'])} at {x:g}" for x, s in (valued[0], valued[-1]))
@@ -85,7 +87,8 @@ def readouts(key: str, title: str, parts: Sequence[Contribution], folder: RunFil
         return []
     chart, ticks = parts[0].chart, sorted({x for c in curves for x in c.x})
     across = Horizontal(chart["across"], ticks, whole=all(float(x).is_integer() for x in ticks))
-    picture = lines(key, curves, across, label="", unit=parts[0].measure["unit"], rings=rings)
+    about = parts[0].measure
+    picture = Lines(key, curves, across, label=about["title"], unit=about["unit"], rings=rings)
     return [Panel(title, picture, f"{title} against {chart['across']}: {'; '.join(words)}.", notes, legend)]
 
 
@@ -126,19 +129,20 @@ def drawn_together(key: str, title: str, parts: Sequence[Contribution], series: 
                 dashed = " dashed" if line["style"] == "dashed" else ""
                 if line["name"] and line["name"] not in [name for _, name in legend]:
                     legend.append((figure.css(figure.INK if dashed else tint) + dashed, line["name"]))
-            columns = [[nan(value) for value in line[end]] for end in ("y", "low", "high")]
+            y, low, high = ([nan(value) for value in line[end]] for end in ("y", "low", "high"))
             if line["style"] != "points" and any(sibling["style"] == "points" for sibling in p.chart["lines"]):
                 mark = ""  # marks are those of the points
             mark = "" if line["style"] == "dashed" else mark
             hollow = [p.bound] * len(line["x"]) if p.bound and line["style"] != "dashed" else ()
-            drawn.append(Curve(line["x"], *columns, colour=tint, marker=mark, style=line["style"], hollow=hollow))
+            name = line["name"] or ("" if line["style"] == "dashed" or line is not p.chart["lines"][0] else p.name)
+            drawn.append(Curve(line["x"], y, low, high, tint, mark, line["style"], hollow, name, p.name))
     # all lines on one axis, and what they say in words
     most = max((p.chart["most"] for p in parts if p.chart["most"] is not None), default=None)
     whole = all(float(x).is_integer() for c in drawn for x in c.x)
     marks = _marks([p.chart for p in parts])
     log = chart.get("scale") == "log"
     across = Horizontal(chart["across"], whole=whole, most=most, log=log, marks=marks)
-    picture = lines(key, drawn, across, label=chart["label"], unit=chart["unit"], dotted=chart["dotted"])
+    picture = Lines(key, drawn, across, label=chart["label"], unit=chart["unit"], dotted=chart["dotted"])
     summaries = {p.chart["summary"]: p.name for p in parts}
     words = "; ".join(f"{name}: {text}" for text, name in summaries.items())
     if len(summaries) == 1:
@@ -158,7 +162,7 @@ def _marks(charts: Sequence[Mapping[str, Any]]) -> tuple[tuple[float, str], ...]
 
 
 def _noted(panel: Panel, notes: list[str]) -> Panel:
-    return Panel(**{**vars(panel), "notes": [*panel.notes, *notes]})
+    return replace(panel, notes=[*panel.notes, *notes])
 
 
 def columns(
@@ -196,10 +200,11 @@ def distribution(key: str, title: str, parts: Sequence[Contribution], folder: Ru
         return []
     if not readable:
         return [Panel(title, notes=notes)] if notes else []
-    label = f"{parts[0].chart['column']} per image"
+    label = f"{parts[0].measure['title']} of each image"
     medians = ", ".join(f"{p.name} {number(float(np.median(values)))}" for p, (values,) in readable)
-    picture = histogram(key, [(p.series, values, p.bound) for p, (values,) in readable], label=label)
-    return [Panel(title, picture, f"Histogram of {label}, {title}. Medians: {medians}.", notes)]
+    spreads = [Spread(p.series, values, p.bound, p.name) for p, (values,) in readable]
+    picture = Histogram(key, spreads, label=label, unit=parts[0].measure["unit"])
+    return [Panel(title, picture, f"Histogram: {label}. Medians: {medians}.", notes)]
 
 
 def clouds(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:
@@ -208,8 +213,8 @@ def clouds(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles
     if not readable:
         return [Panel(title, notes=notes)] if notes else []
     across, label = parts[0].chart["across"], parts[0].chart["label"]
-    points = [Cloud(p.series, x, y, p.bound) for p, (x, y) in readable]
-    picture = scatter(key, points, across=across, label=label, diagonal=True)
+    points = [Cloud(p.series, x, y, p.bound, p.name) for p, (x, y) in readable]
+    picture = Scattered(key, points, across=across, label=label, diagonal=True)
     total = plural(sum(len(cloud.x) for cloud in points), "point")
     return [Panel(title, picture, f"{title}: {label} against {across}, {total}.", notes)]
 
@@ -246,7 +251,8 @@ def rows(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) 
     if len(drawn) < 2:
         return []
     each = "; ".join(f"{name}: {', '.join(words[series, name])}" for series, name in sorted(words))
-    return [Panel(title, forest(key, drawn, across=parts[0].chart["across"]), f"{title}. {each}.", notes)]
+    picture = Forest(key, drawn, across=parts[0].chart["across"], names={p.series: p.name for p in parts})
+    return [Panel(title, picture, f"{title}. {each}.", notes)]
 
 
 def cells(key: str, title: str, parts: Sequence[Contribution], folder: RunFiles) -> list[Panel]:

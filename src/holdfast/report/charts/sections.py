@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.report.apart import Apart
@@ -22,12 +22,14 @@ class Section:
         heading: its title.
         how_to_read: what its charts show.
         panels: the charts.
+        short: what files with them are called; "" for the heading.
     """
 
     key: str
     heading: str
     how_to_read: str
     panels: list[Panel]
+    short: str = ""
 
 
 def chart_sections(record: Mapping[str, Any], folder: RunFiles, apart: Apart) -> list[Section]:
@@ -37,10 +39,12 @@ def chart_sections(record: Mapping[str, Any], folder: RunFiles, apart: Apart) ->
         panels = []
         for place, (title, parts) in enumerate(_titled(charts)):
             draw, key = KINDS[parts[0].chart["kind"]], f"chart{number}-{place}"
-            panels += apart(heading, lambda d=draw, k=key, t=title, p=parts: d(k, t, p, folder), [])
+            drawn = apart(heading, lambda d=draw, k=key, t=title, p=parts: d(k, t, p, folder), [])
+            whose = parts[0].key if _keys(charts).count(parts[0].key) == 1 else f"{parts[0].key} {title}"
+            panels += [replace(p, source=whose if p.series is None else f"{whose} {p.title}") for p in drawn]
         if panels:
             first = next(iter(charts.values()))[0].chart
-            sections.append(Section(f"charts-{number}", heading, first["how_to_read"], panels))
+            sections.append(Section(f"charts-{number}", heading, first["how_to_read"], panels, first.get("short", "")))
     return sections
 
 
@@ -59,6 +63,10 @@ def first_chart(record: Mapping[str, Any], folder: RunFiles) -> Section | None:
 
 Charts = dict[tuple[str, ...], list[Contribution]]
 """What belongs to one chart, by what sets it apart from others of its section."""
+
+
+def _keys(charts: Charts) -> list[str]:
+    return [parts[0].key for parts in charts.values()]
 
 
 def _gathered(record: Mapping[str, Any]) -> dict[str, Charts]:
@@ -82,7 +90,7 @@ def _gathered(record: Mapping[str, Any]) -> dict[str, Charts]:
             # rows of several measures are one chart where they agree on title and setting
             source = json.dumps(chart["setting"]) if chart["kind"] == "row" else key
             together = gathered.setdefault(chart["heading"], {}).setdefault((chart["kind"], chart["title"], source), [])
-            together.append(Contribution(series, encoder["name"], chart, measure))
+            together.append(Contribution(series, encoder["name"], chart, measure, key))
     # of two encoders, in the colour of the first
     names = [encoder["name"] for encoder in record["encoders"]]
     for key, comparison in record["comparison"].items():

@@ -28,6 +28,7 @@ def along_attack(attack: Attack, steps: tuple[int, ...]) -> tuple[Chart, ...]:
     """Return the chart of scores against attack steps; none where there is one read-out alone."""
     chart = Readouts(
         heading="Scores against attack steps",
+        short="steps",
         how_to_read=(
             "If a curve still rises (or falls) at its end, a longer attack would do more harm. Bands are intervals."
         ),

@@ -73,6 +73,7 @@ class ChanceMeasure(Measure):
         setting = {"failure": self.failure, "ball": ball, "among": self.among, "first": self.first}
         return Row(
             heading="From the worst point to a given noise",
+            short="noises",
             how_to_read=(
                 "No noise in a ball does worse than the worst points of the ball, and no given noise does worse than "
                 "the worst noise. So the marks of an encoder should move to the right from attacks to learned noises "

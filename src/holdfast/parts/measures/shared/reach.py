@@ -31,6 +31,7 @@ def certified_within(right: Float[Tensor, "images"], radius: Float[Tensor, "imag
     average = np.maximum(certified, 0).mean()
     return Curves(
         heading="How far certificates reach",
+        short="certificates",
         how_to_read=(
             "The share of images whose right answer is certified within a radius, against the radius in pixels (ℓ2 "
             "for smoothing). The area below a curve is the average certified radius over all images, those that are "

@@ -47,6 +47,7 @@ def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
         note = f"Hatched: open, for {of}. Below it they are proved to hold, above it they are broken."
     return Curves(
         heading="How many images hold",
+        short="curve",
         how_to_read=(
             "The share of images that still hold after a change of a given size. Solid line: attacks found no smaller "
             "change that breaks these images, so the truth lies on the line or below it; the band covers the whole "
@@ -93,6 +94,7 @@ def curve_difference(tables: tuple[Table, Table], names: tuple[str, str], ball: 
     summary = difference_in_words(gap, names, ball)
     return Curves(
         heading="Which encoder holds more images",
+        short="curve-difference",
         how_to_read=(
             "The difference between two encoders in the share of images that hold after a change of the same size, "
             "image by image. Above zero the first encoder holds more images. The band covers the whole curve of the "

@@ -1,34 +1,26 @@
-"""What `holdfast.audit`, `compare` and `check` return: records, comparisons and verdicts that print and convert."""
+"""The result of an audit, as an object."""
 
-import io
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from holdfast.comparison.compare import compare_runs
-from holdfast.comparison.exports import long_table
 from holdfast.comparison.records import Run, open_run, score_of
 from holdfast.config.overrides import holds
 from holdfast.core import HoldfastError, Score
-from holdfast.report import html, leaderboard
-from holdfast.report.comparison import print_comparison
-from holdfast.report.gate import markdown, print_gate
-from holdfast.report.junit import junit
-from holdfast.report.notebook import comparison_html, gate_html, record_html
+from holdfast.report import html
+from holdfast.report.notebook import record_html
+from holdfast.report.paper.figure import Figure
+from holdfast.report.paper.gather import Figures, figures_of_record
+from holdfast.report.paper.style import Style
 from holdfast.report.terminal import print_record
-from holdfast.runtime.checked import checked
-from holdfast.runtime.console import Screen
-from holdfast.runtime.errors import missing, os_reason, unknown
-from holdfast.storage.filesystem import Folder, write_text
+from holdfast.results.shown import frame, needed_pandas, text_of, written
+from holdfast.runtime.errors import os_reason, unknown
+from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RECORD, run_files
-from holdfast.storage.standing import allowing, refuse_unknown
-from holdfast.workflows.gate import hold
 
 CACHE = "cache/"
 """What a run folder keeps to continue from; no part of what is saved."""
@@ -100,6 +92,27 @@ class Record:
         """
         return {name: score_of(score) for name, score in self._measure(measure, encoder)["scores"].items()}
 
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures, such as "curve": what `figure` takes."""
+        return tuple(self._figures().by_name)
+
+    def figure(self, name: str, **style: Any) -> Figure:
+        """Return a figure for a paper; `record.figure("curve").save("curve.pdf")`.
+
+        Args:
+            name: one of `figures`.
+            style: width ("column", "page" or inches), height, font ("serif" or "sans"), size (points), editable; see
+                `holdfast.report.paper.style.Style`.
+
+        Raises:
+            HoldfastError: a figure that the record has not, or a style that no figure can have.
+        """
+        return self._figures().pick(name, Style(**style))
+
+    def _figures(self) -> Figures:
+        return figures_of_record(self.data, run_files(self.run.folder, self.data))
+
     def _measure(self, name: str, encoder: str | None) -> Mapping[str, Any]:
         entries = {entry["name"]: entry for entry in self.data["encoders"]}
         first = next(iter(entries))
@@ -134,9 +147,9 @@ class Record:
         Raises:
             HoldfastError: no pandas, or a measure that is not in the record.
         """
-        pandas = _pandas()
+        pandas = needed_pandas()
         if measure is None:
-            return _frame(compare_runs([self.run], fewest=1))
+            return frame(compare_runs([self.run], fewest=1))
         frames = []
         for encoder in self.encoders:
             ids, table = self.run.table(self._measure(measure, encoder)["table"])
@@ -160,7 +173,7 @@ class Record:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: {os_reason(error)}") from error
         if missing:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
-        return _written(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
+        return written(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> "Record":
         """Copy the record with its tables and pictures to another folder, or URL, and return the record there.
@@ -187,7 +200,7 @@ class Record:
         return Record(open_run(target.place))
 
     def __str__(self) -> str:
-        return _text(lambda console: print_record(self.data, console))
+        return text_of(lambda console: print_record(self.data, console))
 
     __repr__ = __str__
 
@@ -198,167 +211,6 @@ class Record:
         if len(self.encoders) == 1:
             return list(self.measures)
         return [(encoder, measure) for encoder in self.encoders for measure in self.measures]
-
-
-class Comparison:
-    """Encoders of several audits side by side: paired intervals, corrected verdicts, ranks with uncertainty.
-
-    Args:
-        data: the comparison, see `holdfast.comparison.compare.compare_runs`.
-
-    Attributes:
-        data: the same, JSON data.
-    """
-
-    def __init__(self, data: Mapping[str, Any]):
-        self.data = data
-
-    def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with a row for each score of each encoder, with ranks and differences.
-
-        Raises:
-            HoldfastError: no pandas.
-        """
-        return _frame(self.data)
-
-    def report(self, path: str | os.PathLike[str]) -> str:
-        """Write one HTML page that opens offline, and return where it is.
-
-        Raises:
-            HoldfastError: a place that cannot be written.
-        """
-        return _written(path, leaderboard.render({"groups": [self.data], "unreadable": []}, "Comparison"))
-
-    def __str__(self) -> str:
-        return _text(lambda console: print_comparison(self.data, console))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return comparison_html(self.data)
-
-
-class CheckResult:
-    """What a record is found to be against requirements and an earlier record.
-
-    Args:
-        data: see `holdfast.workflows.gate.hold`.
-
-    Attributes:
-        data: the same, JSON data.
-    """
-
-    def __init__(self, data: Mapping[str, Any]):
-        self.data = data
-
-    @property
-    def passed(self) -> bool:
-        """Whether all requirements are met and nothing is shown to be worse."""
-        return bool(self.data["passed"])
-
-    @property
-    def findings(self) -> tuple[Mapping[str, Any], ...]:
-        """Whether each requirement is `met`, and the `reason` where it is not."""
-        return tuple(self.data["findings"])
-
-    @property
-    def verdicts(self) -> tuple[Mapping[str, Any], ...]:
-        """Of each score held against the baseline its `verdict`; see `holdfast.comparison.regression.regressions`."""
-        return tuple(self.data["regression"]["verdicts"]) if self.data["regression"] else ()
-
-    def markdown(self) -> str:
-        """Return it as Markdown."""
-        return markdown(self.data)
-
-    def junit(self, path: str | os.PathLike[str]) -> str:
-        """Write it as JUnit XML, and return where it is.
-
-        Raises:
-            HoldfastError: a place that cannot be written.
-        """
-        return _written(path, junit(self.data))
-
-    def __str__(self) -> str:
-        return _text(lambda console: print_gate(self.data, console))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return gate_html(self.data)
-
-
-def compared(runs: Sequence[Run], measures: Sequence[str], correction: str) -> Comparison:
-    """Return the comparison of some runs; see `holdfast.compare`."""
-    return Comparison(compare_runs(runs, measures=measures, correction=correction))
-
-
-@checked
-def check(
-    record: Record | str | os.PathLike[str],
-    *,
-    require: str | Sequence[str] = (),
-    baseline: Record | str | os.PathLike[str] | None = None,
-    allow_drop: str | Sequence[str] = (),
-    match: Mapping[str, str] | None = None,
-    encoders: str | Sequence[str] = (),
-    allow: Sequence[str] = (),
-    strict: bool = False,
-) -> CheckResult:
-    """Hold an audit against requirements, and against an earlier one; the same as the command `holdfast check`.
-
-    Args:
-        record: the record, or its run folder.
-        require: what must hold, "breakaway_risk < 5 %"; see `holdfast.config.requirements`.
-        baseline: an earlier record, than which nothing may be shown to be worse.
-        allow_drop: how much worse it may be, "breaking_radius 5 %", or "5 %" for all; see `holdfast.config.margins`.
-        match: new names of encoders with those in the baseline; where None, equal names, or one encoder in each.
-        encoders: which encoders are held; all where none is given.
-        allow: checks whose failure is accepted.
-        strict: whether what cannot be told does not pass.
-
-    Raises:
-        HoldfastError: nothing to hold it against, audits that cannot be compared, an unknown name, or a request that
-            cannot be read.
-    """
-    run, before = _run(record), None if baseline is None else _run(baseline)
-    refuse_unknown(allow, [known.record for known in (run, before) if known is not None])
-    now, earlier = (known and replace(known, record=allowing(known.record, allow)) for known in (run, before))
-    assert now is not None
-    several = ([words] if isinstance(words, str) else words for words in (require, allow_drop, encoders))
-    requirements, drops, names = several
-    data = hold(now, requirements, earlier, allow_drop=drops, match=match or {}, encoders=names, strict=strict)
-    return CheckResult(data)
-
-
-def _run(record: Record | str | os.PathLike[str]) -> Run:
-    return record.run if isinstance(record, Record) else open_run(os.fspath(record))
-
-
-def _text(show: Callable[[Console], object]) -> str:
-    """Return the text that `show` prints, without colours, as wide as the terminal is."""
-    out = io.StringIO()
-    show(Screen(file=out, width=max(60, shutil.get_terminal_size((100, 24)).columns), force_jupyter=False))
-    return out.getvalue().rstrip("\n")
-
-
-def _written(path: str | os.PathLike[str], text: str) -> str:
-    place = os.fspath(path)
-    write_text(place, text)
-    return place
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise missing("pandas", "pandas", "to_pandas()") from error
-    return pandas
-
-
-def _frame(data: Mapping[str, Any]) -> Any:
-    """Return the long table of a comparison as a DataFrame, every column with its type."""
-    _pandas()
-    return long_table(data).to_pandas()
 
 
 def _remove(folder: Path, process: int) -> None:

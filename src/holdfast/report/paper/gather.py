@@ -1,0 +1,133 @@
+"""The figures of a record, and of several audits beside each other, by their names."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from holdfast.report.apart import Apart
+from holdfast.report.charts.sections import chart_sections
+from holdfast.report.corruptions import relation_charts
+from holdfast.report.leaderboard import pareto
+from holdfast.report.names import with_short_names
+from holdfast.report.noises import learned_noises
+from holdfast.report.panel import Panel
+from holdfast.report.paper.figure import Figure
+from holdfast.report.paper.style import Style
+from holdfast.report.series import trainings
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.storage.record_file import RunFiles
+
+LONGEST = 60
+"""Letters of a figure's name, at most: it is the name of a file."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures by their names.
+
+    Attributes:
+        by_name: the figures.
+        problems: a sentence for each chart that cannot be drawn.
+    """
+
+    by_name: Mapping[str, Figure]
+    problems: tuple[str, ...]
+
+    def pick(self, name: str, style: Style) -> Figure:
+        """Return a figure in a style.
+
+        Raises:
+            HoldfastError: a name that no figure has.
+        """
+        if not self.by_name:
+            raise HoldfastError("; ".join(["expected a record with charts, got one without any", *self.problems]))
+        if name not in self.by_name:
+            raise unknown("figure", name, self.by_name)
+        return replace(self.by_name[name], style=style)
+
+
+def figures_of_record(record: Mapping[str, Any], files: RunFiles) -> Figures:
+    """Return all figures of a record.
+
+    Args:
+        record: a record, see `holdfast.storage.record_file.read_record`.
+        files: its tables.
+    """
+    record, apart = with_short_names(record), Apart()
+    shown = _charts(record, files, apart)
+    for over in ("corruptions", "encoders"):
+        panels = apart("relations", lambda over=over: relation_charts(record, over), [])
+        shown += [_Shown("relation", panel.title, f"Over {over}", "", panel) for panel in panels]
+    if series := apart("checkpoints", lambda: trainings(record), None):
+        each = [("", "Checkpoints", panel) for panel in series.together]
+        each += [(run.name, f"Checkpoints of {run.name}", panel) for run in series.each for panel in run.panels]
+        shown += [_Shown("checkpoints", f"{of} {panel.title}", title, "", panel) for of, title, panel in each]
+    for learned in apart("learned noises", lambda: learned_noises(record, files), []):
+        each = [("", f"Noises learned for {learned.name}", panel) for panel in learned.training]
+        for number, noise in enumerate(learned.noises, 1):
+            of = str(number) if len(learned.noises) > 1 else ""
+            each += [(of, f"{noise.title}, learned for {learned.name}", panel) for panel in noise.panels]
+        shown += [
+            _Shown("noise", f"{learned.name} {of} {panel.title.partition(':')[0]}", about, "", panel)
+            for of, about, panel in each
+        ]
+    return _named(shown, apart)
+
+
+def figures_of_comparison(data: Mapping[str, Any], joint: Mapping[str, Any], files: RunFiles) -> Figures:
+    """Return all figures of a comparison: what every audit draws, drawn together, and what sets encoders apart.
+
+    Args:
+        data: a comparison, see `holdfast.comparison.compare.compare_runs`.
+        joint: its encoders as one record, see `holdfast.comparison.joint`; without any where their records are not at
+            hand.
+        files: the tables of that.
+    """
+    apart = Apart()
+    shown = _charts(with_short_names(joint), files, apart) if joint["encoders"] else []
+    data = with_short_names(data)
+    series = {encoder["name"]: place for place, encoder in enumerate(data["encoders"])}
+    if panel := apart("pareto", lambda: pareto("pareto", data, series), None):
+        shown.append(_Shown("pareto", "", "Two measures", "", panel))
+    return _named(shown, apart)
+
+
+class _Shown(NamedTuple):
+    """What a figure is called, what tells it from others that are called so, its title, how it is read, the chart."""
+
+    kind: str
+    source: str
+    title: str
+    how_to_read: str
+    panel: Panel
+
+
+def _charts(record: Mapping[str, Any], files: RunFiles, apart: Apart) -> list[_Shown]:
+    sections = chart_sections(record, files, apart)
+    return [
+        _Shown(section.short or section.heading, panel.source, section.heading, section.how_to_read, panel)
+        for section in sections
+        for panel in section.panels
+    ]
+
+
+def _named(shown: Iterable[_Shown], apart: Apart) -> Figures:
+    """Give each figure a name of its own: one of a kind is called as the kind is."""
+    drawn = [item for item in shown if item.panel.drawing is not None]
+    kinds = [_slug(item.kind) for item in drawn]
+    by_name: dict[str, Figure] = {}
+    for kind, item in zip(kinds, drawn, strict=True):
+        alone = kinds.count(kind) == 1
+        plain = kind if alone else f"{kind}-{_slug(item.source or item.panel.title)}"[:LONGEST].rstrip("-._")
+        name, count = plain, 2
+        while name in by_name:
+            name, count = f"{plain}-{count}", count + 1
+        by_name[name] = Figure(name, item.title, item.how_to_read, item.panel)
+    return Figures(by_name, tuple(f"{section} cannot be drawn: {reason}" for section, reason in apart.problems))
+
+
+def _slug(text: str) -> str:
+    """Return a text in letters that a file's name may have."""
+    text = text.lower().replace("ℓ∞", "linf").replace("ℓ", "l")
+    return re.sub(r"[^\w.]+", "-", text).strip("-._") or "figure"

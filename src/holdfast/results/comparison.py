@@ -1,0 +1,78 @@
+"""Several audits side by side, as an object."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.comparison.compare import compare_runs
+from holdfast.comparison.joint import joint
+from holdfast.comparison.records import Run
+from holdfast.report import leaderboard
+from holdfast.report.comparison import print_comparison
+from holdfast.report.notebook import comparison_html
+from holdfast.report.paper.figure import Figure
+from holdfast.report.paper.gather import Figures, figures_of_comparison
+from holdfast.report.paper.style import Style
+from holdfast.results.shown import frame, text_of, written
+
+
+class Comparison:
+    """Encoders of several audits side by side: paired intervals, corrected verdicts, ranks with uncertainty.
+
+    Args:
+        data: the comparison, see `holdfast.comparison.compare.compare_runs`.
+        runs: what was compared, for the figures of all of them.
+
+    Attributes:
+        data: the same, JSON data.
+        runs: the same.
+    """
+
+    def __init__(self, data: Mapping[str, Any], runs: Sequence[Run] = ()):
+        self.data = data
+        self.runs = tuple(runs)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures: those of the records, drawn together, and what sets encoders apart."""
+        return tuple(self._figures().by_name)
+
+    def figure(self, name: str, **style: Any) -> Figure:
+        """Return a figure for a paper, see `Record.figure`.
+
+        Raises:
+            HoldfastError: a figure that the comparison has not, or a style that no figure can have.
+        """
+        return self._figures().pick(name, Style(**style))
+
+    def _figures(self) -> Figures:
+        return figures_of_comparison(self.data, *joint(self.runs, self.data))
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with a row for each score of each encoder, with ranks and differences.
+
+        Raises:
+            HoldfastError: no pandas.
+        """
+        return frame(self.data)
+
+    def report(self, path: str | os.PathLike[str]) -> str:
+        """Write one HTML page that opens offline, and return where it is.
+
+        Raises:
+            HoldfastError: a place that cannot be written.
+        """
+        return written(path, leaderboard.render({"groups": [self.data], "unreadable": []}, "Comparison"))
+
+    def __str__(self) -> str:
+        return text_of(lambda console: print_comparison(self.data, console))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return comparison_html(self.data)
+
+
+def compared(runs: Sequence[Run], measures: Sequence[str], correction: str) -> Comparison:
+    """Return the comparison of some runs; see `holdfast.compare`."""
+    return Comparison(compare_runs(runs, measures=measures, correction=correction), runs)

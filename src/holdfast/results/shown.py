@@ -1,0 +1,47 @@
+"""What results have in common: they print, are written to files, and become data frames."""
+
+import io
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+
+from holdfast.comparison.exports import long_table
+from holdfast.runtime.console import Screen
+from holdfast.runtime.errors import missing
+from holdfast.storage.filesystem import write_text
+
+
+def text_of(show: Callable[[Console], object]) -> str:
+    """Return the text that `show` prints, without colours, as wide as the terminal is."""
+    out = io.StringIO()
+    show(Screen(file=out, width=max(60, shutil.get_terminal_size((100, 24)).columns), force_jupyter=False))
+    return out.getvalue().rstrip("\n")
+
+
+def written(path: str | os.PathLike[str], text: str) -> str:
+    """Write a text, and return where it is."""
+    place = os.fspath(path)
+    write_text(place, text)
+    return place
+
+
+def needed_pandas() -> Any:
+    """Return pandas.
+
+    Raises:
+        HoldfastError: it is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise missing("pandas", "pandas", "to_pandas()") from error
+    return pandas
+
+
+def frame(data: Mapping[str, Any]) -> Any:
+    """Return the long table of a comparison as a DataFrame, every column with its type."""
+    needed_pandas()
+    return long_table(data).to_pandas()

@@ -1,0 +1,107 @@
+"""An audit held against requirements and an earlier one, as an object."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.comparison.records import Run, open_run
+from holdfast.report.gate import markdown, print_gate
+from holdfast.report.junit import junit
+from holdfast.report.notebook import gate_html
+from holdfast.results.record import Record
+from holdfast.results.shown import text_of, written
+from holdfast.runtime.checked import checked
+from holdfast.storage.standing import allowing, refuse_unknown
+from holdfast.workflows.gate import hold
+
+
+class CheckResult:
+    """What a record is found to be against requirements and an earlier record.
+
+    Args:
+        data: see `holdfast.workflows.gate.hold`.
+
+    Attributes:
+        data: the same, JSON data.
+    """
+
+    def __init__(self, data: Mapping[str, Any]):
+        self.data = data
+
+    @property
+    def passed(self) -> bool:
+        """Whether all requirements are met and nothing is shown to be worse."""
+        return bool(self.data["passed"])
+
+    @property
+    def findings(self) -> tuple[Mapping[str, Any], ...]:
+        """Whether each requirement is `met`, and the `reason` where it is not."""
+        return tuple(self.data["findings"])
+
+    @property
+    def verdicts(self) -> tuple[Mapping[str, Any], ...]:
+        """Of each score held against the baseline its `verdict`; see `holdfast.comparison.regression.regressions`."""
+        return tuple(self.data["regression"]["verdicts"]) if self.data["regression"] else ()
+
+    def markdown(self) -> str:
+        """Return it as Markdown."""
+        return markdown(self.data)
+
+    def junit(self, path: str | os.PathLike[str]) -> str:
+        """Write it as JUnit XML, and return where it is.
+
+        Raises:
+            HoldfastError: a place that cannot be written.
+        """
+        return written(path, junit(self.data))
+
+    def __str__(self) -> str:
+        return text_of(lambda console: print_gate(self.data, console))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return gate_html(self.data)
+
+
+@checked
+def check(
+    record: Record | str | os.PathLike[str],
+    *,
+    require: str | Sequence[str] = (),
+    baseline: Record | str | os.PathLike[str] | None = None,
+    allow_drop: str | Sequence[str] = (),
+    match: Mapping[str, str] | None = None,
+    encoders: str | Sequence[str] = (),
+    allow: Sequence[str] = (),
+    strict: bool = False,
+) -> CheckResult:
+    """Hold an audit against requirements, and against an earlier one; the same as the command `holdfast check`.
+
+    Args:
+        record: the record, or its run folder.
+        require: what must hold, "breakaway_risk < 5 %"; see `holdfast.config.requirements`.
+        baseline: an earlier record, than which nothing may be shown to be worse.
+        allow_drop: how much worse it may be, "breaking_radius 5 %", or "5 %" for all; see `holdfast.config.margins`.
+        match: new names of encoders with those in the baseline; where None, equal names, or one encoder in each.
+        encoders: which encoders are held; all where none is given.
+        allow: checks whose failure is accepted.
+        strict: whether what cannot be told does not pass.
+
+    Raises:
+        HoldfastError: nothing to hold it against, audits that cannot be compared, an unknown name, or a request that
+            cannot be read.
+    """
+    run, before = _run(record), None if baseline is None else _run(baseline)
+    refuse_unknown(allow, [known.record for known in (run, before) if known is not None])
+    now, earlier = (known and replace(known, record=allowing(known.record, allow)) for known in (run, before))
+    assert now is not None
+    several = ([words] if isinstance(words, str) else words for words in (require, allow_drop, encoders))
+    requirements, drops, names = several
+    data = hold(now, requirements, earlier, allow_drop=drops, match=match or {}, encoders=names, strict=strict)
+    return CheckResult(data)
+
+
+def _run(record: Record | str | os.PathLike[str]) -> Run:
+    return record.run if isinstance(record, Record) else open_run(os.fspath(record))

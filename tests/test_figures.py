@@ -1,0 +1,167 @@
+"""Figures for papers: every format, the same file every time, the numbers that are drawn, names and captions."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+
+import holdfast
+from holdfast.core import HoldfastError
+from holdfast.numerics.geometry.colour import lab
+from holdfast.report.charts.bars import Bars
+from holdfast.report.charts.figure import Drawing
+from holdfast.report.charts.forest import Forest, Row
+from holdfast.report.charts.heat import Heat
+from holdfast.report.charts.histogram import Histogram, Spread
+from holdfast.report.charts.lines import Curve, Horizontal, Lines
+from holdfast.report.charts.points import Cloud, Cross, Front, Scattered
+from holdfast.report.panel import Panel
+from holdfast.report.paper.figure import Figure
+from holdfast.report.paper.style import COLOURS, Style
+from holdfast.results import Comparison, Record
+
+VALUES = np.linspace(0.1, 0.9, 9)
+DRAWINGS: dict[str, Drawing] = {
+    "lines": Lines(
+        "k", [Curve((1, 2), (0.5, np.nan), (0.4, np.nan), (0.6, np.nan), "#0c0100", "o", name="timm:a_b, 50 % & more"),
+              Curve((1, 2), (0.2, 0.1), (), (), "#0c0280", style="dashed", hollow=(True, False), name="=b")],
+        Horizontal("x"), label="y", unit="share"),
+    "scattered": Scattered("k", [Cloud(0, VALUES, VALUES**2, name="a")], across="x", label="y", diagonal=True),
+    "front": Front("k", [Cross(0, (0.5, 0.4, 0.6), (1.0, 0.9, 1.1), True, "a")], across="x", label="y",
+                   units=("share", "ratio"), better=("higher", "lower")),
+    "histogram": Histogram("k", [Spread(0, VALUES, name="a"), Spread(1, VALUES**2, True, "b")], label="x", bins=4),
+    "forest": Forest("k", [Row("uniform", 0, [(0, 0.5, 0.4, 0.6, False)])] * 2, across="x", names={0: "a"}),
+    "heat": Heat("k", VALUES.reshape(3, 3) - 0.5, x="x"),
+    "bars": Bars("k", ["all", "some"], np.array([[0.25, 0.75], [0.5, 0.5]])),
+}  # fmt: skip
+
+
+def figure_of(kind: str, **style: object) -> Figure:
+    return Figure(kind, "It", "How.", Panel("", DRAWINGS[kind]), Style(**style))  # type: ignore[arg-type]
+
+
+def numbers(figure: Figure) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(figure.csv())))
+
+
+@pytest.mark.parametrize("kind", DRAWINGS)
+def test_every_kind_is_a_file_of_every_format_and_the_same_every_time(kind: str, tmp_path: Path) -> None:
+    figure = figure_of(kind)
+    for form, begins in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG"), ("csv", b"")):
+        files = [Path(figure.save(tmp_path / f"{n}.{form}", dpi=100)).read_bytes() for n in range(2)]
+        assert files[0].startswith(begins)
+        assert files[0] == files[1]
+        assert not re.search(rb"CreationDate|<dc:date|matplotlib v", files[0])
+    with PIL.Image.open(tmp_path / "0.png") as picture:
+        assert picture.width == 330
+        assert picture.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+    pdf = (tmp_path / "0.pdf").read_bytes()
+    assert b"/FontFile2" in pdf  # TrueType, whole letters and no pictures of them
+    assert b"/Type3" not in pdf
+    assert not re.search(r"var\(|#0c0", (tmp_path / "0.svg").read_text())
+
+
+def test_the_style_is_the_size_the_font_and_letters_as_text() -> None:
+    wide = figure_of("lines", width="page", height=2, font="sans", editable=True)._repr_svg_()
+    assert 'width="496.8pt" height="144pt"' in wide
+    assert ">y</text>" in wide
+    assert "DejaVu Sans" in wide
+    assert "<text" not in figure_of("lines")._repr_svg_()
+
+
+@pytest.mark.parametrize(
+    ("style", "says"),
+    [({"width": "colum"}, "column"), ({"width": 0.5}, "1.5 to 40 inches"), ({"width": float("nan")}, "finite"),
+     ({"font": "comic"}, "serif"), ({"size": 80}, "4 to 24 points"), ({"colour": "red"}, "colour")],
+)  # fmt: skip
+def test_styles_that_no_figure_has(style: dict[str, object], says: str) -> None:
+    with pytest.raises(HoldfastError, match=says):
+        Style(**style)  # type: ignore[arg-type]
+
+
+def test_places_and_formats_that_cannot_be_written(tmp_path: Path) -> None:
+    figure = figure_of("bars")
+    for place, says in (("a.pfd", "unknown format of a figure 'pfd'; did you mean 'pdf'"), ("a", "unknown format"),
+                        ("file/a.svg", "cannot write")):  # fmt: skip
+        (tmp_path / "file").touch()
+        with pytest.raises(HoldfastError, match=says):
+            figure.save(tmp_path / place)
+    with pytest.raises(HoldfastError, match="dpi"):
+        figure.save(tmp_path / "a.png", dpi=1e9)
+
+
+def test_the_numbers_that_are_drawn_are_one_table_that_tex_reads() -> None:
+    rows = numbers(figure_of("lines"))
+    assert rows[0] == {"series": "0", "name": "timm:a_b 50 more", "style": "solid", "x": "1.0", "y": "0.5",
+                       "low": "0.4", "high": "0.6", "bound": "0"}  # fmt: skip
+    assert (rows[1]["y"], rows[1]["low"]) == ("nan", "nan")
+    assert (rows[2]["name"], rows[2]["bound"], rows[2]["low"]) == ("'=b", "1", "nan")
+    for kind in DRAWINGS:
+        lines = figure_of(kind).csv().splitlines()
+        assert len({line.count(",") for line in lines}) == 1
+        assert not re.search(r"[\"%#{}\\$&]", figure_of(kind).csv())
+    shares = [float(row["y"]) for row in numbers(figure_of("histogram"))]
+    assert sum(shares) == pytest.approx(2)
+    assert len(numbers(figure_of("heat"))) == 9
+    assert list(figure_of("front").to_pandas()["x_high"]) == [0.6]
+
+
+def test_colours_differ_in_greyscale() -> None:
+    light = sorted(float(lab(torch.tensor(to_rgb(colour)).view(1, 3, 1, 1))[0, 0]) for colour in COLOURS[:4])
+    assert min(np.diff(light)) > 19
+    assert max(light) < 70
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    options = {"measures": ["breaking_radius", "universal_quantile"], "images": 24, "attacked": 8, "quiet": True}
+    return [holdfast.audit(f"zoo:digits-{name}", "digits", **options) for name in ("simclr", "supervised")]
+
+
+def test_a_record_has_figures_by_short_names(records: list[Record]) -> None:
+    record = records[0]
+    assert record.figures == ("steps", "curve", "objective", "images")
+    figure = record.figure("curve", width=4.5)
+    assert figure.style.inches == 4.5
+    assert figure.caption.startswith("How many images hold: Breaking radius. The share of images that still hold")
+    (chart,) = record.data["encoders"][0]["measures"]["breaking_radius"]["charts"]
+    line = chart["lines"][0]
+    rows = numbers(figure)
+    assert [float(row["y"]) for row in rows if row["style"] == "solid"] == line["y"]
+    assert [float(row["low"]) for row in rows if row["style"] == "solid"] == line["low"]
+    assert {row["name"] for row in rows} == {"digits-simclr"}
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert repr(figure).startswith("Figure 'curve': How many images hold")
+    label = record.figure("images").drawing
+    assert isinstance(label, Histogram)
+    assert label.label == "Universal quantile of each image"
+    with pytest.raises(HoldfastError, match="unknown figure 'curv'; did you mean 'curve'"):
+        record.figure("curv")
+
+
+def test_a_comparison_draws_encoders_of_several_records_together(records: list[Record], tmp_path: Path) -> None:
+    comparison = holdfast.compare(*records)
+    assert {"curve", "curve-difference", "images"} <= set(comparison.figures)
+    rows = numbers(comparison.figure("curve"))
+    assert {row["name"] for row in rows} == {"digits-simclr", "digits-supervised"}
+    drawing = comparison.figure("images").drawing  # read from two run folders
+    assert isinstance(drawing, Histogram)
+    assert [len(spread.values) for spread in drawing.spreads] == [8, 8]
+    svg = comparison.figure("curve", editable=True)._repr_svg_()
+    assert all(f">{name}</text>" in svg for name in ("digits-simclr", "digits-supervised"))
+    alone = Comparison(comparison.data)
+    assert alone.figures == ()
+
+
+def test_a_record_without_charts_says_so(records: list[Record]) -> None:
+    data = {**records[0].data, "encoders": [{**records[0].data["encoders"][0], "measures": {}, "observations": []}]}
+    bare = Record(type(records[0].run)("here", records[0].run.folder, data))
+    assert bare.figures == ()
+    with pytest.raises(HoldfastError, match="expected a record with charts"):
+        bare.figure("curve")
