@@ -9,6 +9,7 @@ import tomllib
 import types
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def run(pytester: pytest.Pytester, plugin: types.ModuleType) -> Callable[..., py
     """Runs tests in a project of their own, by this process, whether the plugin is installed or not."""
 
     def in_project(tests: str, *words: str) -> pytest.RunResult:
-        path = pytester.makepyfile(PROJECT + tests)
+        path = pytester.makepyfile(dedent(PROJECT) + dedent(tests))
         words = ("-p", "no:holdfast", "--strict-markers", "-W", "error", *words)
         return pytester.runpytest_inprocess(path, *words, plugins=[plugin])
 
@@ -214,11 +215,13 @@ def test_its_keywords_are_those_of_the_check() -> None:
 @pytest.mark.slow
 def test_processes_share_an_audit(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
-    pytester.makepyfile(
-        PROJECT + '\n    @pytest.mark.holdfast(require=["breaking_radius > 1/255"])\n'
-        '    @pytest.mark.parametrize("number", range(4))\n    def test_met(record, number, worker_id):\n'
-        "        assert worker_id in ('gw0', 'gw1')\n"
-    )
+    tests = """
+        @pytest.mark.holdfast(require=["breaking_radius > 1/255"])
+        @pytest.mark.parametrize("number", range(4))
+        def test_met(record, number, worker_id):
+            assert worker_id in ("gw0", "gw1")
+        """
+    pytester.makepyfile(dedent(PROJECT) + dedent(tests))
     plugin = ("-p", "no:holdfast", "-p", "holdfast.pytest_plugin", "--holdfast-out", "kept")
     result = pytester.runpytest_subprocess(*plugin, "-n", "2", "--dist", "load")
     result.assert_outcomes(passed=4)

@@ -109,6 +109,6 @@ def _gate(item: pytest.Item) -> "Gate":
 
     return Gate(
         item.config.rootpath,
-        item.config.getoption("--holdfast-update-baseline"),
+        bool(item.config.getoption("--holdfast-update-baseline")),
         lambda text: item.user_properties.append((TOLD, text)),
     )
