@@ -223,7 +223,7 @@ def test_float_pictures_are_checked_too():
 
 def test_a_picture_of_another_shape_is_named():
     odd = Named(names(5), make=lambda name: PIL.Image.new("RGB", (9 if name == "image-3" else 8, 8)))
-    with pytest.raises(HoldfastError, match=r"image-3.*add \?size=H"):
+    with pytest.raises(HoldfastError, match=r"image-3.*add \?size=8 to"):
         ImageSet(odd).batch(0, 5)
     assert ImageSet(odd, geometry=SMALL).batch(0, 5).shape == (5, 3, 8, 8)
 

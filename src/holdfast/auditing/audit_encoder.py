@@ -111,8 +111,9 @@ class Scoring:
         return EncoderResult(entry, self._failures, self._log, self._scored, remade=self.session.remade)
 
     def _entry(self) -> dict[str, Any]:
-        entry = _blank(self.name, self.slug) | entries.encoder_entry(self.session.encoder, self.slug)
-        entry |= {"name": self.name, "input": list(self.session.images.shape), "batch_size": self.session.batch_size}
+        images = self.session.images
+        entry = _blank(self.name, self.slug) | entries.encoder_entry(self.session.encoder, self.slug, images.geometry)
+        entry |= {"name": self.name, "input": list(images.shape), "batch_size": self.session.batch_size}
         entry["identity"] = self.session.identity
 
         # Put together what was observed; without clean representations nothing can be scored

@@ -82,7 +82,8 @@ def shape_of(images: ImageSet) -> Shape | None:
     """
     if not images.sized:
         return None
-    channels, height, width = images.shape
+    common = images.geometry or images.common_geometry
+    channels, height, width = images.shape if common is None else (common.channels, *common.size)
     _, high, wide = PHOTOS.shape
     return channels, min(height, high), min(width, wide)
 

@@ -27,7 +27,8 @@ class AuditImages:
         return self.tested.selection, None if self.train is None else self.train.selection
 
     def rendered(self, geometry: Geometry | None) -> "AuditImages":
-        """Return the same images for an encoder."""
+        """Return the same images for an encoder; pictures of mixed shapes as is usual where it names no geometry."""
+        geometry = geometry or self.tested.common_geometry
         train = None if self.train is None else self.train.with_geometry(geometry)
         return replace(self, tested=self.tested.with_geometry(geometry), train=train)
 

@@ -18,7 +18,8 @@ import holdfast
 from holdfast.auditing.balls import shape_of, told
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
-from holdfast.core import Encoder, Passes, registry
+from holdfast.core import Encoder, Geometry, Passes, registry
+from holdfast.core.encoder import BY_SHAPES
 
 PACKAGES = (
     "numpy", "scipy", "scikit-learn", "pillow", "torchvision", "timm", "transformers", "open_clip_torch", "onnx2torch",
@@ -53,8 +54,9 @@ def data_entry(plan: Plan, images: AuditImages, labels: str | None, facts: Mappi
     }
 
 
-def encoder_entry(encoder: Encoder, slug: str) -> dict[str, Any]:
-    """Return who the encoder is: weights, normalisation, preprocessing."""
+def encoder_entry(encoder: Encoder, slug: str, geometry: Geometry | None) -> dict[str, Any]:
+    """Return who the encoder is: weights, normalisation, preprocessing; `geometry` is how its pictures are rendered."""
+    assumed = {"assumed": geometry.in_words} if geometry is not None and geometry.source == BY_SHAPES else {}
     return {
         "name": encoder.name,
         "slug": slug,
@@ -63,7 +65,7 @@ def encoder_entry(encoder: Encoder, slug: str) -> dict[str, Any]:
         "mean": encoder.mean,
         "std": encoder.std,
         "origin": {key: str(value) for key, value in encoder.origin.items()},
-        "geometry": asdict(encoder.geometry) if encoder.geometry else None,
+        "geometry": asdict(geometry) | assumed if geometry else None,
         "error": None,
     }
 

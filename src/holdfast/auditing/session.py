@@ -21,6 +21,7 @@ from holdfast.core import (
     Classifier,
     Encoder,
     Failure,
+    Geometry,
     Head,
     HoldfastError,
     Images,
@@ -118,7 +119,7 @@ class Session:
             LAYOUT,
             version("holdfast"),
             encoder.refresh_fingerprint(),
-            _described(encoder),
+            _described(encoder, images.geometry),
             images.fingerprint,
             str(images.conversion),
             seed,
@@ -168,7 +169,7 @@ class Session:
     @property
     def identity(self) -> str:
         """What the encoder is: the digest of its weights and of what else decides the representation."""
-        return digest([self.encoder.fingerprint, _described(self.encoder)])
+        return digest([self.encoder.fingerprint, _described(self.encoder, self.images.geometry)])
 
     def make(self, observation: Observation, shard: ShardFile) -> None:
         """Observe one shard unless it is stored; what the observation reads must have been observed."""
@@ -390,7 +391,7 @@ def _not_observed(observation: Observation) -> HoldfastError:
     return HoldfastError(f"{registry.part_name(observation)} was not observed: it failed, or no measure names it first")
 
 
-def _described(encoder: Encoder) -> list[str]:
+def _described(encoder: Encoder, geometry: Geometry | None) -> list[str]:
     """Return what, beside the weights, decides the representation."""
     facts = {key: str(value) for key, value in encoder.origin.items()}
-    return [str(encoder.module), str(encoder.geometry), *(f"{key}={facts[key]}" for key in sorted(facts))]
+    return [str(encoder.module), str(geometry), *(f"{key}={facts[key]}" for key in sorted(facts))]

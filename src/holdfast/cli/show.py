@@ -34,8 +34,9 @@ def show(
         print_encoder(encoder, None, out)
         return
     images = open_images(data, geometry=encoder.geometry, images=SHOWN)
+    images = images.with_geometry(encoder.geometry or images.common_geometry)
     x = images.batch(0, len(images))
     file = Path("seen.png" if path is None else path)
     write_row(x, file)
-    print_encoder(encoder, x, out)
+    print_encoder(encoder, x, out, images.geometry)
     out.print(f"\n{len(images)} of {images.available} images as it sees them, before normalisation: {file}")

@@ -29,6 +29,10 @@ BY_CALLER = "given by the caller"
 """Where a normalisation comes from that no file or package states: a spec, or a Python call."""
 
 
+BY_SHAPES = "the usual way, since pictures have different shapes and the encoder names no size"
+"""Where the geometry of pictures of mixed shapes comes from."""
+
+
 @dataclass
 class Passes:
     """Encoder passes, counted in images: one forward pass of a batch of 64 counts 64.

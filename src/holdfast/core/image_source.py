@@ -3,9 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import PIL.ExifTags
 import PIL.Image
 from jaxtyping import Float
 from torch import Tensor
+
+GREY = ("1", "L", "LA", "La", "F")
+"""Modes of pictures without colours, beside those of integers."""
 
 
 class ImageSource(ABC):
@@ -26,6 +30,11 @@ class ImageSource(ABC):
     def load(self, index: int) -> PIL.Image.Image | Float[Tensor, "channel height width"]:
         """Return image `index`: a picture of any size and mode, or pixels in [0, 1]."""
 
+    def shape(self, index: int) -> tuple[int, int, int] | None:
+        """Return (channels, height, width) of picture `index`, from its header where that is enough; None of pixels."""
+        image = self.load(index)
+        return shape_of_picture(image) if isinstance(image, PIL.Image.Image) else None
+
     def label(self, index: int) -> int | None:
         """Return the class of image `index` where the source knows it (used by probes only)."""
         return None
@@ -38,3 +47,11 @@ class ImageSource(ABC):
 
     sized: bool = True
     """Whether its images have a size of their own; else each encoder's geometry gives them one."""
+
+
+def shape_of_picture(picture: PIL.Image.Image) -> tuple[int, int, int]:
+    """Return (channels, height, width) of a picture as a viewer shows it; nothing is decoded."""
+    width, height = picture.size
+    if picture.getexif().get(PIL.ExifTags.Base.Orientation, 1) in (5, 6, 7, 8):  # turned by 90 degrees
+        width, height = height, width
+    return 1 if picture.mode in GREY or picture.mode.startswith("I") else 3, height, width

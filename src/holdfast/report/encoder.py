@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.core import Encoder, Images
+from holdfast.core import Encoder, Geometry, Images
 from holdfast.core.spec_string import parse
 from holdfast.runtime.errors import HoldfastError, os_reason
 from holdfast.sources.encoders import suffixes
@@ -26,15 +26,16 @@ def names_encoder(text: str) -> bool:
     return source is not None or Path(name).suffix.lower() in suffixes()
 
 
-def print_encoder(encoder: Encoder, x: Images | None, console: Console) -> None:
+def print_encoder(encoder: Encoder, x: Images | None, console: Console, geometry: Geometry | None = None) -> None:
     """Print what an encoder reads and gives, and for each word of its preprocessing who says it.
 
     Args:
         encoder: the encoder.
         x: images that it sees; None: grey ones of its size, where that is known.
         console: where to.
+        geometry: how pictures are rendered for it where it says nothing of them.
     """
-    origin, geometry = encoder.origin, encoder.geometry
+    origin, geometry = encoder.origin, encoder.geometry or geometry
     if x is None and geometry is not None:
         x = torch.full((1, geometry.channels, *geometry.size), 0.5)
     table = Table(box=None, pad_edge=False, show_header=False)

@@ -15,7 +15,7 @@ from holdfast.report.charts.sections import chart_sections, first_chart
 from holdfast.report.names import with_short_names
 from holdfast.report.page import page
 from holdfast.report.scorecard import cards, families
-from holdfast.report.verdict import costs, doubts, failures, scope, threats, winners
+from holdfast.report.verdict import costs, doubts, failures, rendering, scope, threats, winners
 from holdfast.storage.filesystem import Folder, write_file
 from holdfast.storage.record_file import RunFiles, read_record, run_files
 
@@ -90,6 +90,7 @@ def render(record: Mapping[str, Any], folder: RunFiles, *, with_pictures: bool =
         "answers": ("the answers", lambda: each_answer(record)),
         "problems": ("what failed", lambda: [*failures(record), *duplicated(record)]),
         "threats": ("threats", lambda: threats(record)),
+        "rendering": ("the pictures", lambda: rendering(record)),
         "winners": ("the verdict", lambda: winners(record)),
         "costs": ("the price", lambda: costs(record)),
         "doubts": ("what to distrust", lambda: doubts(record)),

@@ -14,7 +14,7 @@ from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BEST_BUDGET, BETTER, bracket, choice, count, duration, listing, plural
 from holdfast.report.rounds import stopped
 from holdfast.report.table import Table
-from holdfast.report.verdict import scope, threats, titles, uncertified
+from holdfast.report.verdict import rendering, scope, threats, titles, uncertified
 from holdfast.storage.standing import ONE_SIDE
 
 _ARROW = {key: text[0] for key, text in BETTER.items()}
@@ -83,6 +83,7 @@ def notes(record: Mapping[str, Any]) -> list[Text]:
     lines += [Text(line, style="bold red") for line in _problems(record)]
     if encoders:
         lines += [Text(f"within {ball}", style="dim") for ball in threats(record)]
+        lines += [Text(line, style="dim") for line in rendering(record)]
         return [*lines, Text(f"{scope(record)}, {duration(record['run']['seconds'])}", style="dim")]
     return [*lines, Text("Nothing was audited.", style="bold red")]
 

@@ -53,6 +53,12 @@ def threats(record: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(f"{ball['name']} {ball['radius']:g}" for ball in balls))
 
 
+def rendering(record: Mapping[str, Any]) -> list[str]:
+    """Return how pictures of mixed shapes got one, where no encoder said it."""
+    said = dict.fromkeys((encoder.get("geometry") or {}).get("assumed") for encoder in record["encoders"])
+    return [f"pictures of mixed shapes: {how}; ?size=H in the data spec chooses another size" for how in said if how]
+
+
 def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> list[Sentence]:
     names = titles(record)
     if len(audited) < 2:

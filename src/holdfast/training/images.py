@@ -43,7 +43,8 @@ class TrainingImages:
         corruption: Threat | None = None,
         leave_out: ImageSet | None = None,
     ):
-        self.images: ImageSet = open_images(spec, images=images, seed=seed, geometry=geometry)
+        opened = open_images(spec, images=images, seed=seed, geometry=geometry)
+        self.images: ImageSet = opened.with_geometry(geometry or opened.common_geometry)
         self.ids, self._device = self.images.ids, device
         self._corruption, self._rng = corruption, Rng(seed, ("corruption",))
         self._kept: Tensor | None = None

@@ -192,7 +192,7 @@ class _Estimator:
         encoder.to(memory_format=memory_format(encoder))  # pyright: ignore[reportCallIssue] torch has no stub for it
         began, before = clock(), encoder.passes
         once = [_once("opening the encoder", began - opening)]
-        images = self.unread.tested.with_geometry(encoder.geometry)
+        images = self.unread.rendered(encoder.geometry).tested
         batch_size = plan.batch_size_of(images.shape)
         backward = any(observation.passes.backward for observation in plan.observations)
         passes = time_passes(encoder, images, batch_size, plan.device, backward, self.seconds / 50, clock)

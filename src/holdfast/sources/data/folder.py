@@ -9,7 +9,7 @@ import PIL.Image
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, os_reason
-from holdfast.sources.data.shared.pictures import EXTENSIONS, decode
+from holdfast.sources.data.shared.pictures import EXTENSIONS, decode, shape_in
 from holdfast.storage.record_file import OWN, holds_run
 
 _SAVED = ("dataset_info.json", "dataset_dict.json", "state.json")
@@ -67,6 +67,10 @@ class Folder(ImageSource):
     def load(self, index: int) -> PIL.Image.Image:
         """Return the decoded picture."""
         return decode(self.path / self._files[index], self.id(index))
+
+    def shape(self, index: int) -> tuple[int, int, int]:
+        """Return the shape of the picture, which is not decoded for it."""
+        return shape_in(self.path / self._files[index])
 
     def label(self, index: int) -> int | None:
         """Return the number of the class folder; None in a flat folder."""

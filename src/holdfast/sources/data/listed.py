@@ -6,7 +6,7 @@ import PIL.Image
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, os_reason
-from holdfast.sources.data.shared.pictures import decode
+from holdfast.sources.data.shared.pictures import decode, shape_in
 
 
 class Listed(ImageSource):
@@ -46,6 +46,10 @@ class Listed(ImageSource):
     def load(self, index: int) -> PIL.Image.Image:
         """Return the decoded picture."""
         return decode(self.root / self.id(index), self.id(index))
+
+    def shape(self, index: int) -> tuple[int, int, int]:
+        """Return the shape of the picture, which is not decoded for it."""
+        return shape_in(self.root / self.id(index))
 
     def label(self, index: int) -> int:
         """Return the class that the list says."""

@@ -80,6 +80,10 @@ class LongTail(ImageSource):
         """Return the image as the source does."""
         return self.source.load(self._rows[index])
 
+    def shape(self, index: int) -> tuple[int, int, int] | None:
+        """Return the shape that the source gives the image."""
+        return self.source.shape(self._rows[index])
+
     def label(self, index: int) -> int | None:
         """Return the class that the source knows."""
         return self.source.label(self._rows[index])

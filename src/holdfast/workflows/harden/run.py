@@ -71,13 +71,14 @@ def harden(
     opened, listener = opened or Opened(), listener or Silent()
     start = opened.encoder or open_encoder(hardening.encoder)
     trainable(start)  # raises now, not after the images are read
-    hardening = hardening.in_ball(open_images(opened.data or hardening.data, seed=hardening.seed))
+    available = open_images(opened.data or hardening.data, seed=hardening.seed)
+    hardening, geometry = hardening.in_ball(available), start.geometry or available.common_geometry
     after = None if opened.encoder else with_weights(hardening.encoder, folder / ENCODER)
     audits = Audits.of(hardening, after, opened)
-    held_out = open_images(audits.images, images=audits.size, seed=hardening.seed, geometry=start.geometry)
+    held_out = open_images(audits.images, images=audits.size, seed=hardening.seed, geometry=geometry)
     learned = TrainingImages(
         opened.data or hardening.data,
-        geometry=start.geometry,
+        geometry=geometry,
         seed=hardening.seed,
         device=hardening.device,
         leave_out=held_out,

@@ -14,6 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from holdfast.core import HoldfastError, ImageSource, Rng
+from holdfast.core.threat import Shape
 from holdfast.runtime.checked import fitting
 from holdfast.runtime.foreign import foreign
 from holdfast.sources.data.shared.duplicates import LookAlikes, Thumbnail, thumbnail
@@ -23,6 +24,9 @@ from holdfast.sources.data.shared.range import check_range
 
 _CHUNK = 64
 _STRIP = 256
+
+SAMPLE = 64
+"""Pictures, the first ones in the order of an audit, by which it is judged how large pictures of mixed shapes are."""
 
 SLICE = 8
 """Images that a thread reads before it is given more: handing over one takes as long as reading a small one."""
@@ -43,6 +47,7 @@ class Selection:
         fingerprint: see `Choice.fingerprint`.
         skipped: the (id, reason) of every image that was replaced.
         duplicates: see `Choice.duplicates`.
+        mixed: whether pictures of several sizes are among them.
     """
 
     available: int
@@ -50,6 +55,7 @@ class Selection:
     fingerprint: str
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
+    mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,25 +67,28 @@ class Survey:
         digests: SHA-256 of the decoded content of each.
         skipped: the (id, reason) of every image that could not be read.
         duplicates: see `Choice.duplicates`.
+        mixed: whether pictures of several sizes were among them.
     """
 
     rows: list[int]
     digests: list[str]
     skipped: list[tuple[str, str]]
     duplicates: list[tuple[str, str, int]]
+    mixed: bool
 
 
 @dataclass(frozen=True)
 class Content:
-    """What is kept of an image that has been read: the SHA-256 of its decoded content, and a thumbnail."""
+    """What is kept of an image that has been read: the SHA-256 of its content, a thumbnail, a picture's size."""
 
     digest: str
     thumbnail: Thumbnail
+    size: tuple[int, ...]
 
     @classmethod
     def of(cls, image: PIL.Image.Image | Tensor) -> "Content":
         """Return the content of a `standard` picture or of pixels in [0, 1]."""
-        return cls(_digest(image), thumbnail(image))
+        return cls(_digest(image), thumbnail(image), image.size if isinstance(image, PIL.Image.Image) else ())
 
 
 class Choice:
@@ -179,6 +188,27 @@ class Choice:
         self.classes = classes
         del self.labels
 
+    @cached_property
+    def sample(self) -> list[Shape]:
+        """Shapes of the first pictures in the order of the audit, whatever its size; none where they are pixels."""
+        rows = self._order[:SAMPLE].tolist()
+        if self._shape(rows[0]) is None and self._shape(rows[1]) is None:
+            return []
+        return [shape for shape in self._pool.map(self._shape, rows) if shape is not None]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether pictures have several sizes, as far as is known: all of them once they were read."""
+        survey = self.__dict__.get("_survey")
+        return len({shape[1:] for shape in self.sample}) > 1 or (survey is not None and survey.mixed)
+
+    def _shape(self, row: int) -> Shape | None:
+        try:
+            with one_large_at_a_time():
+                return self.source.shape(row)
+        except Exception:  # what cannot be read is said, or skipped, where it is needed
+            return None
+
     @property
     def skipped(self) -> list[tuple[str, str]]:
         """The (id, reason) of every image that was replaced."""
@@ -207,7 +237,7 @@ class Choice:
     @property
     def selection(self) -> Selection:
         """What reading all images tells."""
-        return Selection(len(self.source), self.rows, self.fingerprint, self.skipped, self.duplicates)
+        return Selection(len(self.source), self.rows, self.fingerprint, self.skipped, self.duplicates, self.mixed)
 
     def recall(self, memory: Selection) -> None:
         """Take over what another process found out about the same images.
@@ -222,7 +252,7 @@ class Choice:
             )
         for name in ("ids", "labels"):
             self.__dict__.pop(name, None)  # cached
-        self._survey = Survey(memory.rows, [], memory.skipped, memory.duplicates)
+        self._survey = Survey(memory.rows, [], memory.skipped, memory.duplicates, memory.mixed)
         self.rows, self.fingerprint = memory.rows, memory.fingerprint
 
     @property
@@ -246,6 +276,7 @@ class Choice:
         digests: list[str] = []
         skipped: list[tuple[str, str]] = []
         duplicates: list[tuple[str, str, int]] = []
+        sizes: set[tuple[int, ...]] = set()
         known = LookAlikes()
         position = 0
         while len(rows) < self._size and position < len(self._order):
@@ -265,11 +296,12 @@ class Choice:
                 known.add(outcome.thumbnail)
                 rows.append(row)
                 digests.append(outcome.digest)
+                sizes.add(outcome.size)
         if len(rows) < 2:
             reason = f"; the first: {skipped[0][1]}" if skipped else ""
             alike = f"; {len(duplicates)} look like others and were left out" if duplicates else ""
             raise HoldfastError(f"expected at least 2 readable images, got {len(rows)} in {self.source}{reason}{alike}")
-        return Survey(rows, digests, skipped, duplicates)
+        return Survey(rows, digests, skipped, duplicates, len(sizes - {()}) > 1)
 
     def _try(self, row: int) -> Content | HoldfastError:
         """Return the content of one image, or why it cannot be read where such images may be skipped."""

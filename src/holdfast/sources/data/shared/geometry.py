@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from holdfast.core import Geometry
+from holdfast.core.image_source import GREY
 from holdfast.runtime.errors import HoldfastError
 
 Pixels = Float[Tensor, "channel height width"]
@@ -59,7 +60,7 @@ def standard(picture: PIL.Image.Image) -> PIL.Image.Image:
         return PIL.Image.fromarray(values / np.float32(65535))
     if picture.mode == "F":
         return picture
-    grey = picture.mode in ("1", "L", "LA", "La")
+    grey = picture.mode in GREY
     try:
         if picture.has_transparency_data:
             picture = picture.convert("RGBA")

@@ -6,16 +6,21 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from statistics import median_low
 
 import PIL.Image
 import torch
 
 from holdfast.core import Corruption, Geometry, HoldfastError, Images, ImageSource, Rng, Threat
+from holdfast.core.encoder import BY_SHAPES
 from holdfast.sources.data.shared.cache import LIMIT, Kept
 from holdfast.sources.data.shared.choice import SLICE, Choice, Selection
 from holdfast.sources.data.shared.geometry import Conversion, Pixels, convert, fit
 from holdfast.sources.data.shared.own_size import OwnImage, corrupted, mapped, own_image
 from holdfast.sources.data.shared.pictures import one_large_at_a_time
+
+USUAL = 224
+"""Pixels of the shorter side to which pictures of mixed shapes are scaled, unless they are smaller; ImageNet's."""
 
 THREADS = 16
 """Threads that read and decode, at most: Pillow lets others run while it does so."""
@@ -178,6 +183,22 @@ class ImageSet:
             self._shape = channels, height, width
         return self._shape
 
+    @property
+    def common_geometry(self) -> Geometry | None:
+        """How pictures of mixed shapes get one for an encoder that names none; None where they have one already.
+
+        Their shorter side is scaled to `USUAL` pixels, or to the middle one of theirs where that is less, and the
+        centre square is cropped; grey ones become RGB where some have colours.
+        """
+        if self.conversion.size is not None or not self._choice.sample:
+            return None
+        channels, heights, widths = zip(*self._choice.sample, strict=True)
+        if not self._choice.mixed and (self.conversion.channels or len(set(channels)) == 1):
+            return None
+        side = min(USUAL, median_low(map(min, heights, widths)))
+        size = (side, side) if self._choice.mixed else (heights[0], widths[0])
+        return Geometry(size, self.conversion.channels or max(channels), min(size), source=BY_SHAPES)
+
     def with_geometry(self, geometry: Geometry | None) -> "ImageSet":
         """Return the same images for another encoder; choice, fingerprint and skips are shared, not repeated."""
         twin = copy.copy(self)
@@ -189,7 +210,7 @@ class ImageSet:
         """Return the first images without a fingerprint, for which all would be read; nothing they give may be kept."""
         twin = self.with_geometry(self.geometry)
         twin._choice = copy.copy(self._choice)
-        twin._choice.recall(Selection(self.available, self._choice.rows[:size], "", [], []))
+        twin._choice.recall(Selection(self.available, self._choice.rows[:size], "", [], [], self._choice.mixed))
         return twin
 
     def batch(self, start: int, stop: int) -> Images:
@@ -271,7 +292,7 @@ class ImageSet:
     def _together(self, places: Sequence[int], pixels: Sequence[Pixels]) -> Images:
         for place, image in zip(places, pixels, strict=True):
             if tuple(image.shape) != self.shape:
-                option = "?size=H" if image.shape[0] == self.shape[0] else "?channels=3"
+                option = f"?size={min(USUAL, *self.shape[1:])}" if image.shape[0] == self.shape[0] else "?channels=3"
                 raise HoldfastError(
                     f"image {self.ids[place]!r}: expected {_times(self.shape)} as in {self.ids[0]!r}, "
                     f"got {_times(image.shape)}; add {option} to the data spec to give all images one shape"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import PIL.Image
 
+from holdfast.core.image_source import shape_of_picture
 from holdfast.runtime.errors import HoldfastError
 
 EXTENSIONS = (
@@ -35,6 +36,16 @@ def one_large_at_a_time() -> Iterator[None]:
         _thread.inside = False
         if _thread.holds:
             _turn.release()
+
+
+def shape_in(file: Path) -> tuple[int, int, int]:
+    """Return (channels, height, width) of the picture in a file, from its header.
+
+    Raises:
+        OSError: a file that Pillow cannot open; or what else its plug-ins raise.
+    """
+    with PIL.Image.open(file) as picture:
+        return shape_of_picture(picture)
 
 
 def decode(file: Path | BytesIO, name: str) -> PIL.Image.Image:
