@@ -64,7 +64,7 @@ def test_every_measure_is_explained_on_one_page() -> None:
     assert sorted(told) == sorted(registry.names("measures"))
     for page in pages:
         for name, rest in re.findall(r"^<!-- facts: (\w+) -->$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL):
-            for what in ("**What moves it.**", "**What it cannot tell.**"):
+            for what in ("**What affects it.**", "**What it does not show.**"):
                 assert what in rest, f"{name}: {what}"
 
 
