@@ -1,12 +1,4 @@
-"""What became worse since a baseline: each score's change held against what may be lost of it.
-
-With s = 1 where higher is better and -1 where lower is, the contrast of a score θ' with its baseline θ is
-
-    K = s (θ' - c θ) + a        a the margin in the score's unit, c = 1;  or a = 0, c = 1 - s m sign(θ), m relative
-
-K < 0 says that it lost more than the margin. A relative margin is tested as this linear contrast: the baseline's value,
-its interval and its influences count c times, so that what is not known of it is not taken for known.
-"""
+"""What became worse since a baseline: each score held against what may be lost of it, corrected over all of them."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,23 +11,23 @@ import torch
 from holdfast.auditing.record import finite
 from holdfast.comparison.baseline import couples, same_images, without_labels
 from holdfast.comparison.conditions import cautions
+from holdfast.comparison.contrast import NO_WORSE, WORSE, Contrast
 from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, score_of
 from holdfast.config.margins import Margin, Scored, margins
 from holdfast.config.requirements import flaw, nothing_there
-from holdfast.core import HoldfastError, Score
+from holdfast.core import HoldfastError
 from holdfast.numerics import statistics
-from holdfast.numerics.statistics.levels import FLOOR, p_value, reach
+from holdfast.numerics.statistics.levels import FLOOR
 from holdfast.numerics.statistics.multiple_testing import adjusted
-from holdfast.numerics.statistics.planning import times_needed
 from holdfast.runtime.privacy import distinct
-from holdfast.storage.standing import VOID, may_lose, may_win
+from holdfast.storage.standing import VOID
 
 LEVEL = 0.05
 """How often a check may have a wrong verdict: half of it for "worse", half for "no worse"."""
 
-WORSE, LOST, UNTOLD, NO_WORSE, BETTER = VERDICTS = ("worse", "lost", "cannot tell", "no worse", "better")
-"""What may become of a score; "lost" where the baseline has a number and the run has none."""
+LOST, UNTOLD, BETTER = "lost", "cannot tell", "better"
+"""What else may become of a score; "lost" where the baseline has a number and the run has none."""
 
 FAILING = (WORSE, LOST)
 """With which a check does not pass."""
@@ -52,38 +44,17 @@ class _Test:
 
     Attributes:
         row: what is known of it so far, see `regressions`.
-        gap: s K; None where there is no test.
-        p: 1 - the highest level at which the interval of the contrast excludes zero.
-        tells: the verdicts that the numbers' standing allows.
-        times: (level, gap) -> how many times as many images would be needed.
-        images: how many rows were compared.
+        contrast: with its baseline; None where there is no test.
+        images: how many rows are behind it; None where they are no images.
     """
 
     row: dict[str, Any]
-    gap: float | None = None
-    p: float = 1.0
-    tells: tuple[str, ...] = ()
-    scores: tuple[Score, Score] | None = None
-    scale: float = 1.0
-    rho: float = 0.0
+    contrast: Contrast | None = None
     images: int | None = None
 
-    @property
-    def direction(self) -> str:
-        """Where the contrast points."""
-        assert self.gap is not None
-        return WORSE if (self.gap < 0) == (self.row["better"] == "higher") else NO_WORSE
-
-    def p_for(self, verdict: str) -> float:
-        """The p-value of a verdict; 1 where the contrast points elsewhere, or the standing does not allow it."""
-        return self.p if verdict in self.tells and self.gap and self.direction == verdict else 1.0
-
-    def needed(self, gap: float, level: float) -> int | None:
-        """About how many images would tell a true gap with 80 % power; None where no number would."""
-        if self.scores is None or self.images is None:
-            return None
-        times = times_needed(gap, *self.scores, self.rho, scale=self.scale, level=level)
-        return None if times is None else ceil(times * self.images)
+    def needed(self, times: float | None) -> int | None:
+        """So many times as many images."""
+        return None if times is None or self.images is None else ceil(times * self.images)
 
 
 def regressions(
@@ -154,7 +125,7 @@ def regressions(
     data = {
         "baseline": before.place,
         "paired": paired,
-        "comparisons": sum(test.gap is not None for test in tests),
+        "comparisons": sum(test.contrast is not None for test in tests),
         "promises": PROMISES,
         "passed": not any(row["verdict"] in FAILING for row in rows),
         "verdicts": rows,
@@ -251,38 +222,19 @@ def _test(question: Question, name: str, title: str, margin: Margin, paired: boo
     # what both runs saw of each image
     rows, table = new.run.table(now["table"])
     old_rows, old_table = old.run.table(before["table"])
-    a, b = score_of(row["now"]), score_of(row["baseline"])
-    assert a.value is not None
-    assert b.value is not None
-    tells = _tells(a, b, question.measure.better)
     rho = _correlation(question, title, (rows, table), (old_rows, old_table)) if paired else None
-    row |= {"paired": rho is not None, "correlation": rho, "change": asdict(statistics.difference(a, b, rho or 0.0))}
-    row["change"]["interval"] = row["change"]["interval"] if rho is not None else "unpaired, from both intervals"
-    same = new.entry["fingerprint"] == old.entry["fingerprint"]
-    if paired and a.value == b.value and _equal((rows, table), (old_rows, old_table)) and (NO_WORSE in tells or same):
+    contrast = Contrast(score_of(row["now"]), score_of(row["baseline"]), rho or 0.0, margin, question.measure.better)
+    change = asdict(statistics.difference(contrast.now, contrast.before, contrast.correlation))
+    row |= {"paired": rho is not None, "correlation": rho, "change": change}
+    if rho is None:
+        change["interval"] = "unpaired, from both intervals"
+    sure = contrast.tells(NO_WORSE) or new.entry["fingerprint"] == old.entry["fingerprint"]
+    same = contrast.now.value == contrast.before.value
+    if paired and sure and same and _equal((rows, table), (old_rows, old_table)):
         return _Test(row | {"verdict": NO_WORSE, "reason": "every image has the same value as in the baseline"})
-    # the contrast with the margin
-    sign = 1 if question.measure.better == "higher" else -1
-    scale = 1.0
-    if margin.relative:
-        if b.low is not None and b.low < 0 and b.high is not None and b.high > 0:
-            return _Test(row | {"reason": "the baseline's interval holds 0, so a share of it says nothing"})
-        scale -= sign * margin.amount * (1 if b.value >= 0 else -1)
-    ends, old_ends = reach(a), reach(b)
-    if ends is None or old_ends is None:
-        note = next(filter(None, [score.note for score, end in ((a, ends), (b, old_ends)) if end is None]), "")
-        return _Test(row | {"reason": f"no interval{f': {note}' if note else ''}"})
-    gap = a.value - scale * b.value + (0 if margin.relative else sign * margin.amount)
-    p = p_value(gap, ends, old_ends.scaled(scale), rho or 0.0, min(a.n, b.n))
-    of_images = question.measure.rows(table) is None
-    return _Test(row, gap, p, tells, (a, b), scale, rho or 0.0, len(rows) if of_images else None)
-
-
-def _tells(now: Score, before: Score, better: str) -> tuple[str, ...]:
-    """Return the verdicts that two numbers can support: of a bound, those that weakness could not make."""
-    worse = may_lose(now.standing, better) and may_win(before.standing, better)
-    no_worse = may_win(now.standing, better) and may_lose(before.standing, better)
-    return (*([WORSE] if worse else []), *([NO_WORSE] if no_worse else []))
+    if contrast.untestable:
+        return _Test(row | {"reason": contrast.untestable})
+    return _Test(row, contrast, len(rows) if question.measure.rows(table) is None else None)
 
 
 def _correlation(question: Question, title: str, now: Any, before: Any) -> float | None:
@@ -312,35 +264,25 @@ def _equal(now: Any, before: Any) -> bool:
 
 def _decided(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of all tests with their verdicts, corrected over all of them in each direction."""
-    tested = [test for test in tests if test.gap is not None]
-    corrected = {verdict: adjusted([test.p_for(verdict) for test in tested], "holm") for verdict in (WORSE, NO_WORSE)}
-    for place, test in enumerate(tested):
-        row, pointed = test.row, test.direction if test.gap else NO_WORSE
-        q = corrected[pointed][place]
-        row |= {"p": test.p, "p_adjusted": max(q, FLOOR)}
-        if q <= LEVEL:
-            row["verdict"] = BETTER if pointed == NO_WORSE and not row["margin"]["amount"] else pointed
+    tested = [(test, test.contrast) for test in tests if test.contrast is not None]
+    corrected = {
+        verdict: adjusted([contrast.p_for(verdict) for _, contrast in tested], "holm") for verdict in (WORSE, NO_WORSE)
+    }
+    for place, (test, contrast) in enumerate(tested):
+        row, verdict = test.row, contrast.direction
+        p = corrected[verdict][place]
+        row |= {"p": contrast.p, "p_adjusted": max(p, FLOOR)}
+        if p <= LEVEL:
+            row["verdict"] = BETTER if verdict == NO_WORSE and not contrast.margin.amount else verdict
             continue
-        if pointed not in test.tells:
-            row["reason"] = _bound(row)
-        # what Holm leaves to those that are not decided
-        level = LEVEL / (len(tested) - sum(other <= LEVEL for other in corrected[pointed]))
-        sign, margin = 1 if row["better"] == "higher" else -1, row["margin"]["amount"]
-        assert test.gap is not None
+        if not contrast.tells(verdict):
+            row["reason"] = contrast.bounds
+        # at the level that Holm leaves to those that are not decided
+        level = LEVEL / (len(tested) - sum(other <= LEVEL for other in corrected[verdict]))
         row["needed"] = {
-            "as_measured": test.needed(test.gap, level) if pointed in test.tells else None,
-            "if_equal": test.needed(sign * margin, level) if NO_WORSE in test.tells and margin else None,
+            "as_measured": test.needed(contrast.times_as_measured(level)),
+            "if_equal": test.needed(contrast.times_if_equal(level)),
             "of": "attacked images" if test.images == images["attacked"] < images["images"] else "images",
             "available": images["available"],
         }
     return [test.row for test in tests]
-
-
-def _bound(row: Mapping[str, Any]) -> str:
-    """Say which of two numbers is a bound, for which reason its difference cannot tell what it points to."""
-    words = [
-        f"{whose} is only known to be {score['standing']} that, for a check failed ({', '.join(score['because'])})"
-        for whose, score in (("the number now", row["now"]), ("the baseline", row["baseline"]))
-        if score["standing"] != "sound"
-    ]
-    return "; ".join(words)
