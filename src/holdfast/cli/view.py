@@ -1,5 +1,6 @@
 """holdfast view: all runs below a folder in a browser."""
 
+import webbrowser
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +27,7 @@ def view(
 ) -> None:
     """Show all runs below a folder in a browser: reports, audits at work, images side by side across encoders."""
     from holdfast.storage.filesystem import local_folder
-    from holdfast.workflows.view.server import is_local, serve
+    from holdfast.workflows.view.server import Server, is_local
 
     root = local_folder(folder, "the viewed folder")
     if out_folder is not None:
@@ -35,17 +36,16 @@ def view(
     if not is_local(host):
         warned("warning:", f"whoever reaches {host} can read these records and pictures; there is no password")
 
-    def ready(address: str) -> None:
-        out.print(Text.assemble((address, "bold"), f"  shows {brief(folder)}; Ctrl-C ends it"), soft_wrap=True)
+    with suppress(KeyboardInterrupt):  # that is how it ends
+        with listening(False) as bars:
+            bars.stage(f"reading the records below {brief(folder)}")
+            server = Server(root, host, port)
+        out.print(Text.assemble((server.address, "bold"), f" shows {brief(folder)}; Ctrl-C ends it"), soft_wrap=True)
         out.file.flush()
         if open_browser:
-            import webbrowser
-
-            webbrowser.open(address)
-
-    with suppress(KeyboardInterrupt):  # that is how it ends
-        serve(root, host, port, ready)
-    err.print("the viewer has ended; nothing was written")
+            webbrowser.open(server.address)
+        server.run()
+    err.print("the viewer has ended")
 
 
 def _write(root: Path, out_folder: Path) -> None:

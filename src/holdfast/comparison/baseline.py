@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from holdfast.comparison.conditions import conditions, short
+from holdfast.comparison.conditions import short
 from holdfast.comparison.records import Audited, Run
 from holdfast.core import HoldfastError
 from holdfast.runtime.errors import unknown
+from holdfast.storage.conditions import conditions
 
 PAIRED = "images (fingerprint)"
 """The condition without which nothing is compared image by image."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.auditing.differences import Pair, beats, best_of, contrasts, paired
 from holdfast.auditing.record import finite
-from holdfast.comparison.conditions import cautions, conditions, refuse_mismatches, software
+from holdfast.comparison.conditions import cautions, refuse_mismatches, software
 from holdfast.comparison.pareto import axes, dominated, pick
 from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, encoders_of, score_of
@@ -18,6 +18,7 @@ from holdfast.numerics.statistics.multiple_testing import CORRECTIONS, adjusted
 from holdfast.numerics.statistics.ranks import rank_intervals
 from holdfast.runtime.errors import unknown
 from holdfast.runtime.privacy import distinct
+from holdfast.storage.conditions import conditions
 from holdfast.storage.standing import accepted, may_win, void_checks
 
 LEVEL = 0.05

@@ -1,23 +1,11 @@
 """What two audits must share to be compared, and what to tell a reader where they differ in the rest."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.comparison.records import Audited, Run
 from holdfast.core import HoldfastError
-
-PRECISION = "float32"
-"""In which encoders run where a plan says nothing."""
-
-CONDITIONS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "images (fingerprint)": lambda record: record["data"]["fingerprint"],
-    "number of images": lambda record: record["data"]["images"],
-    "attacked images": lambda record: record["data"]["attacked"],
-    "seed": lambda record: record["plan"]["seed"],
-    "precision": lambda record: record["plan"].get("precision") or PRECISION,
-}
-"""What decides every number of an audit, beside the encoder and the measure; the schema is looked at when reading."""
+from holdfast.storage.conditions import conditions
 
 VERSIONS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "version of Holdfast": lambda record: software(record),
@@ -30,11 +18,6 @@ VERSIONS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 def software(record: Mapping[str, Any]) -> str:
     """Return the version of Holdfast that made a record, with its commit."""
     return " ".join(filter(None, [record["holdfast"]["version"], record["holdfast"].get("git")]))
-
-
-def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conditions that two audits must share to be compared, by name."""
-    return {name: read(record) for name, read in CONDITIONS.items()}
 
 
 def refuse_mismatches(runs: Sequence[Run]) -> None:
@@ -55,21 +38,6 @@ def refuse_mismatches(runs: Sequence[Run]) -> None:
                 f"expected audits that can be compared image by image, but {runs[0].place!r} and {run.place!r} differ "
                 f"in {values}; audit the encoders with the same --data, --images, --attacked, --seed and precision"
             )
-
-
-def learned_from(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the labels of a record's images, and the images that its probes learn from, both by their fingerprints."""
-    data, train = record["data"], record["data"].get("train") or {}
-    return {
-        "labels": data.get("labels"), "training images": train.get("fingerprint"),
-        "number of training images": train.get("images"), "training labels": train.get("labels"),
-    }  # fmt: skip
-
-
-def question(run: Run, measure: Mapping[str, Any]) -> str:
-    """Return a key that measures of several audits share where they ask the same: the part, and labels if read."""
-    labels = learned_from(run.record) if measure.get("needs_labels") else None
-    return json.dumps([measure["part"], labels], sort_keys=True)
 
 
 def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:

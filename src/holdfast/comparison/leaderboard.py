@@ -6,13 +6,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from holdfast.comparison.compare import compare_runs
-from holdfast.comparison.conditions import conditions, question
 from holdfast.comparison.pareto import axes
 from holdfast.comparison.records import Run, open_run
 from holdfast.core import HoldfastError
 from holdfast.numerics.statistics.multiple_testing import CORRECTIONS
 from holdfast.runtime.errors import UnreadableRecord, described, os_reason, unknown
 from holdfast.runtime.privacy import public
+from holdfast.storage.conditions import conditions, question
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import RECORD
 from holdfast.storage.standing import refuse_unknown
@@ -112,7 +112,7 @@ def _questions(run: Run) -> set[str]:
     """Return the measures of an audit with everything that they must share with others'; a key of its own without."""
     shared = json.dumps(conditions(run.record), sort_keys=True)
     encoders = [encoder for encoder in run.record["encoders"] if not encoder.get("error")]
-    keys = {shared + question(run, m) for encoder in encoders for m in encoder.get("measures", {}).values()}
+    keys = {shared + question(run.record, m) for encoder in encoders for m in encoder.get("measures", {}).values()}
     return keys or {run.place}
 
 

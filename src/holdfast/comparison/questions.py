@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.comparison.conditions import learned_from, question, short
+from holdfast.comparison.conditions import short
 from holdfast.comparison.records import Audited
 from holdfast.core import Measure, registry
 from holdfast.core.naming import flatten, named
 from holdfast.runtime.errors import first_line
+from holdfast.storage.conditions import learned_from, question
 
 Answer = tuple[Audited, Any]
 """An encoder, and the entry of a measure in its record."""
@@ -41,7 +42,7 @@ def questions(encoders: Sequence[Audited], fewest: int) -> tuple[list[Question],
     groups: dict[str, list[Answer]] = {}
     for encoder in encoders:
         for entry in encoder.entry["measures"].values():
-            groups.setdefault(question(encoder.run, entry), []).append((encoder, entry))
+            groups.setdefault(question(encoder.run.record, entry), []).append((encoder, entry))
     # the measures of those that enough encoders were asked
     left_out, built = [], {}
     for key, answers in groups.items():

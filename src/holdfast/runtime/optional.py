@@ -9,8 +9,15 @@ from holdfast.runtime.errors import HoldfastError, first_line, missing
 from holdfast.runtime.torchvision_guard import guard_torchvision
 
 
-def optional(module: str, package: str, extra: str, feature: str) -> Any:
+def optional(module: str, package: str, extra: str, feature: str, *, guarded: bool = True) -> Any:
     """Import an optional package, for example `optional("timm", "timm", "timm", "timm:resnet18")`.
+
+    Args:
+        module: what is imported.
+        package: as pip knows it.
+        extra: of Holdfast, that brings it.
+        feature: what needs it, for the error.
+        guarded: whether it may import torchvision, so that the guard, which brings torch, has to come first.
 
     Raises:
         HoldfastError: it is not installed, or it does not import (see `holdfast doctor`).
@@ -20,7 +27,8 @@ def optional(module: str, package: str, extra: str, feature: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations inside the package are not ours to show
-            guard_torchvision()
+            if guarded:
+                guard_torchvision()
             return importlib.import_module(module)
     except Exception as error:
         raise HoldfastError(

@@ -12,15 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.comparison.conditions import question
-from holdfast.comparison.records import Run as OpenedRun
-from holdfast.comparison.records import open_run
 from holdfast.report.brief import in_levels
 from holdfast.report.names import short_names
 from holdfast.report.numbers import finite, number
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord
 from holdfast.runtime.sizes import size_in_words, written
-from holdfast.storage.record_file import RunFiles, run_files
+from holdfast.storage.conditions import question
+from holdfast.storage.filesystem import Folder
+from holdfast.storage.record_file import RunFiles, read_record, run_files
 from holdfast.workflows.view.runs import Run
 
 DIGITS = 4
@@ -59,7 +58,7 @@ class _Column:
     """One encoder of one run."""
 
     run: Run
-    opened: OpenedRun
+    record: Mapping[str, Any]
     entry: Mapping[str, Any]
     files: RunFiles
 
@@ -70,12 +69,12 @@ def side_by_side(runs: Sequence[Run]) -> SideBySide:
     columns: list[_Column] = []
     for run in runs:
         try:
-            opened = open_run(str(run.folder), run.place)
+            record = read_record(folder := Folder(run.folder), run.place)
         except HoldfastError as error:
             shown.problems.append(str(error))
             continue
-        files = run_files(opened.folder, opened.record)
-        columns += [_Column(run, opened, entry, files) for entry in opened.record["encoders"] if not entry.get("error")]
+        files = run_files(folder, record)
+        columns += [_Column(run, record, entry, files) for entry in record["encoders"] if not entry.get("error")]
     shown.encoders = _named(columns)
     _add_values(shown, columns)
     _add_pictures(shown, columns)
@@ -114,7 +113,7 @@ def _add_values(shown: SideBySide, columns: Sequence[_Column]) -> None:
         firsts = Counter(ids[0] for ids, _ in read.values() if ids)
         for name, (ids, values) in read.items():
             if ids and ids[0] == firsts.most_common(1)[0][0]:
-                key = name + question(column.opened, column.entry["measures"][name])
+                key = name + question(column.record, column.entry["measures"][name])
                 tables.setdefault(key, {})[place] = ids, values
                 about.setdefault(key, (name, column.entry["measures"][name]))
     # all images, and for each measure a list of values for each encoder

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.report.brief import in_levels
+from holdfast.report.brief import best_first, first_keys, in_levels
 from holdfast.report.leader import told
 from holdfast.report.names import short_names, with_short_names
 from holdfast.report.verdict import titles
 from holdfast.runtime.errors import HoldfastError, UnreadableRecord, described, os_reason
+from holdfast.storage.conditions import conditions
 from holdfast.storage.documents import parse_json
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.progress_file import PROGRESS, alive, read_progress
@@ -198,8 +199,6 @@ def _planned(folder: Path) -> Facts | None:
 
 
 def _facts(record: Mapping[str, Any]) -> Facts:
-    from holdfast.comparison.conditions import conditions
-
     shown, data, run = with_short_names(record), record["data"], record["run"]
     shared = hashlib.sha256(repr(sorted(conditions(record).items())).encode()).hexdigest()
     return Facts(
@@ -216,8 +215,6 @@ def _facts(record: Mapping[str, Any]) -> Facts:
 
 def _numbers(record: Mapping[str, Any]) -> tuple[str, Mapping[str, str]] | None:
     """Return the title of the first measure, and the headlines of the encoders that are best by it."""
-    from holdfast.report.brief import best_first, first_keys
-
     audited = {**record, "encoders": [e for e in record["encoders"] if not e.get("error")]}
     if not audited["encoders"] or not (keys := first_keys(audited)):
         return None

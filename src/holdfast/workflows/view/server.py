@@ -3,7 +3,6 @@
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,9 @@ from holdfast.workflows.view.site import Page, Site
 
 TRIED = 20
 """Ports after the wanted one that are tried where it is in use."""
+
+MODULES = ("applications", "middleware", "middleware.gzip", "middleware.trustedhost", "responses", "routing")
+"""Of starlette."""
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -34,12 +36,9 @@ def application(site: Site, hosts: list[str]) -> Any:
     Raises:
         HoldfastError: the extra `view` is not installed.
     """
-    applications = optional("starlette.applications", "starlette", "view", "holdfast view")
-    middleware = optional("starlette.middleware", "starlette", "view", "holdfast view").Middleware
-    gzip = optional("starlette.middleware.gzip", "starlette", "view", "holdfast view").GZipMiddleware
-    trusted = optional("starlette.middleware.trustedhost", "starlette", "view", "holdfast view").TrustedHostMiddleware
-    responses = optional("starlette.responses", "starlette", "view", "holdfast view")
-    routing = optional("starlette.routing", "starlette", "view", "holdfast view")
+    starlette = {name: _package("starlette", f"starlette.{name}") for name in MODULES}
+    response, route = starlette["responses"].Response, starlette["routing"].Route
+    layer, trusted = starlette["middleware"].Middleware, starlette["middleware.trustedhost"].TrustedHostMiddleware
 
     def answer(request: Any) -> Any:
         """Answer one request, in a thread of its own."""
@@ -51,15 +50,19 @@ def application(site: Site, hosts: list[str]) -> Any:
         if page is None:
             status, page = 404, Page(f"{reason}\n".encode(), "text/plain; charset=utf-8")
         headers = {**HEADERS, "Content-Security-Policy": page.policy}
-        return responses.Response(page.content, status, headers, page.kind)
+        return response(page.content, status, headers, page.kind)
 
-    return applications.Starlette(
-        routes=[routing.Route("/{address:path}", answer, methods=["GET", "HEAD"])],
+    return starlette["applications"].Starlette(
+        routes=[route("/{address:path}", answer, methods=["GET", "HEAD"])],
         middleware=[
-            middleware(trusted, allowed_hosts=hosts, www_redirect=False),
-            middleware(gzip, minimum_size=2000, compresslevel=5),
+            layer(trusted, allowed_hosts=hosts, www_redirect=False),
+            layer(starlette["middleware.gzip"].GZipMiddleware, minimum_size=2000, compresslevel=5),
         ],
     )
+
+
+def _package(package: str, module: str) -> Any:
+    return optional(module, package, "view", "holdfast view", guarded=False)
 
 
 def names_of(host: str) -> list[str]:
@@ -121,28 +124,41 @@ def bound(host: str, port: int, fixed: bool) -> socket.socket:
     )
 
 
-def serve(root: Path, host: str, port: int | None, ready: Callable[[str], object]) -> None:
-    """Serve the pages of a folder of runs until Ctrl-C.
+class Server:
+    """Serves the pages of a folder of runs; once it is made, it listens.
 
     Args:
         root: the folder.
         host: address to listen at.
         port: see `bound`; None: 8000 or the next one that is free.
-        ready: told the address of the first page once it can be opened.
+
+    Attributes:
+        address: of the first page.
 
     Raises:
         HoldfastError: as `Site`, `application` and `bound`.
-        KeyboardInterrupt: that is how it ends.
     """
-    uvicorn = optional("uvicorn", "uvicorn", "view", "holdfast view")
-    site = Site(root, live=True)
-    app = application(site, names_of(host))
-    site.runs.all()  # reads all records, so that the first page comes at once
-    listening = bound(host, 8000 if port is None else port, fixed=port is not None)
-    shown = f"[{host}]" if ":" in host else host
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1
-    )
-    with listening:
-        ready(f"http://{shown}:{listening.getsockname()[1]}/")
-        uvicorn.Server(config).run(sockets=[listening])
+
+    def __init__(self, root: Path, host: str, port: int | None):
+        uvicorn = _package("uvicorn", "uvicorn")
+        site = Site(root, live=True)
+        app = application(site, names_of(host))
+        site.runs.all()  # reads all records, so that the first page comes at once
+        self._socket = bound(host, 8000 if port is None else port, fixed=port is not None)
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"http://{shown}:{self._socket.getsockname()[1]}/"
+        options = {"access_log": False, "lifespan": "off", "server_header": False, "timeout_graceful_shutdown": 1}
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", **options))
+
+    def run(self) -> None:
+        """Answer until Ctrl-C.
+
+        Raises:
+            KeyboardInterrupt: that is how it ends.
+        """
+        with self._socket:
+            self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """End, from another thread."""
+        self._server.should_exit = True

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from holdfast.comparison.leaderboard import in_groups
-from holdfast.comparison.records import open_run
 from holdfast.report import html
 from holdfast.report import leaderboard as board
 from holdfast.report.page import script_digest
@@ -172,6 +170,9 @@ def _pictures(shown: SideBySide) -> list[str]:
 
 def _leaderboard(runs: Sequence[Run]) -> Page:
     """Return the comparison of all records, and why some are not in it."""
+    from holdfast.comparison.leaderboard import in_groups  # they bring torch, which no other page needs
+    from holdfast.comparison.records import open_run
+
     readable, unreadable = [], [{"place": run.place, "reason": run.reason} for run in runs if run.stamp is None]
     for run in runs:
         if run.stamp is not None:
