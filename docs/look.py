@@ -3,14 +3,13 @@
 The pages stay plain Markdown: a drawing is an image, a formula TeX between dollars, which other generators show too.
 """
 
+import posixpath
 import re
-from pathlib import Path
 from typing import Any
 
 from mkdocs.utils import get_relative_url
 
-DOCS = Path(__file__).parent
-DRAWING = re.compile(r'<img alt="([^"]*)" src="((?:\.\./)*)(pictures/[\w-]+\.svg)"\s*/?>')
+DRAWING = re.compile(r'<img alt="([^"]*)" src="([^":]+\.svg)"\s*/?>')
 HEAD = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>", re.DOTALL)
 INKS = {"#000000": "--ink", "#ffffff": "--paper", "#0067a5": "--blue", "#c2570c": "--orange", "#2d7d46": "--green",
         "#8a8f94": "--grey", "#b3202c": "--red"}  # fmt: skip
@@ -30,9 +29,14 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def on_page_content(html: str, **_: Any) -> str:
+def on_page_content(html: str, page: Any, files: Any, **_: Any) -> str:
     """Put drawings into the page, where its colours reach them."""
-    return DRAWING.sub(lambda image: _drawn(DOCS / image[3], image[1]), html)
+
+    def drawn(image: re.Match[str]) -> str:
+        place = posixpath.normpath(posixpath.join(posixpath.dirname(page.url), image[2]))
+        return in_page(next(file for file in files if file.url == place).content_string, image[1])
+
+    return DRAWING.sub(drawn, html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
@@ -42,10 +46,15 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
     return output.replace("</body>", SETTING.format(place=get_relative_url("scripts/", page.url)) + "</body>")
 
 
-def _drawn(file: Path, alt: str) -> str:
-    svg = HEAD.sub("", file.read_text(encoding="utf-8"))
+def in_page(svg: str, alt: str) -> str:
+    """Return a drawing as a part of the page, in the colours of its scheme.
+
+    Raises:
+        ValueError: a colour that `INKS` does not know.
+    """
+    svg = HEAD.sub("", svg)
     for colour, ink in INKS.items():
         svg = svg.replace(f": {colour}", f": var({ink})")
     if lost := sorted(set(re.findall(r"(?:fill|stroke): (#\w+)", svg))):
-        raise ValueError(f"{file.name}: expected the colours of docs/look.py, got {', '.join(lost)}; add them to INKS")
+        raise ValueError(f"{alt}: expected the colours of docs/look.py, got {', '.join(lost)}; add them to INKS")
     return f'<span class="drawing" role="img" aria-label="{alt}">{" ".join(svg.split())}</span>'

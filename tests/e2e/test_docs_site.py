@@ -250,11 +250,55 @@ def test_every_measure_has_its_formula(monkeypatch) -> None:
         hook.facts("retrieval")
 
 
+TUTORIALS = sorted(page.stem for page in (DOCS / "tutorials").glob("*.md") if page.stem != "index")
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_a_tutorial_runs_and_shows_what_came_out(name: str) -> None:
+    """The build of the site reads the same runs: see `notebooks.py`."""
+    pytest.importorskip("nbclient", reason="nbclient is an extra: pip install 'holdfast[docs]'")
+    hook = generated("notebooks")
+    page = DOCS / f"tutorials/{name}.md"
+    notebook = hook.executed(page)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.source for cell in code] == [cell.strip() for cell in hook.CELL.findall(page.read_text("utf-8"))]
+    assert all(cell.execution_count for cell in code)
+    shown, drawings = hook.as_markdown(notebook, name)
+    assert shown.startswith("# ")
+    assert all(f"]({drawing})" in shown for drawing in drawings)
+    printed = [out["text"] for cell in code for out in cell.outputs if out.output_type == "stream"]
+    tables = [out["data"]["text/html"] for cell in code for out in cell.outputs if "text/html" in out.get("data", {})]
+    assert all(text.splitlines()[0] in shown for text in printed)
+    assert all(table in shown for table in tables)
+    assert tables
+    assert f"tutorials/{name}.md" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+def test_a_tutorial_that_fails_or_warns_is_no_page(tmp_path: Path, monkeypatch) -> None:
+    errors = pytest.importorskip("nbclient.exceptions", reason="nbclient is an extra: pip install 'holdfast[docs]'")
+    hook = generated("notebooks")
+    monkeypatch.setattr(hook, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(hook, "SETTING", "")
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n```python\n1 / 0\n```\n")
+    with pytest.raises(errors.CellExecutionError, match="ZeroDivisionError"):
+        hook.executed(page)
+    page.write_text("# A page\n\n```python\nimport warnings\nwarnings.warn('mind the gap')\n```\n")
+    with pytest.raises(ValueError, match=r"page\.md: expected no warning, got .*mind the gap"):
+        hook.executed(page)
+    assert not (tmp_path / "kept").exists()
+    page.write_text("# A page\n\n```python\nprint(6 * 7)\n```\n")
+    assert "    42" in hook.as_markdown(hook.executed(page), "page")[0]
+    (kept,) = (tmp_path / "kept").iterdir()
+    kept.write_text(kept.read_text().replace("42", "43"))
+    assert "    43" in hook.as_markdown(hook.executed(page), "page")[0]  # what was kept is not run again
+
+
 def test_drawings_take_the_colours_of_the_page() -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is an extra: pip install 'holdfast[docs]'")
     look, style = generated("look"), (DOCS / "scripts/site.css").read_text(encoding="utf-8")
     for file in (DOCS / "pictures").glob("*.svg"):
-        html = look.on_page_content(f'<p><img alt="what it shows" src="../pictures/{file.name}" /></p>')
+        html = look.in_page(file.read_text(encoding="utf-8"), "what it shows")
         assert '<span class="drawing" role="img" aria-label="what it shows"><svg' in html
         assert not re.search(r"(?:fill|stroke): #", html)
         assert all(style.count(f"{ink}:") == 2 for ink in re.findall(r"var\((--\w+)\)", html))
