@@ -46,7 +46,7 @@ def on_files(files: Any, config: Any) -> Any:
         import nbformat
 
         name = f"tutorials/{page.stem}"
-        files.append(File.generated(config, f"{name}.ipynb", content=nbformat.writes(notebook)))
+        files.append(File.generated(config, f"{name}.ipynb", content=str(nbformat.writes(notebook))))
         shown[f"{name}.md"], drawings = as_markdown(notebook, page.stem)
         for drawing, data in drawings.items():
             files.append(File.generated(config, f"tutorials/{drawing}", content=data))
@@ -57,7 +57,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Show a tutorial with what came out, and where its notebook is."""
     if page.file.src_uri not in shown:
         return markdown
-    title, _, rest = shown[page.file.src_uri].partition("\n")
+    title, rest = shown[page.file.src_uri].split("\n", 1)
     return f"{title}\n\n[Download this page as a notebook]({Path(page.file.src_uri).stem}.ipynb)\n{rest}"
 
 
