@@ -78,6 +78,7 @@ BASES: dict[str, tuple[str, ...]] = {
     "check": ("check", "{run}", "--require", "breakaway_risk >= 0"),
     "compare": ("compare", "{run}"),
     "leaderboard": ("leaderboard", "{run}"),
+    "figures": ("figures", "{run}", "--only", "images"),
     "view": ("view", "{run}", "--no-open"),
     "report": ("report", "{run}"),
     "train": ("train", "{recipe}"),

@@ -10,8 +10,10 @@ import PIL.Image
 import pytest
 import torch
 from matplotlib.colors import to_rgb
+from typer.testing import CliRunner
 
 import holdfast
+from holdfast.cli import app
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.colour import lab
 from holdfast.report.charts.bars import Bars
@@ -25,6 +27,7 @@ from holdfast.report.panel import Panel
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.style import COLOURS, Style
 from holdfast.results import Comparison, Record
+from holdfast.storage.filesystem import Folder
 
 VALUES = np.linspace(0.1, 0.9, 9)
 DRAWINGS: dict[str, Drawing] = {
@@ -165,3 +168,43 @@ def test_a_record_without_charts_says_so(records: list[Record]) -> None:
     assert bare.figures == ()
     with pytest.raises(HoldfastError, match="expected a record with charts"):
         bare.figure("curve")
+
+
+def run(*words: str) -> tuple[int, str]:
+    """Return the status of the command, and what it prints or why it ends."""
+    result = CliRunner().invoke(app, ["figures", *words])
+    if isinstance(result.exception, HoldfastError):
+        return int(result.exception.status), str(result.exception)
+    return result.exit_code, result.stdout
+
+
+def test_the_command_writes_all_figures_with_their_captions(records: list[Record], tmp_path: Path) -> None:
+    folders = [record.folder for record in records]
+    status, said = run(folders[0], "--out", str(tmp_path / "one"), "--format", "csv,.SVG", "--width", "3")
+    assert status == 0
+    names = {f"{name}.{kind}" for name in records[0].figures for kind in ("csv", "svg")}
+    assert {path.name for path in (tmp_path / "one").iterdir()} == {*names, "captions.txt", "captions.tex"}
+    assert (tmp_path / "one" / "curve.csv").read_text() == records[0].figure("curve").csv()
+    assert "curve: How many images hold: Breaking radius" in said
+    captions = (tmp_path / "one" / "captions.tex").read_text()
+    assert captions.count("\\caption{") == 4
+    assert "95 \\% confidence" in captions
+    assert captions.isascii()
+    run(*folders, "--out", "memory://figures", "--only", "curve", "--format", "csv")
+    text = Folder("memory://figures").read("curve.csv").decode()
+    assert {line.split(",")[1] for line in text.splitlines()[1:]} == {"digits-simclr", "digits-supervised"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["--format", "pfd"], "did you mean 'pdf'"), (["--only", "curv"], "did you mean 'curve'"),
+     (["--width", "3,3"], "known: 4.5, column, page"), (["--height", "nan"], "finite"),
+     (["--dpi", "1"], "20 to 2400"), (["--out", "{file}/inside"], "cannot write")],
+)  # fmt: skip
+def test_what_the_command_refuses(records: list[Record], tmp_path: Path, words: list[str], says: str) -> None:
+    (tmp_path / "file").touch()
+    words = [word.format(file=tmp_path / "file") for word in ["--out", str(tmp_path / "out"), *words]]
+    status, said = run(records[0].folder, "--format", "csv", *words)
+    assert status == 2
+    assert says in said
+    assert run(str(tmp_path))[0] == 3

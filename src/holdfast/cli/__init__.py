@@ -16,6 +16,7 @@ from holdfast.cli.common import Command, PartsOption, out, run_parts, warned, wi
 from holdfast.cli.compare import compare
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
+from holdfast.cli.figures import figures
 from holdfast.cli.harden import harden
 from holdfast.cli.leaderboard import leaderboard
 from holdfast.cli.list_parts import list_parts
@@ -58,6 +59,7 @@ for _command in (
     merge,
     check,
     compare,
+    figures,
     leaderboard,
     view,
     train,

@@ -78,6 +78,8 @@ _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "–": "--",
     "↓": r"$\downarrow$", "↑": r"$\uparrow$", "−": r"$-$", "σ": r"$\sigma$", "ε": r"$\varepsilon$", "ℓ": r"$\ell$",
+    "∞": r"$\infty$", "≤": r"$\le$", "≥": r"$\ge$", "×": r"$\times$", "±": r"$\pm$", "²": r"$^2$", "Δ": r"$\Delta$",
+    "Ψ": r"$\Psi$", "δ": r"$\delta$", "α": r"$\alpha$", "…": r"\ldots{}", "“": "``", "”": "''",
 }  # fmt: skip
 
 

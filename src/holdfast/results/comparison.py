@@ -35,7 +35,7 @@ class Comparison:
     @property
     def figures(self) -> tuple[str, ...]:
         """Names of the figures: those of the records, drawn together, and what sets encoders apart."""
-        return tuple(self._figures().by_name)
+        return tuple(self.all_figures().by_name)
 
     def figure(self, name: str, **style: Any) -> Figure:
         """Return a figure for a paper, see `Record.figure`.
@@ -43,9 +43,10 @@ class Comparison:
         Raises:
             HoldfastError: a figure that the comparison has not, or a style that no figure can have.
         """
-        return self._figures().pick(name, Style(**style))
+        return self.all_figures().pick(name, Style(**style))
 
-    def _figures(self) -> Figures:
+    def all_figures(self) -> Figures:
+        """Return all figures by their names, and what cannot be drawn."""
         return figures_of_comparison(self.data, *joint(self.runs, self.data))
 
     def to_pandas(self) -> Any:

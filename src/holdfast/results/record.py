@@ -95,7 +95,7 @@ class Record:
     @property
     def figures(self) -> tuple[str, ...]:
         """Names of the figures, such as "curve": what `figure` takes."""
-        return tuple(self._figures().by_name)
+        return tuple(self.all_figures().by_name)
 
     def figure(self, name: str, **style: Any) -> Figure:
         """Return a figure for a paper; `record.figure("curve").save("curve.pdf")`.
@@ -108,9 +108,10 @@ class Record:
         Raises:
             HoldfastError: a figure that the record has not, or a style that no figure can have.
         """
-        return self._figures().pick(name, Style(**style))
+        return self.all_figures().pick(name, Style(**style))
 
-    def _figures(self) -> Figures:
+    def all_figures(self) -> Figures:
+        """Return all figures by their names, and what cannot be drawn."""
         return figures_of_record(self.data, run_files(self.run.folder, self.data))
 
     def _measure(self, name: str, encoder: str | None) -> Mapping[str, Any]:

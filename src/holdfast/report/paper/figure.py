@@ -54,10 +54,14 @@ class Figure:
         return self.panel.drawing
 
     @property
+    def subject(self) -> str:
+        """What it shows, in a line."""
+        return self.title if self.panel.title in ("", self.title) else f"{self.title}: {self.panel.title}"
+
+    @property
     def caption(self) -> str:
         """What it shows and how it is read, as text for a caption."""
-        title = self.title if self.panel.title in ("", self.title) else f"{self.title}: {self.panel.title}"
-        return " ".join(filter(None, [f"{title.rstrip('.')}.", self.how_to_read, *self.panel.notes]))
+        return " ".join(filter(None, [f"{self.subject.rstrip('.')}.", self.how_to_read, *self.panel.notes]))
 
     @checked
     def save(self, path: str | os.PathLike[str], *, dpi: float = DPI) -> str:
@@ -120,7 +124,7 @@ class Figure:
         return self._rendered("png", 150)
 
     def __repr__(self) -> str:
-        return f"Figure {self.name!r}: {self.title}; save it as .{', .'.join(FORMATS)}"
+        return f"Figure {self.name!r}: {self.subject}; save it as .{', .'.join(FORMATS)}"
 
 
 FORMATS: Mapping[str, Callable[[Figure, float], bytes]] = {

@@ -1,0 +1,50 @@
+"""holdfast figures: the charts of audits as files for a paper."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from holdfast.cli.common import AllowOption, JsonOption, out, partly, show, warned
+
+
+def figures(
+    folders: Annotated[list[str], typer.Argument(help="Run folder of an audit, or several on the same images.")],
+    folder: Annotated[
+        str, typer.Option("--out", help="Folder, or URL, for the figures and their captions.")
+    ] = "figures",
+    form: Annotated[str, typer.Option("--format", help="pdf, svg, png, csv, or several with commas.")] = "pdf",
+    only: Annotated[list[str] | None, typer.Option(help="Names of figures. (default: all)")] = None,
+    width: Annotated[str, typer.Option(help="column (3.3 inches), page (6.9), or inches.")] = "column",
+    height: Annotated[float | None, typer.Option(help="Inches. (default: by the width and the chart)")] = None,
+    font: Annotated[str, typer.Option(help="serif or sans.")] = "serif",
+    size: Annotated[float, typer.Option(help="Points of the letters.")] = 8.0,
+    dpi: Annotated[float, typer.Option(help="Pixels to an inch of a PNG.")] = 300.0,
+    allow: AllowOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Write the charts of an audit, or of several compared, as figures for a paper, with captions."""
+    from holdfast.comparison.records import open_runs
+    from holdfast.report.paper.folder import formats_of, write_figures
+    from holdfast.report.paper.style import Style, width_of
+    from holdfast.results.comparison import compared
+    from holdfast.results.record import Record
+
+    kinds = formats_of(form)
+    style = Style(width=width_of(width), height=height, font=font, size=size)  # pyright: ignore[reportArgumentType] checked
+    runs, unreadable = open_runs(folders, fewest=len(folders[:2]), allow=allow or ())
+    drawn = Record(runs[0]).all_figures() if len(folders) == 1 else compared(runs, (), "holm").all_figures()
+    written = write_figures(drawn, folder, kinds, style, only or (), dpi)
+    facts = [{"name": f.name, "title": f.title, "caption": f.caption, "files": places} for f, places in written]
+    problems = [*drawn.problems, *unreadable]
+
+    def draw() -> None:
+        for figure, places in written:
+            out.print(Text.assemble((figure.name, "bold"), f": {figure.subject}"), soft_wrap=True, highlight=False)
+            out.print(Text("  " + ", ".join(places), "dim"), soft_wrap=True, highlight=False)
+        out.print(f"captions: {folder}/captions.txt, and captions.tex for LaTeX", soft_wrap=True, highlight=False)
+
+    show({"figures": facts, "problems": problems}, json_output, draw)
+    for problem in problems:
+        warned("left out:", problem)
+    partly(problems, True)
