@@ -15,7 +15,7 @@ from holdfast.auditing.run import run_audit
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.exports import rows
 from holdfast.comparison.records import open_run
-from holdfast.report.comparison import latex, markdown
+from holdfast.report.comparison_table import latex, markdown
 from holdfast.report.html import publish
 from holdfast.report.leaderboard import render
 from holdfast.report.terminal import print_record

@@ -19,6 +19,14 @@ def compare(
     parquet: Annotated[str | None, typer.Option(help="Write the same as Parquet.")] = None,
     markdown: Annotated[str | None, typer.Option(help="Write encoders against measures as Markdown.")] = None,
     latex: Annotated[str | None, typer.Option(help="Write the same as a LaTeX table (booktabs).")] = None,
+    digits: Annotated[
+        int | None,
+        typer.Option(min=1, max=12, help="Significant digits of the two above. (default: by interval)"),
+    ] = None,
+    transpose: Annotated[bool, typer.Option("--transpose", help="There, measures down, encoders across.")] = False,
+    p_values: Annotated[
+        bool, typer.Option("--p-values", help="There, a column of p-values beside each measure.")
+    ] = False,
     html: Annotated[str | None, typer.Option(help="Write one page that opens offline.")] = None,
     eval_results: Annotated[
         str | None, typer.Option(help="Folder for YAML files as .eval_results/ of the Hugging Face Hub takes them.")
@@ -34,7 +42,11 @@ def compare(
     from holdfast.comparison.exports import write_csv, write_parquet
     from holdfast.comparison.records import open_runs
     from holdfast.report import comparison as texts
+    from holdfast.report.comparison_table import Layout
+    from holdfast.report.comparison_table import latex as latex_of
+    from holdfast.report.comparison_table import markdown as markdown_of
     from holdfast.report.leaderboard import render
+    from holdfast.runtime.errors import HoldfastError
     from holdfast.storage.filesystem import write_text
 
     # The comparison, of the folders that can be read
@@ -43,12 +55,15 @@ def compare(
     data["problems"] += unreadable
 
     # The files that are wanted
+    if (digits, transpose, p_values) != (None, False, False) and markdown is None and latex is None:
+        raise HoldfastError("--digits, --transpose and --p-values: expected --markdown or --latex as well, to lay out")
+    layout = Layout(digits=digits, transpose=transpose, p_values=p_values)
     page: dict[str, Any] = {"groups": [data], "unreadable": []}
     exports: list[tuple[str | None, Callable[[str], object]]] = [
         (csv, lambda place: write_csv(data, place)),
         (parquet, lambda place: write_parquet(data, place)),
-        (markdown, lambda place: write_text(place, texts.markdown(data))),
-        (latex, lambda place: write_text(place, texts.latex(data))),
+        (markdown, lambda place: write_text(place, markdown_of(data, layout))),
+        (latex, lambda place: write_text(place, latex_of(data, layout))),
         (html, lambda place: write_text(place, render(page, "Comparison"))),
         (eval_results, lambda place: write_eval_results(data, place, benchmark, source_url)),
     ]

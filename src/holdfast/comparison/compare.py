@@ -262,6 +262,11 @@ def _run(run: Run) -> dict[str, Any]:
     return {"place": run.place, "holdfast": software(record), "finished": record["run"]["finished"], "command": command}
 
 
+def _round(run: Run) -> int | None:
+    """Return the round that a record ends with; None where it was made in one go."""
+    return (run.record["run"].get("rounds") or {}).get("number")
+
+
 def _encoder(encoder: Audited, unfit: Mapping[str, Any]) -> dict[str, Any]:
     entry, run = encoder.entry, encoder.run
     checks, allowed = entry["checks"], run.record["plan"].get("allow", [])
@@ -269,5 +274,6 @@ def _encoder(encoder: Audited, unfit: Mapping[str, Any]) -> dict[str, Any]:
     fails = [name for name, check in checks.items() if check.get("status") == "fail" and not accepted(name, allowed)]
     return {
         "name": encoder.name, "spec": entry["name"], "run": run.place, "fingerprint": entry["fingerprint"],
-        "origin": entry["origin"], "unfit": unfit.get(encoder.name, []), "warns": warns, "fails": fails,
+        "origin": entry["origin"], "round": _round(run), "unfit": unfit.get(encoder.name, []), "warns": warns,
+        "fails": fails,
     }  # fmt: skip

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.storage.filesystem import write_file
+from holdfast.storage.sides import sides_of
 
 COLUMNS: dict[str, pa.DataType] = {
     "encoder": pa.string(), "run": pa.string(), "fingerprint": pa.string(), "measure": pa.string(),
@@ -17,9 +18,23 @@ COLUMNS: dict[str, pa.DataType] = {
     "better": pa.string(), "note": pa.string(), "rank_low": pa.int64(), "rank_high": pa.int64(), "best": pa.bool_(),
     "leader": pa.string(), "difference_to_leader": pa.float64(), "difference_low": pa.float64(),
     "difference_high": pa.float64(), "p": pa.float64(), "p_adjusted": pa.float64(), "correction": pa.string(),
-    "why_not_ranked": pa.string(), "standing": pa.string(), "because": pa.string(),
+    "why_not_ranked": pa.string(), "standing": pa.string(), "because": pa.string(), "side": pa.string(),
+    "bound": pa.string(), "checks": pa.string(), "round": pa.int64(), "data": pa.string(), "images": pa.int64(),
+    "attacked": pa.int64(), "seed": pa.int64(),
 }  # fmt: skip
-"""What each row says: one for each score of each encoder on each measure; ranks and differences at the headline's."""
+"""What each row says: one for each score of each encoder on each measure; ranks and differences at the headline's.
+
+Of a measure that is answered from both sides, `side` is "attack" or "proof", and `bound` says whether the value is
+an "upper" or a "lower" bound of the truth.
+"""
+
+PAIRS: dict[str, pa.DataType] = {
+    "measure": pa.string(), "title": pa.string(), "better": pa.string(), "unit": pa.string(), "first": pa.string(),
+    "second": pa.string(), "difference": pa.float64(), "low": pa.float64(), "high": pa.float64(),
+    "confidence": pa.float64(), "n": pa.int64(), "interval": pa.string(), "p": pa.float64(), "p_adjusted": pa.float64(),
+    "correction": pa.string(), "winner": pa.string(),
+}  # fmt: skip
+"""What each row says of a pair of encoders on a measure: the first minus the second, image by image."""
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings by which spreadsheets take text for a formula."""
@@ -28,21 +43,28 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def rows(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a comparison (see `compare_runs`); an encoder without a score has one row that says why."""
     about = {encoder["name"]: encoder for encoder in data["encoders"]}
+    at = data["conditions"]
+    asked = {
+        "data": at["data"],
+        "images": at["number of images"],
+        "attacked": at["attacked images"],
+        "seed": at["seed"],
+    }
     for name, m in data["measures"].items():
         for row in m["rows"]:
             encoder = about[row["encoder"]]
             about_encoder = {"encoder": row["encoder"], "run": encoder["run"], "fingerprint": encoder["fingerprint"]}
-            about_encoder |= {
-                "measure": name,
-                "title": m["title"],
-                "better": m["better"],
-                "correction": data["correction"],
-            }
+            about_encoder |= {"measure": name, "title": m["title"], "better": m["better"]}
+            about_encoder |= {"correction": data["correction"], "round": encoder.get("round"), **asked}
+            sides = {side.score: side for side in sides_of(row["scores"], row["headline"], m["better"])}
             for key, score in (row["scores"] or {None: {}}).items():
                 shown = about_encoder | {"score": key, "headline": key is not None and key == row["headline"]}
                 shown |= {field: score.get(field) for field in ("value", "low", "high", "confidence", "n", "interval")}
                 shown |= {"unit": score.get("unit") or m["unit"], "note": score.get("note") or None}
                 shown |= {"standing": score.get("standing"), "because": ", ".join(score.get("because", ())) or None}
+                shown |= {"checks": ", ".join(score.get("checks", ())) or None}
+                if side := sides.get(str(key)):
+                    shown |= {"side": side.source, "bound": side.bound}
                 yield shown | (_standing(row, m) if shown["headline"] or key is None else {})
 
 
@@ -54,6 +76,17 @@ def _standing(row: Mapping[str, Any], m: Mapping[str, Any]) -> dict[str, Any]:
         "difference_to_leader": gap.get("value"), "difference_low": gap.get("low"), "difference_high": gap.get("high"),
         "p": behind["p"], "p_adjusted": behind["p_adjusted"], "why_not_ranked": row["why_not"],
     }  # fmt: skip
+
+
+def pairs(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row for every two encoders that were compared on a measure."""
+    for name, m in data["measures"].items():
+        about = {"measure": name, "title": m["title"], "better": m["better"], "unit": m["unit"]}
+        for pair in m["pairs"]:
+            gap = pair["difference"]
+            ends = {key: gap.get(key) for key in ("low", "high", "confidence", "n", "interval")}
+            verdict = {key: pair[key] for key in ("first", "second", "p", "p_adjusted", "winner")}
+            yield about | verdict | {"difference": gap["value"], "correction": data["correction"]} | ends
 
 
 def write_csv(data: Mapping[str, Any], place: str) -> None:
@@ -93,3 +126,8 @@ def write_parquet(data: Mapping[str, Any], place: str) -> None:
 def long_table(data: Mapping[str, Any]) -> pa.Table:
     """Return the long table of a comparison, every column with its type."""
     return pa.Table.from_pylist(list(rows(data)), schema=pa.schema(list(COLUMNS.items())))
+
+
+def pairs_table(data: Mapping[str, Any]) -> pa.Table:
+    """Return the table of all pairs of encoders, every column with its type."""
+    return pa.Table.from_pylist(list(pairs(data)), schema=pa.schema(list(PAIRS.items())))

@@ -1,4 +1,4 @@
-"""A comparison in the terminal, in Markdown and in LaTeX: values, ranks, paired differences, what was left out."""
+"""A comparison in the terminal: values, ranks, paired differences, what was left out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +11,8 @@ from holdfast.report.brief import FEW
 from holdfast.report.leader import Leader, lead, told
 from holdfast.report.names import with_short_names
 from holdfast.report.numbers import BETTER, finite, listing, plural, score
-from holdfast.report.table import Table, latex_text, markdown_text
 
-_ARROW = {key: text[0] for key, text in BETTER.items()}
+ARROW = {key: text[0] for key, text in BETTER.items()}
 
 
 def rank(row: Mapping[str, Any]) -> str:
@@ -65,7 +64,7 @@ def print_comparison(data: Mapping[str, Any], console: Console) -> None:
     widths[0] = max(16, min(widths[0], console.width - sum(widths[1:]) - 8))  # long names are folded
     console.print(_table([head], widths))
     for name, m in measures.items():
-        console.print(Text.assemble((heading(m, name), "bold"), f" {_ARROW[m['better']]}"))
+        console.print(Text.assemble((heading(m, name), "bold"), f" {ARROW[m['better']]}"))
         console.print(_table(blocks[name], widths))
     if any(m["best"] for m in data["measures"].values()):
         console.print(Text("* best: better than every other encoder by its corrected verdicts", style="dim"))
@@ -184,38 +183,3 @@ def scope(data: Mapping[str, Any]) -> str:
         f"{at['attacked images']:,} attacked, seed {at['seed']}; {plural(data['comparisons'], 'comparison')}; "
         f"{data['promises']}"
     )
-
-
-def markdown(data: Mapping[str, Any]) -> str:
-    """Return the comparison as Markdown: encoders down, measures across, then what a reader must know."""
-    data = with_short_names(data)
-    first = "\n".join(f"- {markdown_text(line.plain)}" for line in opening(data))
-    notes = "\n".join(f"- {markdown_text(text)}" for text, _ in sentences(data))
-    return f"{first}\n\n{grid(data).markdown()}\n\n{KEY}\n\n{notes}\n"
-
-
-KEY = (
-    "Each cell: value [95 % interval], places that the encoder may have. Bold: better than every other by its "
-    "verdicts. At least, at most: a check failed, the number is a bound on one side."
-)
-
-
-def latex(data: Mapping[str, Any]) -> str:
-    """Return the comparison as a booktabs table: encoders down, measures across."""
-    data = with_short_names(data)
-    notes = [f"% {latex_text(text)}" for text in (KEY, *(text for text, _ in sentences(data)))]
-    return "\n".join(["% needs \\usepackage{booktabs}", grid(data).latex(), *notes, ""])
-
-
-def grid(data: Mapping[str, Any]) -> Table:
-    """Return encoders against measures, those first that come first; the best of each measure is bold."""
-    first = first_names(data)
-    measures = {name: data["measures"][name] for name in (*first, *data["measures"])}
-    by = {name: {row["encoder"]: row for row in m["rows"]} for name, m in measures.items()}
-    lines = []
-    for encoder in data["encoders"]:
-        rows = [(by[name][encoder["name"]], m) for name, m in measures.items()]
-        texts = [_value(row, m) + (f", {rank(row)}" if row["rank"] else "") for row, m in rows]
-        cells = [Text(text, "bold" if row["best"] else "") for text, (row, _) in zip(texts, rows, strict=True)]
-        lines.append([Text(encoder["name"]), *cells])
-    return Table(["encoder", *(f"{heading(m, name)} {_ARROW[m['better']]}" for name, m in measures.items())], lines)

@@ -47,12 +47,12 @@ def lead(
     return Leader(heading, f"By {title}, these images do not separate {listing(level, 4)}.")
 
 
-def told(score: Mapping[str, Any], unit: str, levels: bool) -> tuple[str, str]:
+def told(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None = None) -> tuple[str, str]:
     """Return a score's value and interval as `statement` does, or in grey levels: ("20.0/255", "[19.1, 20.6]")."""
-    if not levels:
-        return statement(score, unit)
+    if not levels or score.get("unit") not in (None, "", unit):
+        return statement(score, unit, digits)
     ends = {end: 255 * score[end] for end in ("value", "low", "high") if finite(score.get(end))}
-    value, interval = statement({**score, **ends}, unit)
+    value, interval = statement({**score, **ends}, unit, digits)
     return f"{value}/255" if "value" in ends and value != VOID else value, interval
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from holdfast.report import comparison as compared
 from holdfast.report import gate
+from holdfast.report.comparison_table import grid, keys
 from holdfast.report.names import with_short_names
 from holdfast.report.page import fragment
 from holdfast.report.table import Table
@@ -25,7 +26,7 @@ def comparison_html(data: Mapping[str, Any]) -> str:
     """Return a comparison as a piece of HTML: encoders down, measures across; see `record_html`."""
     data = with_short_names(data)
     sentences = [Text(sentence, style=style) for sentence, style in compared.sentences(data)]
-    return _html([*compared.opening(data), compared.grid(data), Text(compared.KEY, "dim"), *sentences])
+    return _html([*compared.opening(data), grid(data), *(Text(key, "dim") for key in keys(data)), *sentences])
 
 
 def gate_html(data: Mapping[str, Any]) -> str:

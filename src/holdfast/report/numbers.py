@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
+from holdfast.storage.sides import SIDES
 from holdfast.storage.standing import SOUND, VOID
 
 Number = int | float
@@ -43,23 +44,37 @@ def _decimals(value: Number, low: Number | None, high: Number | None, top: Numbe
     return max(0, digits)
 
 
-def number(value: Number | None, unit: str = "ratio", low: Number | None = None, high: Number | None = None) -> str:
-    """Return a value with as many digits as its interval supports; shares as percent; "undefined" for None."""
+def number(
+    value: Number | None,
+    unit: str = "ratio",
+    low: Number | None = None,
+    high: Number | None = None,
+    digits: int | None = None,
+) -> str:
+    """Return a value with as many digits as its interval supports; shares as percent; "undefined" for None.
+
+    Args:
+        value: the number.
+        unit: of it.
+        low: lower end of its interval.
+        high: upper end.
+        digits: significant digits; None: by the interval.
+    """
     if value is None or not finite(value):
         return UNDEFINED
-    return _write(value, unit, _digits(value, unit, low, high)) + (" %" if unit == "share" else "")
+    return _write(value, unit, _digits(value, unit, low, high, digits)) + (" %" if unit == "share" else "")
 
 
-def interval(score: Mapping[str, Any], unit: str = "ratio") -> str:
+def interval(score: Mapping[str, Any], unit: str = "ratio", digits: int | None = None) -> str:
     """Return "[low, high]" with the digits of the value, or "" where the score has no interval."""
     value, low, high = score.get("value"), score.get("low"), score.get("high")
     if not finite(low) or not finite(high):
         return ""
-    digits = _digits(value if finite(value) else low, unit, low, high)
-    return f"[{_write(low, unit, digits)}, {_write(high, unit, digits)}]"
+    decimals = _digits(value if finite(value) else low, unit, low, high, digits)
+    return f"[{_write(low, unit, decimals)}, {_write(high, unit, decimals)}]"
 
 
-def statement(entry: Mapping[str, Any], unit: str) -> tuple[str, str]:
+def statement(entry: Mapping[str, Any], unit: str, digits: int | None = None) -> tuple[str, str]:
     """Return what one score of a record says: its value, and its interval where it has one.
 
     Where a check that it depends on failed that is what is left of it: "at least 0.13 %", or "void".
@@ -67,14 +82,15 @@ def statement(entry: Mapping[str, Any], unit: str) -> tuple[str, str]:
     Args:
         entry: the score.
         unit: its measure's; a score that has another one says so itself.
+        digits: significant digits of the value; None: by the interval.
     """
     unit, standing = entry.get("unit") or unit, entry.get("standing", SOUND)
-    value = number(entry.get("value"), unit, entry.get("low"), entry.get("high"))
+    value = number(entry.get("value"), unit, entry.get("low"), entry.get("high"), digits)
     if standing == VOID:
         return VOID, ""
     if standing != SOUND and value != UNDEFINED:
         return f"{standing} {value}", ""
-    return value, interval(entry, unit)
+    return value, interval(entry, unit, digits)
 
 
 def score(entry: Mapping[str, Any], unit: str) -> str:
@@ -92,8 +108,6 @@ def choice(entry: Mapping[str, Any]) -> str:
     return f"{value:g}" + (f" [{ends[0]:g}, {ends[1]:g}]" if all(map(finite, ends)) else "")
 
 
-SIDES = ("attack", "certificate")
-"""The two scores of a measure that is answered from both sides."""
 BEST_BUDGET = "best ε"
 """The score that is a choice among given values: shown below the headline wherever there is one."""
 
@@ -115,18 +129,25 @@ def bracket(scores: Mapping[str, Any], unit: str, better: str) -> str:
     attacked, proved = (
         number(scores[side].get("value"), unit, scores[side].get("low"), scores[side].get("high")) for side in SIDES
     )
-    certified = scores["certificate"].get("value")
-    nothing = certified is not None and (certified >= 1 if better == "lower" and unit == "share" else certified <= 0)
+    nothing = vacuous(scores["certificate"], unit, better)
     if better == "lower":
         return f"attack finds {attacked}, {'nothing proved' if nothing else f'proved ≤ {proved}'}"
     broken = f"broken at {attacked}" if unit == "pixels" else f"attack leaves {attacked}"
     return f"{'nothing proved' if nothing else f'proved {proved}'}, {broken}"
 
 
-def _digits(value: Number, unit: str, low: Number | None, high: Number | None) -> int:
+def vacuous(proof: Mapping[str, Any], unit: str, better: str) -> bool:
+    """Return whether a proof says no more than what is true of every encoder."""
+    value = proof.get("value")
+    return value is not None and (value >= 1 if better == "lower" and unit == "share" else value <= 0)
+
+
+def _digits(value: Number, unit: str, low: Number | None, high: Number | None, significant: int | None = None) -> int:
     scale = 100.0 if unit == "share" else 1.0
     if abs(value) > _LARGEST:
         return 0
+    if significant is not None:
+        return max(0, significant - 1 + (_first_digit(abs(value) * scale) if value else 0))
     low, high = (end if finite(end) and abs(end) <= _LARGEST else None for end in (low, high))
     ends = (low * scale, high * scale) if finite(low) and finite(high) else (None, None)
     return _decimals(value * scale, *ends, top=100.0 if unit == "share" and 0 <= value <= 1 else None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report.folder import nice_ticks
-from holdfast.report.numbers import SIDES, bracket, finite, listing, part, score, statement
+from holdfast.report.numbers import bracket, finite, listing, part, score, statement
 from holdfast.report.verdict import titles
 from holdfast.storage.standing import SOUND, VOID
 
@@ -189,7 +189,7 @@ def flaw(s: Mapping[str, Any]) -> str:
 
 
 def _two_sided(m: Mapping[str, Any]) -> bool:
-    return all(side in m["scores"] for side in SIDES)
+    return bool(bracket(m["scores"], m["unit"], m["better"]))
 
 
 def _pairs(record: Mapping[str, Any], key: str, better: str, unit: str) -> list[tuple[str, str, str, str]]:

@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.comparison.compare import compare_runs
 from holdfast.comparison.joint import joint
 from holdfast.comparison.records import Run
 from holdfast.report import leaderboard
 from holdfast.report.comparison import print_comparison
+from holdfast.report.comparison_table import Layout, latex, markdown
 from holdfast.report.notebook import comparison_html
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_comparison
 from holdfast.report.paper.style import Style
-from holdfast.results.shown import frame, text_of, written
+from holdfast.results.shown import frame, pairs_frame, text_of, written
+from holdfast.runtime.errors import pick
 
 
 class Comparison:
@@ -49,13 +51,35 @@ class Comparison:
         """Return all figures by their names, and what cannot be drawn."""
         return figures_of_comparison(self.data, *joint(self.runs, self.data))
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self, table: Literal["scores", "pairs"] = "scores") -> Any:
         """Return a pandas DataFrame with a row for each score of each encoder, with ranks and differences.
 
+        Args:
+            table: "pairs": a row for every two encoders on each measure instead, with their paired difference, its
+                interval, p, the corrected p, and who wins.
+
         Raises:
-            HoldfastError: no pandas.
+            HoldfastError: no pandas, or another table.
         """
-        return frame(self.data)
+        makers = {"scores": frame, "pairs": pairs_frame}
+        return pick("table of a comparison", table, makers)(self.data)
+
+    def to_latex(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
+        """Return encoders against measures as a LaTeX table (booktabs).
+
+        Args:
+            digits: significant digits of each value; as many as its interval supports where None.
+            transpose: measures down and encoders across.
+            p_values: a column beside each measure with the corrected p-value against the first.
+
+        Raises:
+            HoldfastError: digits that are no whole number above 0.
+        """
+        return latex(self.data, Layout(digits=digits, transpose=transpose, p_values=p_values))
+
+    def to_markdown(self, *, digits: int | None = None, transpose: bool = False, p_values: bool = False) -> str:
+        """Return encoders against measures as Markdown; see `to_latex`."""
+        return markdown(self.data, Layout(digits=digits, transpose=transpose, p_values=p_values))
 
     def report(self, path: str | os.PathLike[str]) -> str:
         """Write one HTML page that opens offline, and return where it is.

@@ -12,6 +12,7 @@ from holdfast.comparison.records import Run, open_run, score_of
 from holdfast.config.overrides import holds
 from holdfast.core import HoldfastError, Score
 from holdfast.report import html
+from holdfast.report.comparison_table import Layout, latex, markdown
 from holdfast.report.notebook import record_html
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
@@ -150,13 +151,28 @@ class Record:
         """
         pandas = needed_pandas()
         if measure is None:
-            return frame(compare_runs([self.run], fewest=1))
+            return frame(self._compared())
         frames = []
         for encoder in self.encoders:
             ids, table = self.run.table(self._measure(measure, encoder)["table"])
             columns = {key: column.numpy() for key, column in table.items()}
             frames.append(pandas.DataFrame({"encoder": encoder, "id": ids, **columns}))
         return pandas.concat(frames, ignore_index=True)
+
+    def to_latex(self, *, digits: int | None = None, transpose: bool = False) -> str:
+        """Return encoders against measures as a LaTeX table (booktabs); see `Comparison.to_latex`.
+
+        Raises:
+            HoldfastError: digits that are no whole number above 0, or no encoder that could be audited.
+        """
+        return latex(self._compared(), Layout(digits=digits, transpose=transpose))
+
+    def to_markdown(self, *, digits: int | None = None, transpose: bool = False) -> str:
+        """Return encoders against measures as Markdown; see `to_latex`."""
+        return markdown(self._compared(), Layout(digits=digits, transpose=transpose))
+
+    def _compared(self) -> Mapping[str, Any]:
+        return compare_runs([self.run], fewest=1)
 
     def report(self, path: str | os.PathLike[str], *, pictures: bool = True) -> str:
         """Write the report, one HTML file that opens offline, and return where it is.

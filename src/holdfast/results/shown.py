@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from holdfast.comparison.exports import long_table
+from holdfast.comparison.exports import long_table, pairs_table
 from holdfast.runtime.console import Screen
 from holdfast.runtime.errors import missing
 from holdfast.storage.filesystem import write_text
@@ -45,3 +45,9 @@ def frame(data: Mapping[str, Any]) -> Any:
     """Return the long table of a comparison as a DataFrame, every column with its type."""
     needed_pandas()
     return long_table(data).to_pandas()
+
+
+def pairs_frame(data: Mapping[str, Any]) -> Any:
+    """Return the pairs of encoders of a comparison as a DataFrame, every column with its type."""
+    needed_pandas()
+    return pairs_table(data).to_pandas()
