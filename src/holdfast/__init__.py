@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["Comparison", "HoldfastError", "Record", "__version__", "audit", "compare", "harden", "open"]
+__all__ = [
+    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare", "harden",
+    "open",
+]  # fmt: skip
 
 _HOME = {
     "audit": "holdfast.api", "compare": "holdfast.api", "check": "holdfast.results", "open": "holdfast.api",

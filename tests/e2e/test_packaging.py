@@ -62,7 +62,7 @@ def test_types_are_shipped() -> None:
     assert "Typing :: Typed" in PROJECT["classifiers"]
 
 
-@pytest.mark.parametrize("script", ["run", "package", "lowest"])
+@pytest.mark.parametrize("script", ["run", "package", "versions"])
 def test_scripts_are_shell(script: str) -> None:
     path = ROOT / ".ci" / script
     assert path.stat().st_mode & 0o111
