@@ -17,7 +17,7 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.listener import Silent
 from holdfast.storage.progress_file import PROGRESS, SILENT, alive, read_progress
 from holdfast.workflows.view.images import side_by_side
-from holdfast.workflows.view.runs import Runs
+from holdfast.workflows.view.runs import FRESH, Runs
 from holdfast.workflows.view.site import Site
 from holdfast.workflows.view.write import write_site
 from report_fixture import make_run, no_charts, write_record
@@ -92,7 +92,8 @@ def test_a_record_that_changes_is_read_again(tmp_path: Path) -> None:
     record["plan"]["profile"] = "another"
     assert [run.facts and run.facts.profile for run in runs.all()] == ["quick"]
     write_record(tmp_path / "a", record)
-    assert [run.facts and run.facts.profile for run in runs.all(since=-1)] == ["another"]
+    time.sleep(FRESH)
+    assert [run.facts and run.facts.profile for run in runs.all()] == ["another"]
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -105,6 +106,19 @@ def test_the_index_has_all_runs_and_escapes_their_names(root: Path) -> None:
     assert len(re.findall(r"<tr data-state=", page)) == 8
     assert 'data-poll="index.json"' in page
     assert "data-poll" not in text(Site(root, live=False), "index.html").replace("[data-poll]", "")
+
+
+def test_a_run_folder_itself_is_viewed_too(tmp_path: Path) -> None:
+    make_run(tmp_path / "the run", encoders=1)
+    assert [run.place for run in Runs(tmp_path / "the run").all()] == ["the run"]
+
+
+def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", encoders=1)
+    (tmp_path / "run").rename(tmp_path / os.fsdecode(b"run \xff"))
+    (run,) = Runs(tmp_path).all()
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", run.id)
+    assert "run ?" in text(Site(tmp_path, live=True), "")
 
 
 def test_an_empty_folder_says_what_makes_a_run(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class ProgressFile:
             self._bars = []  # of the round before
         self._bars = [*self._bars, {"name": encoder, "done": 0, "total": passes}]
         self._unit = unit
-        self._pace.clear()
+        self._pace = deque([(time.monotonic(), 0)])
         self._listener.begin(encoder, passes, unit)
 
     def advance(self, passes: int) -> None:

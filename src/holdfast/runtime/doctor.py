@@ -20,6 +20,8 @@ _PACKAGES = {  # module -> (distribution, extra)
     "faiss": ("faiss-cpu", "faiss"),
     "accelerate": ("accelerate", "train"),
     "lightly": ("lightly", "train"),
+    "starlette": ("starlette", "view"),
+    "uvicorn": ("uvicorn", "view"),
 }
 
 

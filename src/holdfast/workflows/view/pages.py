@@ -133,7 +133,7 @@ def _state(run: Run) -> dict[str, Any]:
         "rounds": [(r["number"], r["attacked"], duration(r["seconds"])) for r in rounds],
         "ready": _ready(rounds),
         "failures": list(dict.fromkeys(failures)),
-        "now": time.strftime("%H:%M:%S"),
+        "now": time.strftime("%H:%M:%S", time.gmtime()),
     }
 
 

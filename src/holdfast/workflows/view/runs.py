@@ -32,6 +32,9 @@ SHOWN = 3
 FRESH = 0.5
 """Seconds for which a look at all folders serves: a page asks for many pictures at once."""
 
+SHARE = 5
+"""A look serves at least so many times as long as it took, so that most of the time goes into answers."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -104,16 +107,18 @@ class Runs:
                 f"expected a folder with run folders in it, got {str(root)!r}, which cannot be read: {os_reason(error)}"
             ) from error
         self._kept: dict[Path, tuple[tuple[int, int], Facts | str]] = {}
-        self._looked: tuple[float, list[Run]] | None = None
+        self._looked: tuple[float, float, list[Run]] | None = None  # when, for how long, and what was there
         self._looking = threading.Lock()
 
     def all(self, since: float = FRESH) -> list[Run]:
-        """Return all runs by their places, as they stood less than `since` seconds ago."""
+        """Return all runs by their places, as they stood a short while ago: `since` seconds, or see `SHARE`."""
         with self._looking:
-            now = time.monotonic()
-            if self._looked is None or now - self._looked[0] > since:
-                self._looked = now, sorted(map(self._run, self._folders()), key=lambda run: run.place)
-            return self._looked[1]
+            began = time.monotonic()
+            if self._looked is None or began - self._looked[0] > max(since, SHARE * self._looked[1]):
+                runs = sorted(map(self._run, self._folders()), key=lambda run: run.place)
+                now = time.monotonic()
+                self._looked = now, now - began, runs
+            return self._looked[2]
 
     def _folders(self) -> Iterator[Path]:
         """Yield the folders that hold a record, or the plan of an audit without one yet."""

@@ -3,6 +3,7 @@
 import math
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,9 @@ from holdfast.workflows.view.images import PICTURE, SideBySide, side_by_side
 from holdfast.workflows.view.runs import FRESH, Run, Runs
 
 INDEX, LEADERBOARD, REPORT = "index.html", "leaderboard.html", "report.html"
+
+DRAWING = threading.Lock()
+"""Charts are drawn one at a time: matplotlib is not made for several threads."""
 
 KEPT = 16
 """Pages that are kept until the records that they show change, the last ones."""
@@ -60,7 +64,7 @@ class Site:
         self._since = FRESH if live else math.inf
         self._kept: dict[Any, Page] = {}
         self._named: dict[str, tuple[Any, tuple[RunFiles, frozenset[str]]]] = {}
-        self._drawing = threading.Lock()  # charts are drawn one at a time
+        self._making: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
 
     def page(self, address: str) -> Page | None:
         """Return what stands at an address, relative to the top; None where nothing does.
@@ -124,27 +128,27 @@ class Site:
 
     def _keep(self, key: Any, make: Callable[[], Page]) -> Page:
         """Return a page, made anew where the records that it shows have changed."""
-        with self._drawing:
-            if key not in self._kept:
-                self._kept[key] = make()
-                while len(self._kept) > KEPT:
-                    del self._kept[next(iter(self._kept))]
-            return self._kept[key]
+        with self._making[key]:  # made once, whoever asks meanwhile; other pages do not wait
+            if (page := self._kept.get(key)) is None:
+                page = self._kept[key] = make()
+                for old in list(self._kept)[:-KEPT]:
+                    self._kept.pop(old, None)
+            return page
 
 
 def _viewer(text: str, scripts: tuple[str, ...]) -> Page:
-    return Page(text.encode(), policy=pages.policy(scripts))
+    return Page(text.encode(errors="replace"), policy=pages.policy(scripts))
 
 
 def _json(text: str) -> Page:
-    return Page(text.encode(), "application/json")
+    return Page(text.encode(errors="replace"), "application/json")
 
 
 def _alone(text: str, scripts: tuple[str, ...]) -> Page:
     """Return a page that loads nothing, whoever wrote it."""
     digest = script_digest(scripts)
     return Page(
-        text.encode(),
+        text.encode(errors="replace"),
         policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
     )
 
@@ -181,7 +185,8 @@ def _leaderboard(runs: Sequence[Run]) -> Page:
             except HoldfastError as error:
                 unreadable.append({"place": run.place, "reason": str(error)})
     groups, lost = in_groups(readable)
-    return _alone(board.render({"groups": groups, "unreadable": unreadable + lost}), board.SCRIPTS)
+    with DRAWING:
+        return _alone(board.render({"groups": groups, "unreadable": unreadable + lost}), board.SCRIPTS)
 
 
 def _report(run: Run) -> Page:
@@ -196,4 +201,5 @@ def _report(run: Run) -> Page:
         pass  # it is made now
     folder = Folder(run.folder)
     record = read_record(folder)
-    return _alone(html.render(record, run_files(folder, record)), html.SCRIPTS)
+    with DRAWING:
+        return _alone(html.render(record, run_files(folder, record)), html.SCRIPTS)
