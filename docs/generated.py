@@ -3,10 +3,12 @@
 A page asks for it by a comment in a line of its own, for example `<!-- facts: breakaway_risk -->`.
 """
 
+import ast
 import inspect
 import json
 import re
 import shlex
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -15,7 +17,7 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
 ASKED = re.compile(
-    r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts|grades|references|layers|formats|gallery)"
+    r"^<!-- (facts|measures|profiles|radii|verdicts|commands|parts|grades|references|layers|formats|gallery|examples)"
     r"(?:: (\S+))? -->$",
     re.MULTILINE,
 )
@@ -28,7 +30,7 @@ def on_page_markdown(markdown: str, files: Any, **_: Any) -> str:
     makers: dict[str, Callable[..., str]] = {
         "facts": facts, "measures": measures, "profiles": profiles, "radii": radii, "commands": commands,
         "parts": parts, "grades": grades, "references": references, "layers": layers, "formats": formats,
-        "gallery": gallery,
+        "gallery": gallery, "examples": examples,
     }  # fmt: skip
 
     def made(found: re.Match[str]) -> str:
@@ -182,6 +184,21 @@ def gallery(name: str) -> str:
     lines += [line for sentence in report["says"] for line in (f"> {_plain(sentence)}", ">")][:-1]
     versions = ", ".join(f"{program} {version}" for program, version in report["versions"].items())
     return "\n".join([*lines, "", f"{_plain(report['scope'])}, in {report['took']}, by {versions}."])
+
+
+def examples() -> str:
+    """Return what each script of `examples/` says of itself, and its code."""
+    lines = []
+    for path in sorted((DOCS.parent / "examples").glob("*.py")):
+        code = path.read_text(encoding="utf-8")
+        title, _, rest = (ast.get_docstring(ast.parse(code)) or "").partition("\n\n")
+        lines += [f"## {path.name}", "", _plain(title), ""]
+        lines += [
+            f"```text\n{textwrap.dedent(part)}\n```\n" if "python " in part else f"{_plain(part)}\n"
+            for part in rest.split("\n\n")
+        ]
+        lines += [f'??? example "{path.name}"', "", *textwrap.indent(f"```python\n{code}```", " " * 4).splitlines(), ""]
+    return "\n".join(lines)
 
 
 def _typed(command: str) -> list[str]:
