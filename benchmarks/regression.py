@@ -240,7 +240,7 @@ def equal_encoders(first: Audited, second: Audited, runs: int) -> str:
         ("another attack seed, paired", resampled(True, IMAGES)),
         ("other images, unpaired", resampled(False, IMAGES)),
     ]
-    lines = ["| equal encoders, 100 images | may lose | worse | no worse on some measure |", "|---|---|---|---|"]
+    lines = ["| equal encoders, 100 images | may lose | worse | no worse, or better |", "|---|---|---|---|"]
     for name, draw in rows:
         for drops in ((), ("5%",)):
             lines.append(_line(name, drops, shares(draw, drops, runs)))
@@ -311,7 +311,7 @@ def regressed(strengths: Mapping[float, Audited], before: Audited, runs: int) ->
     """Return with which power noise in the weights is caught."""
     heads = " | ".join(f"{n} images" for n in SIZES)
     lines = [
-        f"| noise | loss | {heads} | images for 80 %, planned | power with these | checks on 50 images say |",
+        f"| noise | loss | {heads} | planned for 80 % | caught by these | 50 images that cannot tell say |",
         "|---|---|" + "---|" * (len(SIZES) + 3),
     ]
     for strength, now in strengths.items():

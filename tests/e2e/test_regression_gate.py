@@ -135,6 +135,7 @@ def test_bad_input_is_one_line(runs, capsys, tmp_path: Path) -> None:
     assert "expected NEW=OLD" in refused(capsys, "check", runs["same"], *last, "--match", "net")
     for option in ("--junit", "--summary"):
         assert "nowhere" in refused(capsys, "check", runs["same"], *last, option, "/proc/nowhere/x")
+        assert "name of a file" in refused(capsys, "check", runs["same"], *last, option, ".")
     with pytest.raises(holdfast.HoldfastError, match="expected at least one requirement, or a baseline"):
         holdfast.check(runs["same"])
     with pytest.raises(holdfast.HoldfastError, match=r"check\.baseline: expected"):

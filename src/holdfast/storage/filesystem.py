@@ -219,7 +219,7 @@ def write_file(place: str, put: Callable[[Path], object]) -> None:
         HoldfastError: no permission, a full disk, a folder in its place.
     """
     above, _, name = place.rpartition("/")
-    if not name:
+    if name in ("", ".", ".."):
         raise HoldfastError(f"expected the name of a file to write, got {place!r}; give one such as table.csv")
     try:
         Folder(above or ("/" if place.startswith("/") else ".")).write(name, put)
