@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
 
-.PHONY: demo test slow mutants check format bench docs clean
+.PHONY: demo test slow mutants check format surface bench docs clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/holdfast demo
@@ -26,6 +26,9 @@ check: $(VENV)/installed-test
 format: $(VENV)/installed-test
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+surface: $(VENV)/installed-test
+	$(VENV)/bin/python tests/surface.py
 
 bench: $(VENV)/installed-test
 	$(PIP) install -q -c constraints.txt -e '.[bench]'

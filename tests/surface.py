@@ -1,0 +1,177 @@
+"""What Holdfast promises, in lines of text: Python names, commands, keys, parts, the record, exit statuses.
+
+`make surface` writes them into `tests/surface.txt`, so that each change of what others depend on is a line of a diff;
+`docs/stability.md` says what is promised about them.
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from holdfast.auditing import plan_file, profile
+from holdfast.cli import app
+from holdfast.core import registry
+from holdfast.runtime.deprecation import DEPRECATED
+from holdfast.runtime.exit_status import ExitStatus
+from holdfast.storage import record_shape as shapes
+from holdfast.storage.migrations import SCHEMA
+from holdfast.storage.shape import Items, Maybe, Named, Object, Plain, Shape
+from holdfast.training.recipe import Recipe
+from holdfast.workflows.monitor import training_monitor
+from holdfast.workflows.reproduce import recipe
+from holdfast.workflows.study.plan import Study
+
+WRITTEN = Path(__file__).with_suffix(".txt")
+
+MODULES = ("holdfast", "holdfast.core", "holdfast.extend", "holdfast.workflows.monitor")
+"""All that their `__all__` names is public."""
+
+FUNCTIONS = (
+    "holdfast.sources.encoders.open_encoder", "holdfast.sources.data.open_images",
+    "holdfast.auditing.plan_file.make_plan", "holdfast.auditing.run.run_audit",
+)  # fmt: skip
+"""Public functions of modules whose other names are not."""
+
+FILES: dict[str, Mapping[str, Any]] = {
+    "plan": plan_file.KEYS, "profile": profile.KEYS, "[monitor]": training_monitor.KEYS,
+    "recipe of a training": dict.fromkeys(field.name for field in fields(Recipe)),
+    "study": dict.fromkeys(field.name for field in fields(Study)),
+    "recipe of a table": recipe.KEYS, "recipe of a table, line": recipe.LINE, "recipe of a table, claim": recipe.CLAIM,
+}  # fmt: skip
+"""The keys of each kind of TOML file."""
+
+KINDS = {
+    shapes.TEXT: "text", shapes.NUMBER: "number", shapes.COUNT: "count", shapes.FLAG: "true or false",
+    shapes.ANY: "anything", shapes.PART: "a part",
+}  # fmt: skip
+"""What a value of a record is called."""
+
+
+def surface() -> str:
+    """Return all of it, a line each."""
+    groups = {
+        "Python": python(), "Commands": commands(app_command(), "holdfast"), "Keys of TOML files": keys(),
+        "Parts": parts(), f"record.json, schema {SCHEMA}": entries(shapes.RECORD_SHAPE, ""),
+        "Charts of a record": charts(), "Exit statuses": (f"{status.value} {status.name}" for status in ExitStatus),
+        "Deprecated": (f"{name} until {old.removed_in}: {old.instead}" for name, old in sorted(DEPRECATED.items())),
+    }  # fmt: skip
+    return "\n".join(f"# {title}\n\n" + "".join(f"{line}\n" for line in lines) for title, lines in groups.items())
+
+
+def python() -> Iterator[str]:
+    """Yield names with their signatures: of classes that of their instances' making, and what is public in them."""
+    names = [f"{module}.{name}" for module in MODULES for name in sorted(import_module(module).__all__)]
+    for place in [*names, *FUNCTIONS]:
+        module, _, name = place.rpartition(".")
+        thing = getattr(import_module(module), name)
+        yield f"{place}{signature(thing)}"
+        if inspect.isclass(thing) and not issubclass(thing, Exception):
+            for member in sorted(dir(thing)):
+                home = next(cls for cls in (*thing.__mro__, object) if member in vars(cls) or cls is object)
+                if not member.startswith("_") and home.__module__.startswith("holdfast."):
+                    yield f"{place}.{member}{signature(getattr(thing, member))}"
+
+
+def signature(thing: Any) -> str:
+    """Return the arguments of a function or a class with their defaults; "" of anything else."""
+    ours = inspect.isclass(thing) and thing.__module__.startswith("holdfast.") and not issubclass(thing, Exception)
+    if not (inspect.isroutine(thing) or ours):
+        return ""
+    arguments = inspect.signature(thing).parameters.values()
+    bare = [one.replace(annotation=one.empty, default=Shown.of(one.default)) for one in arguments]
+    return str(inspect.Signature(bare))
+
+
+class Shown(str):
+    """A default as it is printed, the same in every process."""
+
+    @classmethod
+    def of(cls, default: Any) -> Any:
+        """Return it; no default stays none."""
+        if default is inspect.Parameter.empty:
+            return default
+        named = isinstance(default, type) or inspect.isroutine(default)
+        return cls(default.__name__ if named else str(default) if isinstance(default, Enum) else repr(default))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def app_command() -> Any:
+    """Return the command line as click has it."""
+    return typer.main.get_command(app)
+
+
+def commands(command: Any, name: str) -> Iterator[str]:
+    """Yield each argument and option of a command and of those below it, with defaults as they are written."""
+    usual = inspect.signature(inspect.unwrap(command.callback)).parameters if command.callback else {}
+    for parameter in command.params:
+        shown = "/".join([*parameter.opts, *parameter.secondary_opts])
+        if parameter.param_type_name == "argument":
+            shown = f"<{parameter.name}>"
+        default = usual[parameter.name].default if parameter.name in usual else None
+        known = isinstance(default, (str, int, float)) and not isinstance(default, bool)
+        yield " ".join(
+            [name, shown + (f"={default}" if known else ""), *(["(required)"] if parameter.required else []),
+             *(["(hidden)"] if getattr(parameter, "hidden", False) else [])]
+        )  # fmt: skip
+    for below, inner in sorted(getattr(command, "commands", {}).items()):
+        yield f"{name} {below}"
+        yield from commands(inner, f"{name} {below}")
+
+
+def keys() -> Iterator[str]:
+    """Yield the keys of each kind of file."""
+    for kind, known in FILES.items():
+        yield from (f"{kind}: {key}" for key in sorted(known))
+
+
+def parts() -> Iterator[str]:
+    """Yield the parts with their parameters, as plans name them."""
+    for kind in registry.KINDS:
+        for name in sorted(registry.names(kind)):
+            yield f"{kind} {name}{signature(registry.find(kind, name))}"
+
+
+def entries(shape: Shape, where: str) -> Iterator[str]:
+    """Yield the entries of a record, with what each holds."""
+    if isinstance(shape, Maybe):
+        yield f"{where}: may be null"
+        yield from entries(shape.inner, where)
+    elif isinstance(shape, Items):
+        yield from entries(shape.inner, f"{where}[{shape.length or ''}]")
+    elif isinstance(shape, Named):
+        yield from entries(shape.inner, f"{where}.*")
+    elif isinstance(shape, shapes.AnyChart):
+        yield f"{where}: a chart"
+    elif isinstance(shape, shapes.AnyEncoder):
+        yield from entries(shapes.AUDITED, where)
+        yield from entries(shapes.LOST, f"{where}(lost)")
+    elif isinstance(shape, Object):
+        for name, inner in sorted({**shape.needed, **shape.optional}.items()):
+            yield from entries(inner, f"{where}.{name}{'' if name in shape.needed else '?'}".removeprefix("."))
+    elif isinstance(shape, Plain):
+        yield f"{where}: {KINDS.get(shape) or shape.name.replace('none of', 'one of')}"
+    else:
+        raise TypeError(f"say here what the record promises of {type(shape).__name__}")
+
+
+def charts() -> Iterator[str]:
+    """Yield the entries of each kind of chart."""
+    for kind, named in shapes.CHARTS.items():
+        yield from entries(Object({**shapes.EVERY_CHART, **named}, shapes.LATER.get(kind, {})), kind)
+
+
+if __name__ == "__main__":
+    text = surface()
+    if sys.argv[1:] == ["--print"]:
+        sys.stdout.write(text)
+    else:
+        WRITTEN.write_text(text, encoding="utf-8")

@@ -1,0 +1,67 @@
+"""What others depend on changes only where somebody says so, in a line of a diff."""
+
+import difflib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import holdfast
+import surface
+from holdfast.storage.shape import Items, Maybe, Named, Object, Shape
+
+
+def test_the_surface_is_the_one_that_is_written_down() -> None:
+    # in a process of its own, where no test has registered parts
+    tool = Path(surface.__file__)
+    done = subprocess.run([sys.executable, tool, "--print"], capture_output=True, text=True, check=True)
+    written = surface.WRITTEN.read_text(encoding="utf-8").splitlines()
+    changes = list(
+        difflib.unified_diff(written, done.stdout.splitlines(), "written down", "in the code", lineterm="", n=0)
+    )
+    assert not changes, "\n".join(
+        [
+            "what others depend on has changed. Where that is meant, type `make surface` (or python tests/surface.py), "
+            "commit tests/surface.txt, and say it in CHANGELOG.md; docs/stability.md says what a release may change:",
+            *changes,
+        ]
+    )
+
+
+def test_all_public_names_can_be_imported() -> None:
+    assert len(list(surface.python())) > 300
+    for module in surface.MODULES:
+        scope: dict[str, object] = {}
+        exec(f"from {module} import *", scope)
+        assert set(sys.modules[module].__all__) <= set(scope)
+
+
+def test_what_the_package_holds_is_what_it_names() -> None:
+    assert set(holdfast.__all__) == {*holdfast._HOME, "__version__"}
+
+
+def test_an_entry_of_the_record_is_a_line() -> None:
+    shape = Object({"a": Items(surface.shapes.TEXT)}, {"b": Maybe(Named(surface.shapes.COUNT))})
+    assert list(surface.entries(shape, "")) == ["a[]: text", "b?: may be null", "b?.*: count"]
+
+
+def test_an_unknown_shape_is_refused() -> None:
+    class Other(Shape):
+        def wrong(self, value: object, where: str = ""):
+            yield from ()
+
+    with pytest.raises(TypeError, match="say here what the record promises of Other"):
+        list(surface.entries(Other(), "x"))
+
+
+def test_options_and_required_arguments_are_lines() -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def go(place: str, *, count: int = 3, fast: bool = False) -> None: ...
+
+    lines = list(surface.commands(typer.main.get_command(app), "go"))
+    assert lines[:2] == ["go <place> (required)", "go --count=3"]
+    assert lines[2].startswith("go --fast")
