@@ -19,6 +19,7 @@ from test_report_in_browser import BROWSER, DRIVER, browser  # noqa: F401
 
 from holdfast.runtime.errors import HoldfastError
 from holdfast.workflows.view.server import Server, bound, is_local, names_of
+from holdfast.workflows.view.site import Page, Site
 from holdfast.workflows.view.write import write_site
 from report_fixture import no_charts
 from view_fixture import EVIL, make_runs, write_progress
@@ -113,6 +114,33 @@ def test_a_port_in_use_leads_to_the_next_or_to_advice() -> None:
             assert taken < second.getsockname()[1] <= taken + 20
         with pytest.raises(HoldfastError, match=rf"{taken} .*--port"):
             bound("127.0.0.1", taken, fixed=True)
+
+
+def test_a_page_that_takes_long_holds_up_nobody(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, released, page = threading.Event(), threading.Event(), Site.page
+
+    def slow(site: Site, address: str) -> Page | None:
+        if address == "slow":
+            made.set()
+            released.wait(60)
+        if address == "fault":
+            raise RuntimeError("odd")
+        return page(site, address)
+
+    monkeypatch.setattr(Site, "page", slow)
+    answers: list[int] = []
+    with serving(root) as address:
+        waiting = threading.Thread(target=lambda: answers.append(ask(address, "/slow")[0]))
+        waiting.start()
+        assert made.wait(30)
+        assert ask(address)[0] == 200
+        status, _, content = ask(address, "/fault")
+        assert (status, b"a fault of Holdfast" in content) == (500, True)
+        began = time.monotonic()
+    waiting.join()  # the server has ended by now, though the page is not made
+    assert answers == [503]
+    assert time.monotonic() - began < 30
+    released.set()
 
 
 def test_only_addresses_of_this_machine() -> None:

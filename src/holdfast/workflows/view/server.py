@@ -1,14 +1,19 @@
 """Serving the viewer's pages on this machine: GET and HEAD alone, for browsers that name this machine."""
 
+import asyncio
 import contextlib
 import ipaddress
 import socket
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.errors import HoldfastError, described, os_reason
 from holdfast.runtime.optional import optional
 from holdfast.workflows.view.site import Page, Site
+
+T = TypeVar("T")
 
 TRIED = 20
 """Ports after the wanted one that are tried where it is in use."""
@@ -40,17 +45,13 @@ def application(site: Site, hosts: list[str]) -> Any:
     response, route = starlette["responses"].Response, starlette["routing"].Route
     layer, trusted = starlette["middleware"].Middleware, starlette["middleware.trustedhost"].TrustedHostMiddleware
 
-    def answer(request: Any) -> Any:
-        """Answer one request, in a thread of its own."""
-        status, reason = 200, "there is no such page; the first one is /"
+    async def answer(request: Any) -> Any:
+        """Answer one request."""
         try:
-            page = site.page(request.path_params["address"])
-        except HoldfastError as error:
-            page, reason = None, str(error)
-        if page is None:
-            status, page = 404, Page(f"{reason}\n".encode(), "text/plain; charset=utf-8")
-        headers = {**HEADERS, "Content-Security-Policy": page.policy}
-        return response(page.content, status, headers, page.kind)
+            status, page = await _apart(lambda: _answered(site, request.path_params["address"]))
+        except asyncio.CancelledError:  # Ctrl-C, while a page was being made
+            status, page = 503, _plain("the viewer has ended")
+        return response(page.content, status, {**HEADERS, "Content-Security-Policy": page.policy}, page.kind)
 
     return starlette["applications"].Starlette(
         routes=[route("/{address:path}", answer, methods=["GET", "HEAD"])],
@@ -59,6 +60,39 @@ def application(site: Site, hosts: list[str]) -> Any:
             layer(starlette["middleware.gzip"].GZipMiddleware, minimum_size=2000, compresslevel=5),
         ],
     )
+
+
+def _answered(site: Site, address: str) -> tuple[int, Page]:
+    """Return the status of an answer, and what stands at an address, or why nothing does."""
+    try:
+        page = site.page(address)
+    except HoldfastError as error:
+        return 404, _plain(str(error))
+    except Exception as error:
+        return 500, _plain(f"a fault of Holdfast, not yours: {described(error)}; please report it")
+    return (404, _plain("there is no such page; the first one is /")) if page is None else (200, page)
+
+
+def _plain(text: str) -> Page:
+    return Page(f"{text}\n".encode(errors="replace"), "text/plain; charset=utf-8")
+
+
+async def _apart(make: Callable[[], T]) -> T:
+    """Return what is made in a thread of its own, which keeps nobody from ending."""
+    loop = asyncio.get_running_loop()
+    made: asyncio.Future[T] = loop.create_future()
+
+    def put(value: T) -> None:
+        if not made.done():
+            made.set_result(value)
+
+    def run() -> None:
+        value = make()
+        with contextlib.suppress(RuntimeError):  # the server has ended meanwhile
+            loop.call_soon_threadsafe(put, value)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await made
 
 
 def _package(package: str, module: str) -> Any:
@@ -148,7 +182,7 @@ class Server:
         shown = f"[{host}]" if ":" in host else host
         self.address = f"http://{shown}:{self._socket.getsockname()[1]}/"
         options = {"access_log": False, "lifespan": "off", "server_header": False, "timeout_graceful_shutdown": 1}
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", **options))
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **options))
 
     def run(self) -> None:
         """Answer until Ctrl-C.
