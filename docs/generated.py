@@ -197,7 +197,7 @@ def examples() -> str:
             f"```text\n{textwrap.dedent(part)}\n```\n" if "python " in part else f"{_plain(part)}\n"
             for part in rest.split("\n\n")
         ]
-        lines += [f'??? example "{path.name}"', "", *textwrap.indent(f"```python\n{code}```", " " * 4).splitlines(), ""]
+        lines += [f'??? quote "{path.name}"', "", *textwrap.indent(f"```python\n{code}```", " " * 4).splitlines(), ""]
     return "\n".join(lines)
 
 
