@@ -1,4 +1,4 @@
-# Holdfast in a container; docs/ci.md says how to use it.
+# Holdfast in a container; docs/howto/ci.md says how to use it.
 #
 #   docker build -t holdfast .
 #   docker build -t holdfast:cuda --build-arg TORCH=cuda .    # run it with --gpus all
