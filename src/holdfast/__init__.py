@@ -4,10 +4,10 @@
     record = holdfast.audit(model, images, mean=0.5, std=0.25)
     print(record)
 
-`audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`. What
-they are made of is in `holdfast.core` (the nouns), `holdfast.sources.encoders.open_encoder`,
-`holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan` and `holdfast.auditing.run.run_audit`;
-`holdfast.extend` is what parts of your own are written with.
+`audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`.
+`measure` and `loss` make functions of yours part of an audit. What they are made of is in `holdfast.core` (the nouns),
+`holdfast.sources.encoders.open_encoder`, `holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan`
+and `holdfast.auditing.run.run_audit`; `holdfast.extend` is what parts of your own are written with.
 """
 
 from importlib import import_module
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from holdfast.api import audit as audit
     from holdfast.api import compare as compare
     from holdfast.api import open as open
+    from holdfast.extend import loss as loss
+    from holdfast.extend import measure as measure
     from holdfast.hardened import harden as harden
     from holdfast.results import CheckResult as CheckResult
     from holdfast.results import Comparison as Comparison
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare", "harden",
-    "open",
+    "loss", "measure", "open",
 ]  # fmt: skip
 
 _HOME = {
     "audit": "holdfast.api", "compare": "holdfast.api", "check": "holdfast.results", "open": "holdfast.api",
     "harden": "holdfast.hardened", "Record": "holdfast.results", "Comparison": "holdfast.results",
-    "CheckResult": "holdfast.results", "HoldfastError": "holdfast.runtime.errors",
+    "measure": "holdfast.extend", "loss": "holdfast.extend", "CheckResult": "holdfast.results",
+    "HoldfastError": "holdfast.runtime.errors",
 }  # fmt: skip
 """Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""
 

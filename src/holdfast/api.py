@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import Change
 from holdfast.core import Encoder, HoldfastError, ImageSource, Measure, registry
 from holdfast.core.engine import Engine
+from holdfast.extend import measure as own_measure
 from holdfast.results import Comparison, Record, compared
 from holdfast.runtime.checked import checked, plain, shown
 from holdfast.runtime.console import Screen
@@ -33,6 +34,9 @@ from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.torch_dataset import TorchDataset
 from holdfast.storage.standing import allowing, refuse_unknown
 from holdfast.workflows.monitor.snapshot import frozen_copy, undisturbed
+
+Question = Change | Callable[..., Any]
+"""A measure by its name, with the fields to change, as a text or a table; a measure; or a function, see `measure`."""
 
 Model = nn.Module | str
 """An `Encoder`, any network that maps normalised images [B, C, H, W] to representations [B, D], or an encoder spec."""
@@ -56,7 +60,7 @@ def audit(
     images: int | None = None,
     attacked: int | None = None,
     profile: str = "quick",
-    measures: Change | Sequence[Change] = (),
+    measures: Question | Sequence[Question] = (),
     eps: float | str | None = None,
     norm: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] | str = (),
@@ -97,7 +101,8 @@ def audit(
         profile: what is asked; see `holdfast list profiles`. "quick" is a first look, in two minutes; "standard" is for
             a decision.
         measures: ask these instead: names, "breakaway_risk[attack.steps=50]", tables of a name and the fields to change
-            (all as the profile asks them otherwise, where it does), or measures.
+            (all as the profile asks them otherwise, where it does), measures, or functions of yours, see
+            `holdfast.measure`.
         eps: radius in pixels of a [0, 1] image, 0.05 or "4/255"; where None, the profile's or what is usual for such
             images: 4/255 in ℓ∞ for photos, see `holdfast.auditing.balls`.
         norm: norm of the ball, "linf" or "l2".
@@ -315,9 +320,10 @@ def _source(argument: str, images: Any, labels: Any) -> tuple[ImageSource | None
     return source, str(source)
 
 
-def _measures(measures: Change | Sequence[Change], eps: float | str | None, norm: str | None) -> Sequence[Change]:
-    """Return a list of measures; those that have a ball of their own take no other."""
-    several = [measures] if isinstance(measures, (str, Mapping, Measure)) else measures
+def _measures(measures: Question | Sequence[Question], eps: float | str | None, norm: str | None) -> Sequence[Change]:
+    """Return a list of measures, functions as such; those that have a ball of their own take no other."""
+    questions = measures if isinstance(measures, Sequence) and not isinstance(measures, str) else [measures]
+    several: list[Change] = [q if isinstance(q, (str, Mapping, Measure)) else own_measure(q) for q in questions]
     for measure in several:
         if isinstance(measure, Measure) and (eps is not None or norm is not None):
             raise HoldfastError(

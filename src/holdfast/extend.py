@@ -6,6 +6,8 @@ from holdfast.core.spec_string import Options
 from holdfast.parts.attacks.shared.gradient import evaluate, value_and_grad
 from holdfast.parts.attacks.shared.readout import Readout, check_readouts
 from holdfast.parts.measures.shared.attack_measure import AttackMeasure
+from holdfast.parts.measures.shared.own_measure import measure
+from holdfast.parts.objectives.shared.own_loss import loss
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.options import read as read_options
 
@@ -18,6 +20,8 @@ __all__ = [
     "assemble",
     "check_readouts",
     "evaluate",
+    "loss",
+    "measure",
     "read_options",
     "register",
     "value_and_grad",

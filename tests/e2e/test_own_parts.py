@@ -11,18 +11,21 @@ from test_command_line import status_of
 import registered
 from holdfast.core import HoldfastError, registry
 
-OWN = Path(__file__).parents[1] / "own_parts.py"
+OWN = tuple(Path(__file__).parents[1] / name for name in ("own_parts.py", "my_parts.py"))
 PLAN = """
 encoders = ["averages:4", "averages:2"]
 data = "digits"
 profile = "quick"
 images = 24
 attacked = 8
-measures = [
-    { name = "norm_loss", threat = { name = "dimmed", loss = 0.25 } },
-    { name = "universal_quantile", attack = { name = "random_search", steps = 3 } },
-]
 """
+MEASURES = (
+    "norm_loss[threat=dimmed[loss=0.25]]",
+    "universal_quantile[attack=random_search[steps=3]]",
+    "universal_quantile[objective=longer,attack=apgd,steps=2]",
+    "turned[steps=2]",
+    "turned[attack=my_attack[steps=2],ball=my_ball[radius=51/255]]",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +33,14 @@ def audit(tmp_path_factory) -> Path:
     """A run folder, made by a worker process."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "plan.toml").write_text(PLAN)
-    holdfast("audit", "plan.toml", "--out", "run", "--engine", "processes", "--workers", "1", at=folder)
+    words = ["--out", "run", "--engine", "processes", "--workers", "1", *(f"--measure={text}" for text in MEASURES)]
+    holdfast("audit", "plan.toml", *words, at=folder)
     return folder
 
 
-def holdfast(*arguments: str, at: Path, own: Path | None = OWN, status: int = 0, before: bool = False) -> str:
+def holdfast(*arguments: str, at: Path, own: tuple[Path, ...] = OWN, status: int = 0, before: bool = False) -> str:
     """Run the command line as a new process would, which knows no parts of one's own yet."""
-    parts, printed = ["--parts", str(own)] if own else [], io.StringIO()
+    parts, printed = [word for path in own for word in ("--parts", str(path))], io.StringIO()
     words = [*parts, *arguments] if before else [*arguments, *parts]
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
         patch.chdir(at)
@@ -76,20 +80,37 @@ def test_workers_know_them_and_the_record_names_their_file(audit: Path) -> None:
     for row in record["encoders"]:
         mean = row["measures"]["norm_loss"]["scores"]["mean"]
         assert 0 < mean["low"] < mean["value"] < mean["high"] < 1
-        assert row["measures"]["universal_quantile"]["scores"]
-    assert list(record["holdfast"]["parts"]) == ["own_parts.py"]
+        assert row["measures"]["universal_quantile[attack=random_search]"]["scores"]
+    assert list(record["holdfast"]["parts"]) == ["own_parts.py", "my_parts.py"]
     assert record["comparison"]["norm_loss"]["pairs"]
 
 
 def test_report_and_check_need_no_code(audit: Path) -> None:
-    assert "norm loss" in holdfast("report", "run", at=audit, own=None).lower()
+    assert "norm loss" in holdfast("report", "run", at=audit, own=()).lower()
     assert "norm loss" in (audit / "run" / "report.html").read_text().lower()
-    holdfast("check", "run", "--require", "norm_loss > 99 %", at=audit, own=None, status=1)
+    holdfast("check", "run", "--require", "norm_loss > 99 %", at=audit, own=(), status=1)
 
 
 def test_compare_pairs_images_with_their_code(audit: Path) -> None:
     assert "norm_loss" in holdfast("compare", "run", "--json", at=audit)
-    assert "holdfast --parts own_parts.py compare" in holdfast("compare", "run", at=audit, own=None, status=2)
+    assert "holdfast --parts own_parts.py --parts my_parts.py compare" in holdfast(
+        "compare", "run", at=audit, own=(), status=2
+    )
+
+
+def test_parts_of_a_short_file_go_wherever_a_measure_names_them(audit: Path) -> None:
+    """A function and a loss, an attack, an objective and a threat: on the command line, in workers, compare, check."""
+    measures = json.loads((audit / "run" / "record.json").read_text())["encoders"][0]["measures"]
+    usual, own = "turned[attack=apgd]", "turned[attack=my_attack]"
+    assert {usual, own} < measures.keys()
+    assert measures[own]["part"]["ball"] == {"kind": "threats", "name": "my_ball", "radius": 0.2}
+    assert measures[usual]["part"]["objective"]["name"] == "spread"
+    for name in (usual, own, "turned[attack=apgd,steps=2]"):
+        (compared,) = json.loads(holdfast("compare", "run", "--json", "--measure", name, at=audit))["measures"].values()
+        assert compared["part"]["name"] == "turned"
+        assert compared["pairs"] or name == own  # whose attack is too weak to say more than "at least"
+    holdfast("check", "run", "--require", f"{usual} > 2", at=audit, status=1)
+    assert "How far does a representation turn?" in holdfast("list", "measures", at=audit)
 
 
 def test_options_that_a_source_does_not_obey_are_refused(tmp_path: Path) -> None:
@@ -109,6 +130,6 @@ def test_a_file_that_failed_is_refused_again(tmp_path: Path, own_parts_forgotten
 def test_bad_files_are_one_line(tmp_path: Path) -> None:
     for text in ("import nowhere\n", "x = 1\n", "raise ValueError\n"):
         (tmp_path / "bad.py").write_text(text)
-        printed = holdfast("list", at=tmp_path, own=tmp_path / "bad.py", status=2)
+        printed = holdfast("list", at=tmp_path, own=(tmp_path / "bad.py",), status=2)
         assert len(printed.strip().splitlines()) == 1
         assert "bad.py" in printed

@@ -1,6 +1,7 @@
 """Changing the measures of a profile, field by field: what is not written stays as the profile has it."""
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -165,6 +166,10 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
         return [part(item, kind and {"kind": kind}, ball) for item in spread(value)]
     if isinstance(value, str) and isinstance(before, Mapping):
         value = {"name": value}
+    if inspect.isfunction(value):
+        raise HoldfastError(
+            "expected a part, its name or a table, got a function; make it one: holdfast.loss(function)"
+        )
     if not isinstance(value, Mapping):
         return value
     if "eps" in value and value.keys() <= {"eps", "most"}:
@@ -194,16 +199,20 @@ def part(value: Any, before: Any, ball: Mapping[str, Any]) -> Any:
 def defaults(kind: str, name: str, ball: Mapping[str, Any]) -> Spec:
     """Return the spec of a part as its class has it, but with another ball wherever it has one.
 
-    The balls of observations stay: what these make, such as negatives, lies where they say. Fields without a default
-    are left out.
+    The balls of observations stay: what these make, such as negatives, lies where they say; so do those
+    that are written beside a function, see `FunctionPart`. Fields without a default are left out.
     """
     spec: Spec = {"kind": kind, "name": name}
+    written: set[str] = set()
     for field in dataclasses.fields(registry.find(kind, name)):
         if field.default is not dataclasses.MISSING:
             spec[field.name] = registry.spec(field.default)
         elif field.default_factory is not dataclasses.MISSING:
             spec[field.name] = registry.spec(field.default_factory())
-    return {key: value if kind == "observations" else _inside(value, ball) for key, value in spec.items()}
+        if field.metadata.get("written"):
+            written.add(field.name)
+    stay = spec.keys() if kind == "observations" else written
+    return {key: value if key in stay else _inside(value, ball) for key, value in spec.items()}
 
 
 def _inside(data: Any, ball: Mapping[str, Any]) -> Any:

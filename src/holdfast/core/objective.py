@@ -18,11 +18,12 @@ class Objective(metaclass=Checked):
     """What an adversary maximises, as a function of representations alone; a frozen dataclass.
 
     `needs_target` objectives read the representation of another image; `batchwise` ones couple the images of
-    a batch, so their values depend on the batch.
+    a batch, so their values depend on the batch; those `of_logits` read the logits of a classifier, and its classes.
     """
 
     needs_target: bool = False
     batchwise: bool = False
+    of_logits: bool = False
 
     @abstractmethod
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:

@@ -109,7 +109,10 @@ def _run(file: Path, path: str) -> None:
     with foreign(repr(path), "run", wrap=True):
         module_spec.loader.exec_module(module)
     if sum(map(len, _here.values())) == before:
-        raise HoldfastError(f"{path!r} registers no part: put @register from holdfast.extend above its class")
+        raise HoldfastError(
+            f"{path!r} registers no part: put @holdfast.measure above a function, or @register from "
+            "holdfast.extend above a class"
+        )
 
 
 def paths() -> list[str]:
@@ -196,6 +199,8 @@ def _name_of(cls: type) -> tuple[str, str]:
         for name in (*_here[kind], *_outside(kind)):
             if find(kind, name) is cls:
                 return kind, name
+    if any(called(cls) in own for own in _here.values()):
+        raise HoldfastError(f"{called(cls)}: expected one part of this name, got another since; name them apart")
     raise HoldfastError(
         f"{cls.__name__} is not a registered part: put @register from holdfast.extend above it, or name it in an entry "
         "point of your package"

@@ -56,9 +56,10 @@ def _sources(sources: Mapping[str, tuple[str, str | None]]) -> dict[str, str]:
 
 
 def _first_line(part: type) -> str:
-    """Return the sentence that a part's file begins with; files of other packages may only have a class docstring."""
+    """Return the sentence that a part's file begins with; files of others may hold several parts."""
     module = inspect.getmodule(part)
-    doc = (module and inspect.getdoc(module)) or inspect.getdoc(part) or ""
+    docs = [module and inspect.getdoc(module), inspect.getdoc(part)]
+    doc = next(filter(None, docs if part.__module__.startswith("holdfast.") else reversed(docs)), "")
     return doc.split("\n")[0]
 
 

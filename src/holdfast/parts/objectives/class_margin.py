@@ -29,6 +29,7 @@ class ClassMargin(Objective):
     rank: int = 0
 
     needs_target = True
+    of_logits = True
 
     def __post_init__(self) -> None:
         check_rank(self.rank)

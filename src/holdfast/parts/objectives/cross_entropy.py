@@ -22,6 +22,7 @@ class CrossEntropy(Objective):
     """
 
     needs_target = True
+    of_logits = True
 
     def __call__(self, reps: Reps, clean: Reps, target: Reps | None = None) -> PerImage:
         """Return the loss, in nats, for logits [B, C] and one-hot targets [B, C]."""

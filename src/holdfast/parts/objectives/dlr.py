@@ -42,6 +42,7 @@ class Dlr(Objective):
     rank: int = 0
 
     needs_target = True
+    of_logits = True
 
     def __post_init__(self) -> None:
         check_rank(self.rank)

@@ -12,6 +12,8 @@ from holdfast.core import HoldfastError, Objective, PerImage, Reps
 class Loss(Objective):
     """Maximise a callable L(f(x'), f(x), f(t)): L-FGSM, L-PGD and L-BIM, or L̄ variants when it couples the batch.
 
+    For attacks that are called directly. In audits a function of single images is an objective by `holdfast.loss`.
+
     A loss that needs more than representations (the images, another network) is a plain function from images to
     (values, representations), which attacks take as it is.
 

@@ -15,7 +15,6 @@ from holdfast.numerics.statistics import universal
 from holdfast.parts.attacks.apgd import Apgd
 from holdfast.parts.attacks.ensemble import Ensemble
 from holdfast.parts.measures.shared.worst import trajectories, worst
-from holdfast.parts.objectives.targeted import Targeted
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.clean import Clean
@@ -50,14 +49,14 @@ class AttackMeasure(Measure):
     """A measure that compares attacked with clean representations.
 
     A subclass fills a table with one column `per_image`@STEP for each read-out (and `pair`, where both directions of
-    a pair are rows); the rest follows from its `statistic`: the median, the share of ones, the mean over ordered
-    pairs, whose second role is the column `intrudes`@STEP, or the median universal quantile, with the column
+    a pair are rows); the rest follows from its `statistic`: the mean, the median, the share of ones, the mean over
+    ordered pairs, whose second role is the column `intrudes`@STEP, or the median universal quantile, with the column
     `near`@STEP.
 
     Attributes:
         attack: how the worst case is searched.
         ball: where, in pixels of a [0, 1] image.
-        objective: what the adversary maximises; each measure fixes its kind, its divergence is free.
+        objective: what the adversary maximises; each measure fixes whether it has a target, all else is free.
         divergence: how representations are compared afterwards; it need not be that of the objective.
         readouts: step counts of the attack at which the measure is reported; the last one is the headline. When empty,
             the measure's usual ones as far as the attack goes, and its last step.
@@ -72,7 +71,7 @@ class AttackMeasure(Measure):
     targeted: ClassVar[bool] = False
     usual: ClassVar[tuple[int, ...]] = ()
     per_image: ClassVar[str]
-    statistic: ClassVar[Literal["median", "share", "pair mean", "universal quantile"]]
+    statistic: ClassVar[Literal["mean", "median", "share", "pair mean", "universal quantile"]]
     condition: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -84,11 +83,11 @@ class AttackMeasure(Measure):
                 f"{type(self).__name__}: expected read-outs from 0 to {self.attack.steps} steps of the attack, "
                 f"got {list(self.readouts)}"
             )
-        wanted = Targeted if self.targeted else Untargeted
-        if not isinstance(self.objective, wanted):
+        objective, wanted = self.objective, "targeted" if self.targeted else "untargeted"
+        if objective.needs_target != self.targeted or objective.of_logits or objective.batchwise:
             raise HoldfastError(
-                f"{type(self).__name__}: expected the objective {wanted.__name__.lower()}, "
-                f"got {type(self.objective).__name__}"
+                f"{type(self).__name__}: expected the objective {wanted}, or a loss of your own that is {wanted} "
+                f"(holdfast.loss), got {type(objective).__name__}"
             )
 
     @property
@@ -135,6 +134,9 @@ class AttackMeasure(Measure):
 
     def _reduced(self, table: Table, column: str) -> Score:
         match self.statistic:
+            case "mean":
+                most = 1.0 if self.unit == "share" else None
+                return statistics.mean(table[column], table.get("pair"), self.condition, most=most)
             case "median":
                 return statistics.median(table[column], table.get("pair"), self.condition)
             case "share":

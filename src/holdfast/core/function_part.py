@@ -1,0 +1,148 @@
+"""A function of a user's own as a part: a frozen dataclass around it, registered under its name."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import field, make_dataclass
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor
+
+from holdfast.core import registry
+from holdfast.core.fingerprint import fingerprint
+from holdfast.runtime.checked import called, shown
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.foreign import foreign
+
+Base = TypeVar("Base", bound="FunctionPart")
+
+WRITTEN = {"written": True}
+"""Metadata of a field whose default a user has written, so that an audit's ball does not take its place."""
+
+
+class FunctionPart:
+    """What parts around functions have in common; a dataclass below it has the field `code`.
+
+    Attributes:
+        function: the function.
+        code: its fingerprint, so that records tell what was run; "" for that of the function as it is.
+    """
+
+    function: ClassVar[Callable[..., Any]]
+    code: str
+
+    def __post_init__(self) -> None:
+        own = fingerprint(type(self).function, called(type(self)))
+        if self.code not in ("", own):
+            raise HoldfastError(
+                f"{called(type(self))}: expected the function with the code {self.code}, got {own}; it, or what "
+                "it reads, has changed since"
+            )
+        object.__setattr__(self, "code", own)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Send its name and its fields to other processes, which must know the function."""
+        return _known_there, (type(self).__module__, registry.spec(self))
+
+
+def _known_there(module: str, spec: Any) -> Any:
+    """Return a part in another process."""
+    with suppress(ImportError):
+        importlib.import_module(module)
+    if spec["name"] not in registry.names(spec["kind"]):
+        raise HoldfastError(
+            f"{spec['name']}: expected a function that worker processes know, got one of this session alone; write it "
+            "to a file and name that with --parts, or in the variable HOLDFAST_PARTS, or leave workers out"
+        )
+    return registry.build(spec)
+
+
+def part_of(
+    kind: str,
+    base: type[Base],
+    function: Callable[..., Any],
+    name: str | None,
+    fields: Sequence[tuple[str, Any, Any]] = (),
+    **attributes: Any,
+) -> type[Base]:
+    """Return a registered dataclass around a function.
+
+    Args:
+        kind: of the part.
+        base: the class above it.
+        function: the function.
+        name: of the part; that of the function where None or "".
+        fields: name, type and default of fields that begin otherwise than in the base.
+        attributes: of the class.
+
+    Raises:
+        HoldfastError: a name that cannot be written in commands, or that a part of another kind of code has.
+    """
+    name = name or str(getattr(function, "__name__", ""))
+    if not name.isidentifier():
+        what = "measure" if kind == "measures" else "loss"
+        raise HoldfastError(
+            f"holdfast.{what}: expected a function with a name, got {shown(function)}; name it: holdfast.{what}(..., "
+            "name='my_name')"
+        )
+    place = getattr(function, "__module__", None) or "__main__"
+    namespace = {"function": staticmethod(function), "__module__": place, **attributes}
+    defaults = [(key, kind_, field(default=value, metadata=WRITTEN)) for key, kind_, value in fields]
+    cls: Any = make_dataclass(name, defaults, bases=(base,), namespace=namespace, frozen=True)
+    cls.__doc__ = inspect.getdoc(function) or f"The function {name}."
+    cls()  # refuses what does not go together, before it is known
+    return registry.register(kind)(cls)
+
+
+def takes_target(function: Callable[..., Any], name: str, first: str, second: str) -> tuple[bool, bool]:
+    """Return whether a function of two representations takes a third one, that of a target, and whether it must get it.
+
+    Args:
+        function: the function.
+        name: of the part.
+        first: what its first argument is.
+        second: what its second argument is.
+
+    Raises:
+        HoldfastError: it takes another number of arguments.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # of C, which does not say
+        return False, False
+    ordered = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    most = 3 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(ordered)
+    if most < 2 or len(needed) > 3 or needed != ordered[: len(needed)]:
+        raise HoldfastError(
+            f"{name}: expected a function of ({first}, {second}), or of ({first}, {second}, target), representations "
+            f"[N, D], got {inspect.signature(function)}"
+        )
+    return len(needed) == 3 or ordered[2:3] == ["target"], len(needed) == 3
+
+
+def value_per_image(part: FunctionPart, reps: Sequence[Tensor | None]) -> Tensor:
+    """Return what the function of a part makes of representations: one finite number for each image, [N].
+
+    Raises:
+        HoldfastError: anything else; an exception of the function is one line.
+    """
+    name = registry.part_name(part)
+    rows = len(next(tensor for tensor in reps if tensor is not None))
+    with foreign(f"the function {name}", "run", wrap=True):
+        values = type(part).function(*reps)
+    if not isinstance(values, Tensor) or values.shape != (rows,):
+        came = f"the shape {list(values.shape)}" if isinstance(values, Tensor) else shown(values)
+        raise HoldfastError(
+            f"{name}: expected a tensor of one value per image, of shape [{rows}], got {came}; reduce over the "
+            "dimensions of the representation alone: .sum(1), not .sum()"
+        )
+    if values.is_complex():
+        raise HoldfastError(f"{name}: expected real values, got {values.dtype}; return .abs() or .real of them")
+    if not (finite := values.isfinite()).all():
+        raise HoldfastError(
+            f"{name}: expected finite values, got NaN or infinity for {int((~finite).sum())} of {rows} images; look "
+            "for a division by 0, a logarithm or a root"
+        )
+    return values

@@ -1,0 +1,1 @@
+"""What objectives have in common."""

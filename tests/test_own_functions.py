@@ -1,0 +1,266 @@
+"""Functions of a user's own as measures and losses: what they give, what a record tells of them, what is refused."""
+
+import io
+import pickle
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast
+import registered
+from holdfast import HoldfastError
+from holdfast.auditing.plan_file import make_plan
+from holdfast.core import Encoder, Observation, Rng, registry
+from holdfast.core.fingerprint import fingerprint
+from holdfast.parts.attacks.apgd import Apgd
+from holdfast.parts.attacks.pgd import Pgd
+from holdfast.parts.observations.attacked import Attacked
+from holdfast.parts.observations.clean import Clean
+from holdfast.parts.threats.linf import Linf
+
+pytestmark = pytest.mark.usefixtures("own_parts_forgotten")
+
+IMAGES = torch.rand(12, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+REPS = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(1))
+FEW: dict[str, Any] = {"images": 12, "attacked": 8, "eps": 0.1, "quiet": True}
+
+
+def moved(clean: Tensor, attacked: Tensor) -> Tensor:
+    """How far does a representation move?"""
+    return (clean - attacked).norm(dim=1)
+
+
+class Seen:
+    """What was observed of eight images whose representations are `REPS`."""
+
+    attacked = 8
+
+    def read(self, observation: Observation) -> dict[str, Tensor]:
+        if isinstance(observation, Clean):
+            return {"reps": REPS[0]}
+        assert isinstance(observation, Attacked)
+        return {f"reps@{step}": REPS[1] for step in observation.steps}
+
+
+def observed(function, **options) -> dict[str, Tensor]:
+    handle = holdfast.measure(function, name="it", **options)
+    return registry.part("measures", handle["name"]).observe(Seen())
+
+
+def searched(network: Encoder, function) -> Tensor:
+    clean = network(IMAGES)
+    goal = holdfast.loss(function, name="it").pursue(network, clean, clean.roll(1, 0))
+    rng = Rng(0, ids=tuple(map(str, range(len(IMAGES)))))
+    return Pgd(3)(goal, IMAGES, Linf(0.1), rng, (0, 3)).values
+
+
+def planned(*measures) -> tuple:
+    return make_plan(["zoo:digits-simclr"], "digits", eps=0.1, measures=measures).measures
+
+
+def test_a_function_measures_what_the_attack_finds(tiny: Encoder) -> None:
+    turned = holdfast.measure(
+        lambda clean, attacked: 1 - torch.cosine_similarity(clean, attacked),
+        name="turned",
+        title="Turned",
+        statistic="median",
+        attack="pgd[steps=2]",
+        loss=lambda reps, clean: (reps - clean).abs().sum(1),
+    )
+    short = {"settings": ["*.attack=pgd[steps=2]"], **FEW}
+    record = holdfast.audit(tiny, IMAGES, measures=[moved, turned, "universal_quantile"], **short)
+    assert record.failures == ()
+    drift, score = record.to_pandas("universal_quantile")["drift@2"].dropna(), record["moved"]
+    assert score.value == pytest.approx(drift.mean(), rel=1e-5)
+    assert score.low < score.value < score.high
+    entry = record.data["encoders"][0]["measures"]["moved"]
+    assert (entry["question"], entry["better"]) == ("How far does a representation move?", "lower")
+    assert entry["part"]["code"] == fingerprint(moved)
+    assert record.data["encoders"][0]["measures"]["turned"]["title"] == "Turned"
+    assert 0 < record["turned"].value < 2
+    twice = holdfast.audit({"a": tiny, "b": tiny}, IMAGES, measures=turned, **short)
+    (pair,) = holdfast.compare(twice).data["measures"]["turned"]["pairs"]
+    assert pair["difference"]["value"] == 0
+
+
+def test_the_ball_is_the_audits_unless_it_is_written() -> None:
+    anywhere, there = holdfast.measure(moved), holdfast.measure(moved, name="there", ball="linf[radius=4/255]")
+    assert [measure.ball for measure in planned(anywhere, there)] == [Linf(0.1), Linf(4 / 255)]
+    (changed,) = planned("there[attack.steps=3]")
+    assert (changed.attack, changed.ball) == (Apgd(3), Linf(4 / 255))
+    (changed,) = planned("there[radius=0.2]")
+    assert changed.ball == Linf(0.2)
+
+
+def test_a_third_argument_is_a_target() -> None:
+    table = observed(lambda clean, attacked, target: (target - REPS[0][[1, 0, 3, 2, 5, 4, 7, 6]]).norm(dim=1))
+    assert table["pair"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert table["value@50"].max() == 0
+    part = registry.part("measures", "it")
+    assert part.objective.needs_target
+    assert part.score(table)["50 steps"].n == 4
+
+
+def test_decorated_functions_are_functions_still() -> None:
+    @holdfast.measure(better="higher", unit="similarity")
+    def alike(clean, attacked):
+        return torch.cosine_similarity(clean, attacked)
+
+    @holdfast.loss
+    def apart(reps, clean):
+        return (reps - clean).abs().sum(1)
+
+    assert torch.equal(alike(*REPS), torch.cosine_similarity(*REPS))
+    assert torch.equal(apart(*REPS), (REPS[0] - REPS[1]).abs().sum(1))
+    (measure,) = planned({"name": "alike", "objective": apart})
+    assert (measure.better, measure.unit, measure.objective) == ("higher", "similarity", apart)
+
+
+def test_shares_are_shares() -> None:
+    observed(lambda clean, attacked: attacked[:, 0] > 0, statistic="share")
+    part = registry.part("measures", "it")
+    score = part.score(part.observe(Seen()))["50 steps"]
+    assert score.value == (REPS[1][:, 0] > 0).double().mean()
+    assert "exact" in score.interval
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "why"),
+    [
+        (lambda clean, attacked: (clean - attacked).norm(), {}, r"of shape \[8\], got the shape \[\]"),
+        (lambda clean, attacked: attacked, {}, r"got the shape \[8, 5\]"),
+        (lambda clean, attacked: 1.0, {}, r"of shape \[8\], got 1.0"),
+        (lambda clean, attacked: attacked.sum(1).numpy(), {}, "got a ndarray"),
+        (lambda clean, attacked: attacked.sum(1) / 0, {}, "NaN or infinity for 8 of 8 images"),
+        (lambda clean, attacked: torch.fft.fft(attacked)[:, 1], {}, "expected real values"),
+        (lambda clean, attacked: attacked[9], {}, "while it was run: IndexError"),
+        (lambda clean, attacked: torch.rand(len(attacked)), {}, "the same values each time"),
+        (lambda clean, attacked: attacked.mul_(2).sum(1), {}, "changes its input in place"),
+        (lambda clean, attacked: attacked.sum(1), {"unit": "share"}, "shares from 0 to 1, got values from -"),
+        (lambda clean, attacked: attacked.sum(1), {"statistic": "share"}, "0 or 1 for each image, got values from -"),
+        (lambda clean: clean, {}, r"a function of \(clean, attacked\), or .*got \(clean\)"),
+        (lambda clean, attacked, *, k: clean, {}, r"got \(clean, attacked, \*, k\)"),
+        (lambda clean, attacked: clean, {"better": "up"}, "'lower' or 'higher', got 'up'"),
+        (lambda clean, attacked: clean, {"attack": "agpd"}, "did you mean 'apgd'"),
+        (lambda clean, attacked: clean, {"loss": "cross_entropy"}, "got CrossEntropy"),
+        (lambda clean, attacked, target: clean, {"loss": "untargeted"}, "expected the objective targeted"),
+    ],
+)
+def test_what_is_no_measure_is_refused_in_one_line(function, options: dict[str, Any], why: str) -> None:
+    with pytest.raises(HoldfastError, match=why) as refused:
+        observed(function, **options)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda reps, clean: (reps - clean).sum(), r"of shape \[12\], got the shape \[\]"),
+        (lambda reps, clean: (reps - clean).detach().sum(1), "expected a value with a gradient"),
+        (lambda reps, clean: (reps - clean).sum(1) / (reps - clean).norm(), "depend on the batch size"),
+        (lambda reps, clean: (reps - reps).square().sum(1).sqrt(), "a finite gradient, got NaN or infinity for 12 of"),
+        (lambda reps, clean: clean.add_(1).sum(1), "changes its input in place"),
+        (lambda reps: reps, r"a function of \(reps, clean\), or .*got \(reps\)"),
+    ],
+)
+def test_what_is_no_loss_is_refused_in_one_line(tiny: Encoder, function, why: str) -> None:
+    with pytest.raises(HoldfastError, match=why) as refused:
+        searched(tiny, function)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_attacks_climb_a_loss_with_and_without_targets(tiny: Encoder) -> None:
+    for function in (
+        lambda reps, clean: (reps - clean).square().sum(1),
+        lambda reps, clean, target: -(reps - target).square().sum(1),
+        lambda reps, clean, target=None: -(reps - target).square().sum(1),
+    ):
+        values = searched(tiny, function)
+        assert (values[-1] > values[0]).all()
+    assert not holdfast.loss(lambda reps, clean, k=2: reps.sum(1) * k, name="it").takes_target
+
+
+def test_one_name_is_one_function() -> None:
+    first, second = (holdfast.measure(lambda clean, attacked, k=k: clean.sum(1) * k) for k in (1, 2))
+    assert second["name"] == "own_measure"
+    with pytest.raises(HoldfastError, match="own_measure: expected one function of this name, got another since"):
+        planned(first, second)
+    one, _ = (holdfast.loss(lambda reps, clean, k=k: reps.sum(1) * k) for k in (1, 2))
+    with pytest.raises(HoldfastError, match="own_loss: expected one part of this name, got another since"):
+        registry.spec(one)
+    for name in ("breakaway_risk", "two words"):
+        with pytest.raises(HoldfastError, match=r"another name|a function with a name"):
+            holdfast.measure(moved, name=name)
+    with pytest.raises(HoldfastError, match="a function with a name"):
+        holdfast.measure(partial(moved))
+    with pytest.raises(HoldfastError, match=r"make it one: holdfast.loss\(function\)"):
+        planned({"name": "universal_quantile", "objective": moved})
+
+
+def test_other_code_makes_other_shards_and_no_number() -> None:
+    before = registry.spec(Attacked(objective=holdfast.loss(lambda reps, clean: (reps - clean).sum(1), name="it")))
+    after = registry.spec(Attacked(objective=holdfast.loss(lambda reps, clean: (reps - clean).sum(1) * 2, name="it")))
+    assert before != after  # what shards are named by
+    assert registry.build(after).objective == registry.part("objectives", "it")
+    with pytest.raises(HoldfastError, match=r"it: expected the function with the code .* has changed since"):
+        registry.build(before)
+
+
+def test_other_processes_get_names_and_no_code() -> None:
+    part = registry.part("measures", holdfast.measure(moved)["name"], attack=Pgd(3))
+    sent = pickle.dumps(part)
+    assert pickle.loads(sent) == part
+    registered.forget()
+    with pytest.raises(HoldfastError, match=r"moved: expected a function that worker processes know, .*--parts"):
+        pickle.loads(sent)
+
+
+FACTOR = 2
+
+
+def _helper(x):
+    return x + 1
+
+
+def _reads(x):
+    # a remark
+    return _helper(x) * FACTOR
+
+
+def test_fingerprints_tell_whatever_may_change_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint(_reads)
+    assert before == fingerprint(_reads)
+    monkeypatch.setitem(globals(), "FACTOR", 3)
+    after = fingerprint(_reads)
+    monkeypatch.setitem(globals(), "_helper", lambda x: x + 2)
+    assert len({before, after, fingerprint(_reads)}) == 3
+
+    def closed(value, default=None):
+        return fingerprint(lambda x, y=default: (x, value, y))
+
+    network = nn.Linear(2, 2)
+    others = [1, 1.0, True, "1", (1,), [1], {1: 2}, {1}, torch.ones(2), torch.zeros(2), torch.ones(1, 2), network, nn]
+    digits = [closed(value) for value in others]
+    assert len({*digits, closed(1, 1)}) == len(others) + 1
+    assert digits == [closed(value) for value in others]
+    with torch.no_grad():
+        network.weight += 1
+    assert closed(network) != digits[others.index("1") + 8]
+    with pytest.raises(HoldfastError, match="reads a StringIO, whose content cannot be told"):
+        closed(io.StringIO())
+
+
+def test_remarks_and_decorators_are_not_code(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in {
+        "plain": "def f(x):\n    return x + 1\n",
+        "remarked": "def f( x ):\n    # why\n    return x+1\n",
+    }.items():
+        (tmp_path / f"it_is_{name}.py").write_text(text)
+    import it_is_plain  # pyright: ignore[reportMissingImports]
+    import it_is_remarked  # pyright: ignore[reportMissingImports]
+
+    assert fingerprint(it_is_plain.f) == fingerprint(it_is_remarked.f)
