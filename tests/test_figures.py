@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,23 @@ def test_the_style_is_the_size_the_font_and_letters_as_text() -> None:
     assert ">y</text>" in wide
     assert "DejaVu Sans" in wide
     assert "<text" not in figure_of("lines")._repr_svg_()
+
+
+def test_long_legends_fit_and_leave_the_axes_their_height() -> None:
+    long = "torchvision:resnet50?weights=IMAGENET1K_V2&layer=" + 20 * "deep"
+    names = [long, "b", "c", "d"]
+    curves = [Curve((1, 2), (0.5, 0.6), (), (), f"#0c010{i}", "o", name=name) for i, name in enumerate(names)]
+    lines = Lines("k", curves, Horizontal("x"), label="y", unit="ratio")
+    short, tall, fixed = (
+        Figure("a", "It", "", Panel("", replace(lines, curves=chosen)), style)._repr_svg_()
+        for chosen, style in ((curves[1:], Style()), (curves, Style()), (curves, Style(height=2.0)))
+    )
+    sizes = [re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', text) for text in (short, tall, fixed)]
+    widths, heights = zip(*(map(float, size.groups()) for size in sizes if size), strict=True)
+    assert set(widths) == {237.6}
+    assert heights[0] == pytest.approx(157.68, abs=2)
+    assert heights[1] > heights[0] + 30
+    assert heights[2] == 144
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from holdfast.api import Data, Model, Numbers, _encoders, _listener, _run_folder
 from holdfast.comparison.records import open_run
 from holdfast.core import Encoder, HoldfastError
 from holdfast.report.hardening import print_hardening
+from holdfast.report.notebook import hardening_html
+from holdfast.report.paper.figure import Figure
 from holdfast.results import Record
 from holdfast.runtime.checked import checked
 from holdfast.runtime.deprecation import renamed
@@ -27,7 +29,7 @@ from holdfast.workflows.harden.run import harden as run
 from holdfast.workflows.monitor.snapshot import undisturbed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HardenedModel:
     """What `holdfast.harden` returns. Print it.
 
@@ -48,6 +50,24 @@ class HardenedModel:
         text = io.StringIO()
         print_hardening(self.record, Console(file=text, width=110))
         return text.getvalue()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return hardening_html(self.record)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of the figures of both audits."""
+        return self.audit.figures
+
+    def figure(self, name: str, **style: Any) -> Figure:
+        """Return a figure of both audits for a paper, see `Record.figure`.
+
+        Raises:
+            HoldfastError: a figure that there is not, or a style that no figure can have.
+        """
+        return self.audit.figure(name, **style)
 
 
 @renamed(images="data")

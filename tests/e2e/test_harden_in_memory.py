@@ -61,6 +61,9 @@ def test_a_network_in_memory(net: Net) -> None:
     assert [encoder["name"] for encoder in hardened.audit.data["encoders"]] == ["before", "after"]
     assert hardened.audit.data["hardening"]["price"] == record["price"]
     told = str(hardened)
+    assert repr(hardened) == told
+    assert "<table>" in hardened._repr_html_()
+    assert hardened.figures == hardened.audit.figures
     assert re.search(r"Price: clean representations moved by 0\.\d+", told)
     assert "holdfast harden" not in told  # there is no command that does it again
     again = holdfast.harden(Net(), x, steps=6, **HOW).record  # another network

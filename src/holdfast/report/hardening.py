@@ -13,14 +13,12 @@ from holdfast.report.table import Table
 _VERDICT = {"better": "green", "worse": "bold red", "open": "yellow"}
 
 
-def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
-    """Print a `harden.json`: the table, the price, and how the encoder is used.
+def blocks(hardening: Mapping[str, Any]) -> list[Table | Text]:
+    """Return every measure before and after, the price, and what to know: tables and lines of text.
 
     Args:
         hardening: what `holdfast.workflows.harden.run.harden` returned.
-        console: where to print.
     """
-    # Every measure before and after, and the price
     rows = [
         [
             Text.assemble((row["title"], "bold"), f" {BETTER[row['better']][0]}"),
@@ -29,16 +27,25 @@ def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
         ]
         for row in hardening["measures"]
     ]
-    console.print(Table(("measure", "before", "after", "after - before", ""), rows).terminal())
-    console.print(Text(f"better, worse: the paired interval excludes 0. {_counted(hardening)}", style="dim"))
-    console.print(Text.assemble(("Price: ", "bold"), price(hardening)))
+    shown: list[Table | Text] = [Table(("measure", "before", "after", "after - before", ""), rows)]
+    shown.append(Text(f"better, worse: the paired interval excludes 0. {_counted(hardening)}", style="dim"))
+    shown.append(Text.assemble(("Price: ", "bold"), price(hardening)))
     if not any(row["needs_labels"] for row in hardening["measures"]):
-        console.print(Text("no labels, so no accuracy: give labelled images, --train and --test", style="dim"))
-    console.print(Text(_scope(hardening), style="dim"))
-    for line in hardening["warnings"]:
-        console.print(Text(f"Warning: {line}", style="bold yellow"))
-    for line in hardening["failures"]:
-        console.print(Text(line, style="bold red"))
+        shown.append(Text("no labels, so no accuracy: give labelled images, --train and --test", style="dim"))
+    shown.append(Text(_scope(hardening), style="dim"))
+    shown += [Text(f"Warning: {line}", style="bold yellow") for line in hardening["warnings"]]
+    return shown + [Text(line, style="bold red") for line in hardening["failures"]]
+
+
+def print_hardening(hardening: Mapping[str, Any], console: Console) -> None:
+    """Print a `harden.json`: the table, the price, and how the encoder is used.
+
+    Args:
+        hardening: what `holdfast.workflows.harden.run.harden` returned.
+        console: where to print.
+    """
+    for block in blocks(hardening):
+        console.print(block.terminal() if isinstance(block, Table) else block)
 
     # How the encoder is used, where it could be measured
     spec = bool(hardening["command"])  # a network of somebody's memory has none

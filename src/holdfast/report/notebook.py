@@ -1,6 +1,6 @@
 """Records, comparisons and checks in a notebook: what the terminal shows, in the colours of the page around it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.report import comparison as compared
-from holdfast.report import gate
+from holdfast.report import gate, hardening, study
 from holdfast.report.comparison_table import grid, keys
 from holdfast.report.names import with_short_names
 from holdfast.report.page import fragment
@@ -39,6 +39,25 @@ def gate_html(data: Mapping[str, Any]) -> str:
             blocks += [Text(encoder), gate.table("", rows)]
         blocks += gate.notes(regression)
     return _html(blocks)
+
+
+def hardening_html(data: Mapping[str, Any]) -> str:
+    """Return what hardening did as a piece of HTML; see `record_html`."""
+    return _html(hardening.blocks(data))
+
+
+def study_html(data: Mapping[str, Any]) -> str:
+    """Return the tables of a corruption study as a piece of HTML; see `record_html`."""
+    blocks: list[Text | Table] = []
+    for title, head, lines in study.tables(data):
+        blocks += [Text(title, "bold"), Table(head, lines)]
+    blocks += [Text(line, "dim") for line in study.intervals(data)]
+    return _html([*blocks, *(Text(problem, "bold red") for problem in study.problems(data))])
+
+
+def lines_html(lines: Iterable[Sequence[tuple[str, str]]]) -> str:
+    """Return lines of (text, style) as a piece of HTML; see `record_html`."""
+    return _html([Text.assemble(*pieces) for pieces in lines])
 
 
 def _html(blocks: Sequence[Text | Table]) -> str:

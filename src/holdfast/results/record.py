@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.comparison.compare import compare_runs
-from holdfast.comparison.records import Run, open_run, score_of
+from holdfast.comparison.records import Run, open_run
 from holdfast.config.overrides import holds
 from holdfast.core import HoldfastError, Score
 from holdfast.report import html
@@ -18,6 +18,7 @@ from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.gather import Figures, figures_of_record
 from holdfast.report.paper.style import Style
 from holdfast.report.terminal import print_record
+from holdfast.results.number import measured
 from holdfast.results.shown import frame, needed_pandas, text_of, written
 from holdfast.runtime.errors import os_reason, unknown
 from holdfast.storage.filesystem import Folder
@@ -79,7 +80,7 @@ class Record:
         """
         measure, encoder = (key, None) if isinstance(key, str) else (key[1], key[0])
         entry = self._measure(measure, encoder)
-        return score_of(entry["scores"][entry["headline"]])
+        return measured(self._chosen(encoder), entry, entry["headline"])
 
     def scores(self, measure: str, encoder: str | None = None) -> dict[str, Score]:
         """Return all scores of a measure by name, the headline last.
@@ -91,7 +92,8 @@ class Record:
         Raises:
             HoldfastError: as `record[measure]`.
         """
-        return {name: score_of(score) for name, score in self._measure(measure, encoder)["scores"].items()}
+        entry = self._measure(measure, encoder)
+        return {name: measured(self._chosen(encoder), entry, name) for name in entry["scores"]}
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -114,6 +116,9 @@ class Record:
     def all_figures(self) -> Figures:
         """Return all figures by their names, and what cannot be drawn."""
         return figures_of_record(self.data, run_files(self.run.folder, self.data))
+
+    def _chosen(self, encoder: str | None) -> str:
+        return self.encoders[0] if encoder is None else encoder
 
     def _measure(self, name: str, encoder: str | None) -> Mapping[str, Any]:
         entries = {entry["name"]: entry for entry in self.data["encoders"]}

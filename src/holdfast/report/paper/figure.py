@@ -111,9 +111,9 @@ class Figure:
         sheet, buffer = self.style.sheet(), io.BytesIO()
         with self.drawing.context(sheet):
             figure = self.drawing.figure(sheet)
-            if sheet.fixed:
-                figure.set_figheight(sheet.height)
-            _add_legend(figure, self.drawing, sheet.size - 1)
+            legend = _add_legend(figure, self.drawing, sheet.size - 1)
+            above = max(0.0, legend - 1.5 * sheet.size / 72)  # of more than one line
+            figure.set_figheight(sheet.height if sheet.fixed else figure.get_figheight() + above)
             figure.savefig(buffer, format=kind, dpi=dpi, metadata=_METADATA[kind])
         return buffer.getvalue()
 
@@ -144,22 +144,25 @@ def _plain(value: Any) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
-def _add_legend(figure: Drawn, drawing: Drawing, size: float) -> None:
-    """Put the names above the axes, in as many columns as fit, where there are two."""
+def _add_legend(figure: Drawn, drawing: Drawing, size: float) -> float:
+    """Put the names above the axes, in as many columns as fit, where there are two; return its height in inches."""
     named = [axes.get_legend_handles_labels() for axes in figure.axes]
     handles = {label: handle for each in named for handle, label in zip(*each, strict=True)}
     if len(handles) < 2:
-        return
+        return 0.0
     places = {str(row.get("name")): place for place, row in enumerate(drawing.rows())}
     handles = dict(sorted(handles.items(), key=lambda item: places.get(item[0], 0)))
     most = figure.get_figwidth() * 72 / (0.55 * size) - 6
     names = [textwrap.fill(name, int(most)) for name in handles]
     renderer = FigureCanvasAgg(figure).get_renderer()
+    extent = figure.bbox
     for columns in range(min(len(handles), 5), 0, -1):
         legend = figure.legend(
             handles.values(), names, loc="outside upper center", ncols=columns, frameon=False, fontsize=size,
             handlelength=1.6, handletextpad=0.5, columnspacing=1.2, borderaxespad=0.2, labelspacing=0.3,
         )  # fmt: skip
-        if columns == 1 or legend.get_window_extent(renderer).width <= figure.bbox.width:
-            return
+        extent = legend.get_window_extent(renderer)
+        if columns == 1 or extent.width <= figure.bbox.width:
+            break
         legend.remove()
+    return extent.height / figure.dpi

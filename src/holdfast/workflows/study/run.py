@@ -20,6 +20,7 @@ from holdfast.sources.encoders import open_encoder
 from holdfast.storage.run_folder import Store, StoreError, digest
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe, entry
+from holdfast.workflows.study.outcome import StudyRecord
 from holdfast.workflows.study.plan import ORIGINAL, UNTRAINED, Column, Study
 from holdfast.workflows.study.scores import Answers, scored
 
@@ -31,7 +32,7 @@ SETTINGS = {
 """How encoders are tested."""
 
 
-def run_study(study: Study, folder: Path, *, listener: Listener | None = None, command: str = "") -> dict[str, Any]:
+def run_study(study: Study, folder: Path, *, listener: Listener | None = None, command: str = "") -> StudyRecord:
     """Train every method on every version of the data, test them, and return the record.
 
     It is written to `folder/study.json`; every training and its audits have a folder of their own. Interrupted, the
@@ -51,7 +52,7 @@ def run_study(study: Study, folder: Path, *, listener: Listener | None = None, c
     store, listener = Store(folder), listener or Silent()
     columns, rows = (ORIGINAL, *study.columns), {UNTRAINED: None, **study.recipes}
     places = slugs([column.title for column in columns])
-    record: dict[str, Any] = {"command": command, "study": _described(study), "rows": []}
+    record = StudyRecord(command=command, study=_described(study), rows=[])
     # one row of the table for each method, stored as soon as it is done
     for (row, recipe), slug in zip(rows.items(), slugs(list(rows)), strict=True):
         answers: dict[str, Answers | str] = {}

@@ -1,0 +1,63 @@
+"""One score of a record, which says what it is of."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from holdfast.comparison.records import score_of
+from holdfast.core import Score
+from holdfast.report.brief import in_levels
+from holdfast.report.leader import told
+from holdfast.report.notebook import lines_html
+from holdfast.report.numbers import BETTER
+
+
+@dataclass(frozen=True, repr=False)
+class MeasuredScore(Score):
+    """A score that says in a line what it is of; its `unit` is always given.
+
+    Scores are equal where their numbers are, whatever they are of.
+
+    Attributes:
+        title: of its measure.
+        name: of the score.
+        encoder: that was measured.
+        better: which direction is more robust.
+        levels: whether its size is told in grey levels.
+    """
+
+    title: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)
+    encoder: str = field(default="", compare=False)
+    better: str = field(default="", compare=False)
+    levels: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return "".join(self._pieces())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        title, value, rest = self._pieces()
+        return lines_html([((title, ""), (value, "bold"), (rest, "dim"))])
+
+    def _pieces(self) -> tuple[str, str, str]:
+        """Return what it is of, its value, and its interval with what that is conditional on."""
+        value, interval = told(asdict(self), self.unit, self.levels)
+        level = f" {interval} ({100 * self.confidence:g} %, n = {self.n:,})" if interval else f"; n = {self.n:,}"
+        facts = filter(None, [level, BETTER.get(self.better), self.note])
+        return f"{self.title}, {self.name}, of {self.encoder}: ", value, "; ".join(facts)
+
+
+def measured(encoder: str, measure: Mapping[str, Any], name: str) -> MeasuredScore:
+    """Return a score of a record.
+
+    Args:
+        encoder: the encoder's name.
+        measure: the entry of the measure.
+        name: of the score.
+    """
+    facts = asdict(score_of(measure["scores"][name]))
+    facts |= {"unit": facts["unit"] or measure["unit"], "title": measure["title"], "better": measure["better"]}
+    levels = in_levels(measure) and facts["unit"] == "pixels"
+    return MeasuredScore(**facts, name=name, encoder=encoder, levels=levels)
