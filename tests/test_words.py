@@ -65,7 +65,7 @@ def test_a_hardening_is_asked_for_in_the_same_words() -> None:
 
 
 def test_no_public_function_hides_what_it_takes() -> None:
-    for function in (holdfast.audit, holdfast.compare, holdfast.harden, holdfast.open, make_plan, monitor):
+    for function in (holdfast.audit, holdfast.check, holdfast.compare, holdfast.harden, holdfast.open, make_plan, monitor):
         kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
         assert inspect.Parameter.VAR_KEYWORD not in kinds, function
 
