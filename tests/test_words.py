@@ -24,7 +24,7 @@ PYTHON_ALONE = {
     "mean", "std", "labels", "train_labels",  # of networks and arrays in memory
 }  # fmt: skip
 COMMAND_ALONE = {
-    "engine", "address", "gpus", "shard",  # other processes and machines
+    "engine", "address", "gpus", "shard", "parts",  # other processes and machines, and files of parts
     "strict", "dry-run", "calibrate", "json",  # what the command answers
 }  # fmt: skip
 HOW = {"out", "overwrite", "workers", "quiet"}
@@ -61,11 +61,19 @@ def test_an_audit_is_asked_for_in_the_same_words_everywhere() -> None:
 def test_a_hardening_is_asked_for_in_the_same_words() -> None:
     in_python = {"encoder" if word == "encoders" else word for word in python(holdfast.harden)}
     alone = {"mean", "std", "labels", "test_labels", "train_labels"}
-    assert options("harden") - {"json", "pace"} == spelt(in_python - alone)
+    assert options("harden") - {"json", "pace", "parts"} == spelt(in_python - alone)
 
 
 def test_no_public_function_hides_what_it_takes() -> None:
-    for function in (holdfast.audit, holdfast.check, holdfast.compare, holdfast.harden, holdfast.open, make_plan, monitor):
+    for function in (
+        holdfast.audit,
+        holdfast.check,
+        holdfast.compare,
+        holdfast.harden,
+        holdfast.open,
+        make_plan,
+        monitor,
+    ):
         kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
         assert inspect.Parameter.VAR_KEYWORD not in kinds, function
 
