@@ -11,8 +11,17 @@ from holdfast.sources.encoders import doctor, open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
 
 BAD = {
-    "digits-simclr": "names no source: expected source:name",
-    "zo:cnn_a_mnist": "unknown encoder source 'zo'; did you mean 'zoo'",
+    "digits-simclr": "names no source; did you mean zoo:digits-simclr\\?",
+    "resnet18?layer=layer3": r"did you mean timm:resnet18\?layer=layer3 or torchvision:resnet18\?layer=layer3\?",
+    "resnet50@IMAGENET1K_V2": "did you mean torchvision:resnet50@IMAGENET1K_V2",
+    "ViT-B32": "did you mean openclip:ViT-B-32 or torchvision:vit_b_32",
+    "facebook/dinov2-base": "did you mean hf:facebook/dinov2-base",
+    "weights.pth": r"did you mean timm:resnet50\?weights=weights.pth",
+    ".": r"did you mean hf:\. or timm:local-dir:\.",
+    "gibberish": "names no source: expected source:name",
+    "som.safetensors": "did you mean 'some.safetensors'",
+    "tim:resnet18?layer=layer3": r"did you mean timm:resnet18\?layer=layer3\?",
+    "zo:cnn_a_mnist": "unknown encoder source 'zo'; did you mean zoo:cnn_a_mnist",
     "zoo:cnn_a_mnist?sed=1": "did you mean 'seed'",
     "zoo:cnn_a_mnist?seed=one": "seed=one is not usable",
     "zoo:cnn_a_mnist?mean=0.5": "expected mean and std together",

@@ -7,6 +7,7 @@ from holdfast.core import Ball, HoldfastError, Measure, registry
 from holdfast.core.registry import part_name
 from holdfast.core.threat import Shape
 from holdfast.runtime.checked import number
+from holdfast.runtime.errors import unknown
 from holdfast.sources.data import ImageSet
 
 NORM = "linf"
@@ -99,6 +100,9 @@ def audit_ball(norm: str, eps: float | str | None, shape: Callable[[], Shape | N
     Raises:
         HoldfastError: a norm that is no ball, a radius that it cannot have, or none where none is usual.
     """
+    if norm not in registry.names("threats"):
+        threats = {name: registry.find("threats", name) for name in registry.names("threats")}
+        raise unknown("norm", norm, [name for name, threat in threats.items() if issubclass(threat, Ball)])
     kind = registry.find("threats", norm)
     if not issubclass(kind, Ball):
         raise HoldfastError(f"norm: expected a ball such as linf or l2, got {norm!r}")

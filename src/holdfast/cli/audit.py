@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.common import (
     AllowOption,
     DeviceOption,
@@ -28,15 +29,31 @@ from holdfast.runtime.errors import HoldfastError
 
 
 def audit(
-    encoders: Annotated[list[str], typer.Argument(help="Encoder specs (holdfast list encoders), or one plan.toml.")],
+    encoders: Annotated[
+        list[str],
+        typer.Argument(
+            autocompletion=completion.encoders, help="Encoder specs (holdfast list encoders), or one plan.toml."
+        ),
+    ],
     data: Annotated[
-        str | None, typer.Option(help="Images: a folder, a file or a spec (holdfast list data); synbench needs none.")
+        str | None,
+        typer.Option(
+            autocompletion=completion.data,
+            help="Images: a folder, a file or a spec (holdfast list data); synbench needs none.",
+        ),
     ] = None,
     train: Annotated[
-        str | None, typer.Option(help="Labelled images that probes learn from; else images that are not attacked.")
+        str | None,
+        typer.Option(
+            autocompletion=completion.data,
+            help="Labelled images that probes learn from; else images that are not attacked.",
+        ),
     ] = None,
     train_images: Annotated[int | None, typer.Option(help="How many of them. (default: all)")] = None,
-    profile: Annotated[str | None, typer.Option(help="see holdfast list profiles. (default: quick)")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(autocompletion=completion.profiles, help="see holdfast list profiles. (default: quick)"),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(help="Time such as 2m or 1h, in rounds; none: no limit. (default: the profile's; quick: 2m)"),
@@ -45,7 +62,12 @@ def audit(
         str | None, typer.Option(help="What ends it: '24 images', 'breaking_radius ± 10%'. (default: all is done)")
     ] = None,
     eps: EpsOption = None,
-    norm: Annotated[str | None, typer.Option(help="Norm of the ball: linf or l2. (default: linf)")] = None,
+    norm: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=completion.named(*completion.NORMS), help="Norm of the ball: linf or l2. (default: linf)"
+        ),
+    ] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option(help="Ask this instead of the profile's, NAME or NAME[parameter=value,...]; may be repeated."),

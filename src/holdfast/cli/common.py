@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperCommand
 
+from holdfast.cli import completion
 from holdfast.runtime.checked import LARGEST
 from holdfast.runtime.checked import number as read_number
 from holdfast.runtime.console import Screen
@@ -49,7 +50,13 @@ OutOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else, on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr while at work.")]
 AllowOption = Annotated[
-    list[str] | None, typer.Option("--allow", metavar="CHECK", help="Take numbers as they are though this check fails.")
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="CHECK",
+        autocompletion=completion.of_kind("checks"),
+        help="Take numbers as they are though this check fails.",
+    ),
 ]
 StrictOption = Annotated[bool, typer.Option("--strict", help="End with status 1 where a validity check fails.")]
 SeedOption = Annotated[
@@ -60,9 +67,26 @@ EpsOption = Annotated[
     float | None,
     typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: by the images)"),
 ]
-CorrectionOption = Annotated[str, typer.Option(help="For many comparisons at once: holm, bh or none.")]
-XOption = Annotated[str | None, typer.Option("--x", help="Measure drawn across. (default: clean kNN accuracy)")]
-YOption = Annotated[str | None, typer.Option("--y", help="Measure drawn up. (default: a measure of robustness)")]
+CorrectionOption = Annotated[
+    str,
+    typer.Option(
+        autocompletion=completion.named(*completion.CORRECTIONS), help="For many comparisons at once: holm, bh or none."
+    ),
+]
+XOption = Annotated[
+    str | None,
+    typer.Option(
+        "--x", autocompletion=completion.of_kind("measures"), help="Measure drawn across. (default: clean kNN accuracy)"
+    ),
+]
+YOption = Annotated[
+    str | None,
+    typer.Option(
+        "--y",
+        autocompletion=completion.of_kind("measures"),
+        help="Measure drawn up. (default: a measure of robustness)",
+    ),
+]
 
 
 def with_parts(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,12 +6,16 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from holdfast.cli import completion
 from holdfast.cli.common import AllowOption, CorrectionOption, JsonOption, XOption, YOption, out, partly, show
 
 
 def compare(
     folders: Annotated[list[str], typer.Argument(help="Run folders of audits on the same images.")],
-    measure: Annotated[list[str] | None, typer.Option(help="Which measures. (default: all)")] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(autocompletion=completion.of_kind("measures"), help="Which measures. (default: all)"),
+    ] = None,
     correction: CorrectionOption = "holm",
     x: XOption = None,
     y: YOption = None,

@@ -5,15 +5,27 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.common import DeviceOption, EpsOption, JsonOption, QuietOption, listening, out, partly, show
 from holdfast.storage.filesystem import local_folder
 
 
 def harden(
-    encoder: Annotated[str, typer.Argument(help="Encoder spec, see holdfast list encoders; it is not changed.")],
-    data: Annotated[str, typer.Option(help="Images to learn from; labels are not needed.")],
+    encoder: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.encoders, help="Encoder spec, see holdfast list encoders; it is not changed."
+        ),
+    ],
+    data: Annotated[
+        str, typer.Option(autocompletion=completion.data, help="Images to learn from; labels are not needed.")
+    ],
     objective: Annotated[
-        str, typer.Option(help="auto (its own representations), or see holdfast list methods.")
+        str,
+        typer.Option(
+            autocompletion=completion.of_kind("methods"),
+            help="auto (its own representations), or see holdfast list methods.",
+        ),
     ] = "auto",
     budget: Annotated[
         str, typer.Option(help="Time that the training takes, 90s, 30m, 2h; the audits come on top.")
@@ -23,7 +35,9 @@ def harden(
         Path | None, typer.Option(help="harden.json of one that followed a budget, to take exactly its steps again.")
     ] = None,
     eps: EpsOption = None,
-    norm: Annotated[str, typer.Option(help="Norm of the ball: linf or l2.")] = "linf",
+    norm: Annotated[
+        str, typer.Option(autocompletion=completion.named(*completion.NORMS), help="Norm of the ball: linf or l2.")
+    ] = "linf",
     attack: Annotated[
         str, typer.Option(help="What the adversary raises: untargeted, targeted or loss.")
     ] = "untargeted",
@@ -36,12 +50,20 @@ def harden(
     batchnorm: Annotated[
         str, typer.Option(help="Whose statistics attacked images share: shared, split or frozen.")
     ] = "shared",
-    test: Annotated[str | None, typer.Option(help="Images of the audits. (default: some of --data, held out)")] = None,
-    train: Annotated[str | None, typer.Option(help="Labelled images for the kNN accuracy before and after.")] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(autocompletion=completion.data, help="Images of the audits. (default: some of --data, held out)"),
+    ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(autocompletion=completion.data, help="Labelled images for the kNN accuracy before and after."),
+    ] = None,
     head: Annotated[
         str | None, typer.Option(help="A linear head in use (.safetensors, .onnx); its accuracy before and after.")
     ] = None,
-    profile: Annotated[str, typer.Option(help="What the audits ask, see holdfast list profiles.")] = "hardening",
+    profile: Annotated[
+        str, typer.Option(autocompletion=completion.profiles, help="What the audits ask, see holdfast list profiles.")
+    ] = "hardening",
     out_folder: Annotated[
         Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted run resumes.")
     ] = Path("holdfast-harden"),

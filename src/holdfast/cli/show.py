@@ -5,12 +5,21 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli import completion
 from holdfast.cli.common import out
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A measure, attack or other part; a profile; or an encoder spec.")],
-    data: Annotated[str | None, typer.Option(help="Images for the encoder to see: a folder, a file or a spec.")] = None,
+    name: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completion.shown, help="A measure, attack or other part; a profile; or an encoder spec."
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(autocompletion=completion.data, help="Images for the encoder to see: a folder, a file or a spec."),
+    ] = None,
     path: Annotated[
         str | None, typer.Option("--out", help="PNG file for five of them, as it sees them. (default: seen.png)")
     ] = None,

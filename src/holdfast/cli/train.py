@@ -9,13 +9,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from holdfast.cli import completion
 from holdfast.cli.common import DeviceOption, JsonOption, QuietOption, SeedOption, answer, command_line, listening, out
 from holdfast.storage.filesystem import local_folder
 
 
 def train(
     recipe: Annotated[Path, typer.Argument(help="A recipe.toml: encoder, data, method, and how; see recipes/.")],
-    data: Annotated[str | None, typer.Option(help="Images to learn from, instead of the recipe's.")] = None,
+    data: Annotated[
+        str | None, typer.Option(autocompletion=completion.data, help="Images to learn from, instead of the recipe's.")
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; adversary.threat.radius=0.1.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images, instead of the recipe's.")] = None,
     images: Annotated[int | None, typer.Option(help="How many images to learn from. (default: all)")] = None,

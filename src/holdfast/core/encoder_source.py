@@ -1,6 +1,7 @@
 """Where encoders come from: what stands before the ":" of a spec string."""
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
@@ -38,6 +39,10 @@ class EncoderSource(metaclass=Checked):
         Raises:
             HoldfastError: an unknown name or option, an absent package, weights that cannot be had.
         """
+
+    def names(self) -> Iterable[str]:
+        """Return names that this source opens, for completion and for "did you mean"; none where they are countless."""
+        return ()
 
     def write(self, name: str, options: Options, encoder: Encoder, path: Path) -> None:
         """Write an encoder that was opened here and trained since, as a file of the kind that this source opens.

@@ -12,8 +12,10 @@ from rich.text import Text
 from holdfast.auditing.profile_files import descriptions, profile_names
 from holdfast.core import registry
 from holdfast.report.profile import print_profile
-from holdfast.runtime.errors import unknown
+from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.guess import offered
 from holdfast.sources import data
+from holdfast.sources.encoders import opens
 from holdfast.sources.encoders.zoo import NETWORKS, SHIPPED
 
 LISTED = ("encoders", "data", *registry.KINDS[1:], "profiles")
@@ -76,9 +78,11 @@ def print_part(name: str, console: Console) -> None:
         if kinds:  # a measure may be called like its profile
             console.print()
     elif not kinds:
-        raise unknown(
-            "part", name, {*profile_names(), *(part for kind in registry.KINDS for part in registry.names(kind))}
-        )
+        known = {*profile_names(), *(part for kind in registry.KINDS for part in registry.names(kind))}
+        encoders = [f"{source}:{name}" for source in registry.names("encoders") if name in opens(source)]
+        if encoders:
+            raise HoldfastError(f"unknown part {name!r}{offered(encoders)} which are encoders")
+        raise unknown("part", name, known)
 
     # What it is, what its class says of its parameters, and their defaults
     for kind, part in kinds:

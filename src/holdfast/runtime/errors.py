@@ -2,10 +2,10 @@
 
 import errno
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import TypeVar
 
 from holdfast.runtime.exit_status import ExitStatus
+from holdfast.runtime.guess import nearest
 
 T = TypeVar("T")
 
@@ -42,8 +42,8 @@ class NotCertified(HoldfastError):
 def unknown(kind: str, name: str, choices: Iterable[str]) -> HoldfastError:
     """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
     names = sorted(choices)
-    close = get_close_matches(name, names, n=8, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close and get_close_matches(name, close, n=1, cutoff=0.6) else ""
+    close = nearest(name, names, 8, 0.4)
+    hint = f"did you mean {close[0]!r}? " if close and nearest(name, close[:1]) else ""
     if len(names) <= 20:
         return HoldfastError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
     return HoldfastError(f"unknown {kind} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.guess import path_meant
 
 DEPTH = 64
 """How deep tables and lists may lie in each other; records need 12."""
@@ -47,6 +48,8 @@ def read_toml(path: Path, kind: str) -> dict[str, Any]:
         if (size := path.stat().st_size) > SIZE:
             raise ValueError(f"it has {size:,} bytes, more than {SIZE:,}")
         return _shallow(tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise HoldfastError(f"no {kind} {str(path)!r}; {path_meant(path, 'give a TOML file')}") from error
     except OSError as error:
         raise HoldfastError(f"cannot read the {kind} {str(path)!r}: {os_reason(error)}; give a TOML file") from error
     except RecursionError:

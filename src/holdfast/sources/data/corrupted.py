@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.guess import path_meant
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.folder import Folder
 from holdfast.sources.data.shared.array_file import map_array
@@ -72,7 +73,9 @@ def pictures(folder: str | Path, corruption: str, severity: int) -> Path:
 
 def _check(folder: str | Path, severity: int) -> None:
     if not Path(folder).is_dir():
-        raise HoldfastError(f"expected a folder of corrupted images, found none at {str(folder)!r}; check the path")
+        raise HoldfastError(
+            f"expected a folder of corrupted images, found none at {str(folder)!r}; {path_meant(folder)}"
+        )
     if not 1 <= severity <= SEVERITIES:
         raise HoldfastError(f"severity: expected 1 (mild) to {SEVERITIES}, got {severity}")
 

@@ -9,6 +9,7 @@ import PIL.Image
 
 from holdfast.core import ImageSource
 from holdfast.runtime.errors import HoldfastError, os_reason
+from holdfast.runtime.guess import path_meant
 from holdfast.sources.data.shared.pictures import EXTENSIONS, decode, shape_in
 from holdfast.storage.record_file import OWN, holds_run
 
@@ -38,7 +39,7 @@ class Folder(ImageSource):
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         if not self.path.is_dir():
-            raise HoldfastError(f"expected a folder of images, found none at {str(path)!r}; check the path")
+            raise HoldfastError(f"expected a folder of images, found none at {str(path)!r}; {path_meant(path)}")
         self.ignored = self.runs = 0
         files = list(self._walk(self.path, "", set()))
         self._files = sorted(files, key=_name)

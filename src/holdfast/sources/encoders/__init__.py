@@ -8,7 +8,8 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, parse
 from holdfast.runtime.doctor import doctor
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.guess import ALIKE, likeness, nearest, offered
 
 __all__ = ["doctor", "open_encoder", "suffixes", "write", "written_as"]
 
@@ -51,14 +52,41 @@ def _source(spec: str) -> tuple[EncoderSource, str, Options]:
     if source is None:
         source = suffixes().get(Path(name).suffix.lower())
         if source is None:
-            raise HoldfastError(
-                f"encoder {spec!r} names no source: expected source:name with one of {', '.join(sources)}, or the path "
-                "of a .safetensors or .onnx file; try zoo:digits-simclr"
-            )
+            raise _no_source(spec, name)
     if source not in sources:
-        raise unknown("encoder source", source, sources)
+        tail = f":{spec.strip().partition(':')[2]}"
+        near = [f"{other}{tail}" for other in nearest(source, sources)]
+        raise HoldfastError(f"unknown encoder source {source!r}{offered(near) or ';'} known: {', '.join(sources)}")
     part: Any = registry.find("encoders", source)
     return part(), name, options
+
+
+def _no_source(spec: str, name: str) -> HoldfastError:
+    """Return the error for an encoder without a source: what of all that sources open was meant."""
+    path, tail = Path(name).expanduser(), spec.strip()[len(name) :]
+    if path.is_dir():
+        meant = [f"hf:{name}{tail}", f"timm:local-dir:{name}{tail}"]
+    elif path.suffix in (".pt", ".pth", ".bin", ".ckpt", ".tar"):
+        meant = [f"timm:resnet50?weights={name}", f"torchvision:resnet50?weights={name}"]
+    else:
+        plain, at, _ = name.partition("@")  # which names weights of torchvision's
+        sources = ["torchvision"] if at else registry.names("encoders")
+        known = [f"{source}:{model}" for source in sources for model in opens(source)]
+        scores = {spec: likeness(plain, spec.partition(":")[2]) for spec in known}
+        best = max(scores.values(), default=0.0)
+        near = [spec for spec, score in scores.items() if score == best >= ALIKE]
+        meant = [f"{near}{name[len(plain) :]}{tail}" for near in near[:2]]
+        meant = [f"hf:{name}{tail}"] if not meant and name.count("/") == 1 else meant
+    return HoldfastError(
+        f"encoder {spec!r} names no source{offered(meant) or ':'} expected source:name such as timm:resnet18 or "
+        "zoo:digits-simclr, or the path of a .safetensors or .onnx file; see holdfast list encoders"
+    )
+
+
+def opens(source: str) -> tuple[str, ...]:
+    """Return names that a source opens, see `EncoderSource.names`."""
+    part: Any = registry.find("encoders", source)
+    return tuple(part().names())
 
 
 def suffixes() -> dict[str, str]:

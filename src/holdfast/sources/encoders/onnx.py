@@ -10,6 +10,7 @@ from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, first_line
+from holdfast.runtime.guess import path_meant
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import assemble
 from holdfast.sources.encoders.shared.onnx_graph import cut, sized
@@ -120,7 +121,7 @@ class Onnx(EncoderSource):
 def _read(name: str, onnx: Any) -> Any:
     """Return the model in a file."""
     if not Path(name).is_file():
-        raise HoldfastError(f"ONNX file {name!r} does not exist")
+        raise HoldfastError(f"ONNX file {name!r} does not exist; {path_meant(name)}")
     try:
         proto = onnx.load(name)
         onnx.checker.check_model(proto)

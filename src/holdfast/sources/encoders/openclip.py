@@ -10,6 +10,7 @@ from holdfast.core.encoder import Encoder, Geometry
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.names import configured_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
@@ -33,6 +34,10 @@ class Openclip(EncoderSource):
 
     about = "OpenCLIP image towers: openclip:ViT-B-32/laion2b_s34b_b79k"
     extra = "openclip"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the models of the package that is installed."""
+        return configured_models("open_clip")
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `openclip:ViT-B-32/laion2b_s34b_b79k`, or `openclip:ViT-B-32?weights=random` (or a path).

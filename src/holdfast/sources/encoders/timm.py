@@ -9,6 +9,7 @@ from holdfast.core.encoder import Encoder, Geometry
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.names import registered_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read_checkpoint
@@ -24,6 +25,10 @@ class Timm(EncoderSource):
 
     about = "timm's models, pooled features: timm:resnet18, timm:hf-hub:org/name, timm:local-dir:path"
     extra = "timm"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the models of the package that is installed."""
+        return registered_models("timm")
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `timm:resnet18`, `timm:resnet18.a1_in1k`, `timm:hf-hub:org/name` or `timm:local-dir:path`.

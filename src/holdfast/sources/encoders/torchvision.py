@@ -9,6 +9,7 @@ from holdfast.core.encoder import Encoder, Geometry
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options
 from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.names import registered_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
@@ -24,6 +25,10 @@ class Torchvision(EncoderSource):
 
     about = "torchvision's classifiers, penultimate features: torchvision:resnet50@IMAGENET1K_V2"
     extra = "torchvision"
+
+    def names(self) -> tuple[str, ...]:
+        """Return the models of the package that is installed."""
+        return registered_models("torchvision")
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `torchvision:resnet50@IMAGENET1K_V2`; without "@" torchvision's default weights.

@@ -30,6 +30,10 @@ class Zoo(EncoderSource):
 
     about = "small networks of the papers with random weights, and three trained digit encoders"
 
+    def names(self) -> tuple[str, ...]:
+        """Return the networks of the papers, and the trained encoders."""
+        return *NETWORKS, *SHIPPED
+
     def open(self, name: str, options: Options) -> Encoder:
         """Open `zoo:cnn_a_mnist?seed=0` (random), `?weights=file.safetensors`, or `zoo:digits-simclr` (trained).
 

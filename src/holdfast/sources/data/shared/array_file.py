@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from holdfast.runtime.errors import HoldfastError, os_reason, unknown
+from holdfast.runtime.guess import path_meant
 
 RATIO = 100
 """How many times smaller in the file a member of more than `UNTOLD` bytes may be: images come to 20."""
@@ -115,7 +116,7 @@ def _reading(path: Path, member: str = "") -> Iterator[None]:
     except HoldfastError:
         raise
     except FileNotFoundError as error:
-        raise HoldfastError(f"expected an array file, found none at {str(path)!r}; check the path") from error
+        raise HoldfastError(f"expected an array file, found none at {str(path)!r}; {path_meant(path)}") from error
     except OSError as error:
         raise HoldfastError(f"cannot read the array file {str(path)!r}: {os_reason(error)}") from error
     except Exception as error:

@@ -12,7 +12,9 @@ from holdfast.core import Geometry, ImageSource
 from holdfast.core.spec_string import Options, boolean, finish, one_of, parse, sides, take
 from holdfast.runtime.checked import checked, integer, number
 from holdfast.runtime.deprecation import renamed
-from holdfast.runtime.errors import HoldfastError, unknown
+from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.guess import likeness, nearest, offered, path_meant
+from holdfast.runtime.names import listed_in
 from holdfast.sources.data.arrays import Arrays
 from holdfast.sources.data.corrupted import cifar10c, imagenetc
 from holdfast.sources.data.digits import Digits
@@ -98,7 +100,8 @@ def _source(spec: str) -> tuple[ImageSource, Conversion, bool, bool]:
     elif prefix in SOURCES:
         source = _prefixed(prefix, name, options)
     else:
-        raise unknown("data source", prefix, SOURCES)
+        near = [f"{other}{address[len(prefix) :]}" for other in nearest(prefix, SOURCES)]
+        raise HoldfastError(f"unknown data source {prefix!r}{offered(near) or ';'} known: {', '.join(SOURCES)}")
     return balanced(source), conversion, skip_corrupt, skip_duplicates
 
 
@@ -117,7 +120,17 @@ def _named(name: str, options: Options) -> ImageSource:
         return _prefixed(name, name, options)
     if path.exists() or path.suffix in (".npy", ".npz", ".tar") or os.sep in name:
         return _local(path, options)
-    raise unknown("data source (nor is it a file or folder)", name, SOURCES)
+    raise _no_data(name)
+
+
+def _no_data(name: str) -> HoldfastError:
+    """Return the error for data that are no source, file or folder: what of all that there is was meant."""
+    datasets = [f"torchvision:{dataset}?root=FOLDER" for dataset in listed_in("torchvision.datasets", "__all__")]
+    near = nearest(name, [entry.name for entry in Path().iterdir()]) + nearest(name, ["digits", "gaussian"])
+    near = near or [spec for spec in datasets if likeness(name, spec.partition(":")[2].partition("?")[0]) > 0.9]
+    return HoldfastError(
+        f"unknown data {name!r}{offered(near[:2]) or ';'} neither a source ({', '.join(SOURCES)}) nor a file or folder"
+    )
 
 
 def _local(path: Path, options: Options) -> ImageSource:
@@ -129,7 +142,11 @@ def _local(path: Path, options: Options) -> ImageSource:
         return _prefixed("webdataset", str(path), options)
     if path.exists():
         raise HoldfastError(f"expected a folder, .npz, .npy or .tar, got the file {str(path)!r}; give its folder")
-    raise HoldfastError(f"no file or folder {str(path)!r}; check the path, or see: holdfast list data")
+    known = f"hf:{path}" if len(path.parts) == 2 and not path.is_absolute() and not path.parent.exists() else ""
+    advice = (
+        f"did you mean {known}, of the Hugging Face hub?" if known else "check the path, or see: holdfast list data"
+    )
+    raise HoldfastError(f"no file or folder {str(path)!r}; {path_meant(path, advice)}")
 
 
 def _prefixed(prefix: str, name: str, options: Options) -> ImageSource:

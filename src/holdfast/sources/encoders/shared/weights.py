@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
+from holdfast.runtime.guess import path_meant
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
             pass
     except FileNotFoundError as error:
         raise HoldfastError(
-            f"weights file {str(path)!r} does not exist; give the path of a .safetensors file"
+            f"weights file {str(path)!r} does not exist; {path_meant(path, 'give the path of a .safetensors file')}"
         ) from error
     except OSError as error:
         raise HoldfastError(

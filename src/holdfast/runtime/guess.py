@@ -1,0 +1,53 @@
+"""What somebody may have meant by a name that nothing has."""
+
+import os
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from pathlib import Path
+
+ALIKE = 0.6
+"""How alike a name is, at least, that is offered as what was meant."""
+
+
+def likeness(meant: str, name: str) -> float:
+    """Return how alike two names are, from 0 to 1: capitals and punctuation do not count, a common beginning does.
+
+    Example:
+        >>> likeness("CIFAR-10", "cifar10"), likeness("break", "breakaway_risk") > ALIKE
+        (1.0, True)
+    """
+    first, second = _plain(meant), _plain(name)
+    if first == second:
+        return 1.0
+    if len(first) > 2 and second.startswith(first):
+        return 0.8 + 0.2 * len(first) / len(second)
+    matcher = SequenceMatcher(None, first, second)
+    return matcher.ratio() if matcher.quick_ratio() > 0.3 else 0.0
+
+
+def nearest(meant: str, names: Iterable[str], count: int = 1, least: float = ALIKE) -> list[str]:
+    """Return the names most like one, best first; of names alike those that begin with the same letter."""
+    scored = [(likeness(meant, name), name[:1].lower() == meant[:1].lower(), name) for name in names]
+    scored = sorted((entry for entry in scored if entry[0] >= least), key=lambda e: (-e[0], not e[1], e[2]))
+    return [name for _, _, name in scored[:count]]
+
+
+def offered(names: Iterable[str]) -> str:
+    """Return "; did you mean ...?" of some names, or nothing."""
+    return f"; did you mean {' or '.join(listed)}?" if (listed := list(names)) else ""
+
+
+def path_meant(path: str | os.PathLike[str], advice: str = "check the path") -> str:
+    """Return "did you mean ...?" of a file or folder beside one that is not there; else the advice."""
+    missing = Path(path).expanduser()
+    try:
+        there = [entry.name for entry in missing.parent.iterdir() if not entry.name.startswith(".")]
+    except OSError:
+        return advice
+    near = nearest(missing.name, there)
+    return f"did you mean {str(missing.parent / near[0])!r}?" if near else advice
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).lower() or name
