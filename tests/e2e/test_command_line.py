@@ -131,11 +131,15 @@ def test_show_explains_inherited_parameters_and_profiles(capsys) -> None:
     assert "ε by the images" in out
     assert "How far can an image move before a linear classifier" in " ".join(out.split())
     assert "linear_radius: steps = 100" in out
-    assert "passes for each encoder" in " ".join(out.split())
+    assert "for an encoder that takes 10 ms an image" in " ".join(out.split())
     _, out, _ = run(capsys, "show", "paper")
     assert "ε 0.05 in ℓ∞" in out
     assert "no further round" not in out
-    assert "After 2 min 0 s no further round" in run(capsys, "show", "quick")[1]
+    _, out, _ = run(capsys, "show", "quick")
+    assert "After 2 min 0 s no further round" in out
+    assert "breakaway_risk: attack = pgd of 20 steps" in " ".join(out.split())
+    _, out, _ = run(capsys, "show", "standard")
+    assert "ensemble (apgd of 50 steps, pgd of 50 steps, square of 200 steps)" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("name", ["breakaway_risk", "apgd", "linf", "masking", "nt_xent"])

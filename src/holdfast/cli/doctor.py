@@ -7,7 +7,8 @@ from holdfast.cli.common import JsonOption, out, partly, show
 
 
 def doctor(json_output: JsonOption = False) -> None:
-    """Say what is installed, what works, and what to install."""
+    """Say what is installed and what works; in the last line that all is ready, or what to type."""
+    from holdfast.sources.encoders import advice
     from holdfast.sources.encoders import doctor as examine
 
     findings = examine()
@@ -16,5 +17,5 @@ def doctor(json_output: JsonOption = False) -> None:
     for name, status, detail in findings:
         table.add_row(name, Text(status, colours[status]), detail)
     data = [dict(zip(("name", "status", "detail"), finding, strict=True)) for finding in findings]
-    show(data, json_output, lambda: out.print(table))
+    show(data, json_output, lambda: (out.print(table), out.print(f"\n{advice(findings)}", soft_wrap=True)))
     partly([name for name, status, _ in findings if status == "broken"], True)

@@ -15,7 +15,7 @@ SHOWN = 0.005
 
 
 def print_estimate(estimate: Mapping[str, Any], console: Console) -> None:
-    """Print passes, memory and expected time of every encoder, and of all of them.
+    """Print expected time and memory of every encoder, and of all of them; passes are in its JSON.
 
     Args:
         estimate: what `holdfast.auditing.estimate.estimate.estimate` returned.
@@ -47,7 +47,7 @@ def _sentence(encoder: Mapping[str, Any]) -> str:
     )
     device = encoder["device_memory_bytes"]
     return (
-        f"{_passes(encoder['passes'], encoder['at_most'])}; {_time(encoder)}; "
+        f"{_time(encoder, encoder['at_most'])}; "
         f"{memory(encoder['memory_bytes'])}{'' if device is None else f' and {memory(device)} on the device'}; "
         f"{memory(encoder['disk_bytes'])} on disk; "
         f"per image {per_image} at batches of {encoder['batch_size']}; {stored}"
@@ -58,7 +58,7 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     """Return what costs most, dearest first; what hardly counts in one line."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("what", overflow="fold", ratio=3)
-    for name in ("images", "passes", "time", "share"):
+    for name in ("images", "time", "share"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("for", overflow="fold", ratio=2)
 
@@ -67,14 +67,11 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     ordered = sorted(encoder["parts"], key=lambda part: -part["seconds"])
     small = [part for part in ordered if part["seconds"] < SHOWN * total and not part["at_least"]]
     for part in [part for part in ordered if part not in small]:
-        prefix = "≤ " if part["at_most"] else ""
-        work = part["passes"]["work"]
         title: str = part["title"] if part["kind"] != "scores" else f"comparing representations: {part['title']}"
         table.add_row(
             Text(title),
             count(part["images"] or None),
-            f"{prefix}{count(work)}" if work else "-",
-            ("≥ " if part["at_least"] else "") + duration(part["seconds"]),
+            ("≥ " if part["at_least"] else "≤ " if part["at_most"] else "") + duration(part["seconds"]),
             f"{part['seconds'] / total:.0%}",
             Text(listing(part["serves"], 4), style="dim"),
         )
@@ -82,8 +79,7 @@ def _parts(encoder: Mapping[str, Any]) -> Table:
     # The others together
     if small:
         seconds = sum(part["seconds"] for part in small)
-        work = sum(part["passes"]["work"] for part in small)
-        table.add_row(plural(len(small), "more part"), "", count(work), duration(seconds), f"{seconds / total:.0%}", "")
+        table.add_row(plural(len(small), "more part"), "", duration(seconds), f"{seconds / total:.0%}", "")
     return table
 
 
@@ -105,39 +101,27 @@ def _sum(estimate: Mapping[str, Any]) -> str:
     without = f", without {plural(broken, 'encoder')} that cannot be run" if broken else ""
     images = f"{plural(estimate['images'], 'image')}, {estimate['attacked']:,} attacked"
     sizes = f"{memory(estimate['memory_bytes'])}; {memory(estimate['disk_bytes'])} on disk"
-    return (
-        f"{part}{plural(len(encoders), 'encoder')}{without}, {images}: "
-        f"{_passes(estimate['passes'], at_most)}; {_time(estimate)}{workers}; {sizes}"
-    )
+    return f"{part}{plural(len(encoders), 'encoder')}{without}, {images}: {_time(estimate, at_most)}{workers}; {sizes}"
 
 
 def _small_print(estimate: Mapping[str, Any]) -> str:
-    bounds = estimate["passes"]["bounds"]
-    counted = f"; a bound propagation counts as {estimate['bound']} passes" if bounds else ""
     stored = any(encoder["stored"] for encoder in estimate["encoders"])
     shards = "No shard was kept: reading and representing all images takes longer than half the time (--calibrate)."
     if stored:
         shards = f"Shards that were made are kept in {estimate['folder']}, and the audit goes on from them."
     return (
-        f"The progress bar counts {count(estimate['passes']['work'])} passes{counted}. Times in brackets: two standard "
-        f"errors by the shards that were timed, which took {duration(estimate['calibration_seconds'])}; the start of "
-        "the program, checks, pictures and the report come on top. ≤: may end earlier. ≥: stopped before any of it was "
-        f"done; it takes at least so long. {shards}"
+        f"Times in brackets: two standard errors by the shards that were timed, which took "
+        f"{duration(estimate['calibration_seconds'])}; the start of the program, checks, pictures and the report come "
+        f"on top. ≤: may end earlier. ≥: stopped before any of it was done; it takes at least so long. {shards}"
     )
 
 
-def _passes(passes: Mapping[str, int], at_most: bool) -> str:
-    text = f"{count(passes['forward'])} passes forward, {count(passes['backward'])} backward"
-    if passes["bounds"]:
-        text += f", {plural(passes['bounds'], 'bound propagation')}"
-    return ("at most " if at_most else "") + text
-
-
-def _time(of: Mapping[str, Any]) -> str:
+def _time(of: Mapping[str, Any], at_most: bool) -> str:
     seconds = of["seconds"]
     if of["at_least"]:
         return f"at least {duration(seconds['expected'])}"
-    return f"about {duration(seconds['expected'])} [{duration(seconds['low'])}, {duration(seconds['high'])}]"
+    about = "at most" if at_most else "about"
+    return f"{about} {duration(seconds['expected'])} [{duration(seconds['low'])}, {duration(seconds['high'])}]"
 
 
 def memory(size: int) -> str:

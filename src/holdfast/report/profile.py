@@ -1,4 +1,4 @@
-"""A profile in the terminal: what it asks, in which ball, and how many encoder passes each answer takes."""
+"""A profile in the terminal: what it asks, in which ball, with how many steps, and how long each answer takes."""
 
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,15 @@ from holdfast.auditing.panel import validity_panel
 from holdfast.auditing.plan import Plan, merge, total_passes
 from holdfast.auditing.profile import Profile, profile
 from holdfast.config.overrides import defaults
-from holdfast.core import Measure, Passes, registry
-from holdfast.core.encoder import BOUND
-from holdfast.report.numbers import count, duration, plural
+from holdfast.core import Measure, registry
+from holdfast.report.numbers import duration, plural
 
 PACE = 100
-"""Encoder passes a second at which the time of all of them is told."""
+"""Encoder passes a second at which times are told: those of an encoder that takes 10 ms for an image."""
 
 
 def print_profile(name: str, console: Console) -> None:
-    """Print a profile's questions, each with the passes that it takes, and those of all.
+    """Print a profile's questions, each with the time that it takes, and that of all.
 
     Args:
         name: see `profile`.
@@ -38,7 +37,7 @@ def print_profile(name: str, console: Console) -> None:
     # Each question: what it takes by itself, and what it adds to those above
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("question", overflow="fold", ratio=1)
-    for column in ("passes per image", "in all"):
+    for column in ("per image", "in all"):
         table.add_column(column, justify="right")
     readers = [(key, measure.prerequisites()) for key, measure in plan.named_measures.items()]
     before = 0
@@ -46,14 +45,17 @@ def print_profile(name: str, console: Console) -> None:
         so_far = total_passes(merge(readers[:number]), split).work
         per_image = sum(observation.passes.work for observation in measure.prerequisites())
         table.add_row(
-            _question(key, measure), count(per_image), count(so_far - before) if so_far > before else "shared"
+            _question(key, measure), _time(per_image), _time(so_far - before) if so_far > before else "shared"
         )
         before = so_far
     whole = plan.predict(population)
     checks = f"May the answers be believed?\n{plural(len(plan.checks), 'validity check')}"
-    table.add_row(checks, "", count(whole.work - before))
+    table.add_row(checks, "", _time(whole.work - before))
     console.print(table)
-    console.print(Text(_sum(whole)))
+    console.print(
+        f"In all at most {_time(whole.work)} for an encoder that takes {1000 // PACE} ms an image, forward or "
+        "backward. How long yours takes: holdfast audit ENCODER --data IMAGES --dry-run."
+    )
     if chosen.budget is not None:
         console.print(Text(f"After {duration(chosen.budget)} no further round begins, unless --budget says so."))
 
@@ -80,23 +82,31 @@ def _ball(chosen: Profile) -> str:
 
 
 def _question(key: str, measure: Measure) -> Text:
-    """Return what a measure asks, its name, and the parameters that are not the measure's own defaults."""
+    """Return what a measure asks, its name, its attacks, and the parameters that are not the measure's own defaults."""
     spec = registry.spec(measure)
     usual = defaults("measures", spec["name"], spec.get("ball", {}))
     fields = [
-        f"{name} = {_brief(value)}" for name, value in spec.items() if name != "ball" and value != usual.get(name)
+        f"{name} = {_brief(value)}"
+        for name, value in spec.items()
+        if name != "ball" and (value != usual.get(name) or "steps" in str(value) or name == "steps")
     ]
     return Text.assemble(measure.question, (f"\n{key}: {', '.join(fields)}" if fields else f"\n{key}", "dim"))
 
 
 def _brief(value: Any) -> str:
-    return str(value["name"]) if isinstance(value, dict) and "name" in value else str(value)
+    """Return a part by its name, with the steps that it takes; several of them in brackets."""
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(_brief, value))})"
+    if not _named(value):
+        return str(value)
+    inner = [_brief(parts) for parts in value.values() if isinstance(parts, list) and any(map(_named, parts))]
+    steps = f" of {plural(value['steps'], 'step')}" if value.get("steps") else ""
+    return " ".join([value["name"], *inner]) + steps
 
 
-def _sum(passes: Passes) -> str:
-    bounds = f", {plural(passes.bounds, 'bound propagation')} that count as {BOUND} each" if passes.bounds else ""
-    return (
-        f"In all at most {count(passes.work)} passes for each encoder ({count(passes.forward)} forward, "
-        f"{count(passes.backward)} backward{bounds}): {duration(passes.work / PACE)} at {PACE} a second. How long "
-        "yours takes: holdfast audit ENCODER --data IMAGES --dry-run."
-    )
+def _named(value: Any) -> bool:
+    return isinstance(value, dict) and "name" in value
+
+
+def _time(passes: float) -> str:
+    return duration(passes / PACE)

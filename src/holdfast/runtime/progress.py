@@ -1,4 +1,4 @@
-"""Progress with the time left, counted in encoder passes: bars on a terminal, a line now and then elsewhere."""
+"""Progress with the time left: bars on a terminal, a line now and then elsewhere."""
 
 import re
 import threading
@@ -37,17 +37,22 @@ def short(count: float) -> str:
     return f"{count:.0f}"
 
 
+UNSAID = "passes"
+"""The unit that audits count: nothing that people think in, so a share and a time are told instead."""
+
+
 class _Done(ProgressColumn):
-    """How many passes (of a training: steps) are done, of all that are planned."""
+    """How many steps of a training are done, of all that are planned; of an audit nothing."""
 
     def render(self, task: Task) -> Text:
-        """Return "12.3k/450k passes"."""
-        if task.total is None:
+        """Return "12.3k/450k steps"."""
+        if task.total is None or task.fields["unit"] == UNSAID:
             return Text()
-        return Text(
-            f"{short(min(task.completed, task.total or task.completed))}/{short(task.total)} {task.fields['unit']}",
-            "progress.download",
-        )
+        return Text(_counted(task.completed, task.total, task.fields["unit"]), "progress.download")
+
+
+def _counted(done: float, total: float, unit: str) -> str:
+    return f"{short(min(done, total or done))}/{short(total)} {unit}"
 
 
 LIFE = 60.0
@@ -99,7 +104,7 @@ class Lines:
             self._begun, self._stage, self._printed = time.monotonic(), "", ""
             self._pace.clear()
             if self._begun - self._since >= self._patience:
-                self._print(f"{encoder}: {short(total)} {unit} to make")
+                self._print(f"{encoder}: {'begun' if unit == UNSAID else f'{short(total)} {unit} to make'}")
 
     def advance(self, count: int) -> None:
         """Note how much is done."""
@@ -125,12 +130,13 @@ class Lines:
         if not self._name:
             return f"{self._stage} (for {_spell(now - self._since)})"
         done = min(self._done, self._total)
-        share = f", {done / self._total:.0%}" if self._total else ""
+        share = [f"{done / self._total:.0%}"] if self._total else []
+        counted = [] if self._unit == UNSAID else [_counted(self._done, self._total, self._unit)]
         (start, before), (_, after) = self._pace[0], self._pace[-1]
         pace = (after - before) / (now - start) if now > start else 0.0
-        left = f", about {_spell((self._total - done) / pace)} left" if pace > 0 else ""
+        left = [f"about {_spell((self._total - done) / pace)} left"] if pace > 0 else []
         stage = f": {self._stage}" if self._stage else ""
-        return f"{self._name}: {short(done)}/{short(self._total)} {self._unit}{share}{left}{stage}"
+        return f"{self._name}: {', '.join([*counted, *share, *left])}{stage}"
 
     def _print(self, text: str, now: float | None = None) -> None:
         self._last = time.monotonic() if now is None else now

@@ -7,11 +7,11 @@ from holdfast.core import registry
 from holdfast.core.encoder import Encoder
 from holdfast.core.encoder_source import EncoderSource
 from holdfast.core.spec_string import Options, parse
-from holdfast.runtime.doctor import doctor
+from holdfast.runtime.doctor import advice, doctor
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import ALIKE, likeness, nearest, offered
 
-__all__ = ["doctor", "open_encoder", "suffixes", "write", "written_as"]
+__all__ = ["advice", "doctor", "open_encoder", "suffixes", "write", "written_as"]
 
 
 def open_encoder(spec: str) -> Encoder:
