@@ -1,7 +1,9 @@
 """One word for one thing: what an audit takes is called alike in Python, on the command line and in a plan file."""
 
 import inspect
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,13 +26,14 @@ PYTHON_ALONE = {
     "mean", "std", "labels", "train_labels",  # of networks and arrays in memory
 }  # fmt: skip
 COMMAND_ALONE = {
-    "engine", "address", "gpus", "shard", "parts",  # other processes and machines, and files of parts
+    "engine", "address", "gpus", "shard",  # other processes and machines
+    "parts",  # code of your own, which Python runs by itself
     "strict", "dry-run", "calibrate", "json",  # what the command answers
 }  # fmt: skip
 HOW = {"out", "overwrite", "workers", "quiet"}
 """Where and how it runs, which a plan file does not say: another run of the same plan answers the same."""
 
-RARE = {"examined", "queries", "shared_searches", "measures"}
+RARE = {"examined", "queries", "shared_searches"}
 """What a plan file and Python say, and the command line need not."""
 
 
@@ -106,3 +109,13 @@ def test_images_as_an_array_are_still_data() -> None:
 def test_a_number_of_images_that_is_none_is_an_error_and_no_earlier_word() -> None:
     with pytest.raises(holdfast.HoldfastError, match=r"audit.images: expected a whole number or None, got 'many'"):
         holdfast.audit("zoo:digits-simclr", "digits", images="many")  # pyright: ignore
+
+
+def test_the_page_of_words_names_all_of_them() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "reference" / "words.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[2:5] for line in page.splitlines() if line.startswith("| ")][1:]
+    assert set(re.findall(r"`(\w+)`", " ".join(row[0] for row in rows))) == set(
+        inspect.signature(holdfast.audit).parameters
+    )
+    said = {ONE_BY_ONE.get(word, word) for word in re.findall(r"`--([\w-]+)`", " ".join(row[1] for row in rows))}
+    assert said == options("audit") - COMMAND_ALONE - {"encoders"}
