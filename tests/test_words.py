@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import typer
+from rich.text import Text
 
 import holdfast
 from holdfast.auditing.plan_file import KEYS, make_plan
@@ -119,3 +120,17 @@ def test_the_page_of_words_names_all_of_them() -> None:
     )
     said = {ONE_BY_ONE.get(word, word) for word in re.findall(r"`--([\w-]+)`", " ".join(row[1] for row in rows))}
     assert said == options("audit") - COMMAND_ALONE - {"encoders"}
+
+
+def test_no_help_loses_its_brackets() -> None:
+    """Help is drawn by Rich, which takes [such text] for markup and leaves it out."""
+    commands = typer.main.get_command(app).commands  # pyright: ignore[reportAttributeAccessIssue]
+    texts = {
+        (name, parameter.name): parameter.help
+        for name, command in commands.items()
+        for parameter in command.params
+        if getattr(parameter, "help", None)
+    }
+    lost = {place for place, text in texts.items() if Text.from_markup(text).plain != text.replace("\\[", "[")}
+    assert texts
+    assert not lost, "write \\[ where a bracket is meant"

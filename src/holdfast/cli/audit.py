@@ -46,20 +46,22 @@ def audit(
         str | None,
         typer.Option(
             autocompletion=completion.data,
-            help="Labelled images that probes learn from; else images that are not attacked.",
+            help="Labelled images to train probes on. (default: the images that are not attacked)",
         ),
     ] = None,
-    train_images: Annotated[int | None, typer.Option(help="How many of them. (default: all)")] = None,
+    train_images: Annotated[int | None, typer.Option(help="How many training images. (default: all)")] = None,
     profile: Annotated[
         str | None,
-        typer.Option(autocompletion=completion.profiles, help="see holdfast list profiles. (default: quick)"),
+        typer.Option(
+            autocompletion=completion.profiles, help="Set of measures, see holdfast list profiles. (default: quick)"
+        ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Time such as 2m or 1h, in rounds; none: no limit. (default: the profile's; quick: 2m)"),
+        typer.Option(help="Time limit such as 2m or 1h; none: no limit. (default: the profile's; quick: 2m)"),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(help="What ends it: '24 images', 'breaking_radius ± 10%'. (default: all is done)")
+        str | None, typer.Option(help="When to stop: '24 images', 'breaking_radius ± 10%'. (default: when all is done)")
     ] = None,
     eps: EpsOption = None,
     norm: Annotated[
@@ -70,42 +72,55 @@ def audit(
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option(help="Ask this instead of the profile's, NAME or NAME[parameter=value,...]; may be repeated."),
+        typer.Option(
+            help="Compute this measure instead of the profile's: NAME or NAME\\[parameter=value,...]; repeatable."
+        ),
     ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="measure.parameter=value; * for all.")] = None,
-    images: Annotated[int | None, typer.Option(help="Images compared with each other.")] = None,
-    attacked: Annotated[int | None, typer.Option(help="How many of them are attacked.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="measure.parameter=value; * means all measures.")
+    ] = None,
+    images: Annotated[
+        int | None, typer.Option(help="Number of images: the population that attacked images are compared with.")
+    ] = None,
+    attacked: Annotated[int | None, typer.Option(help="How many of them to attack.")] = None,
     out_folder: OutOption = "holdfast-audit",
     device: DeviceOption = None,
     seed: SeedOption = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per encoder pass. (default: by image size)")] = None,
     skip_corrupt: Annotated[bool | None, typer.Option("--skip-corrupt", help="Leave out unreadable files.")] = None,
-    skip_duplicates: Annotated[
-        bool | None, typer.Option("--skip-duplicates", help="Leave out images that look like others.")
-    ] = None,
+    skip_duplicates: Annotated[bool | None, typer.Option("--skip-duplicates", help="Leave out duplicates.")] = None,
     precision: Annotated[
         str | None,
-        typer.Option(help="Of searches: float32, tf32, bf16, fp16; read-outs are float32. (default: float32)"),
+        typer.Option(
+            help=(
+                "Precision of searches: float32, tf32, bf16, fp16; reported numbers are "
+                "always float32. (default: float32)"
+            )
+        ),
     ] = None,
     compiled: Annotated[bool | None, typer.Option("--compiled", help="Run the encoder through torch.compile.")] = None,
     compiled_before: Annotated[bool | None, typer.Option("--compile", hidden=True)] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes that share the audit. (default: none)")] = None,
     engine: Annotated[
-        str | None, typer.Option(help="Where workers run: processes or ray. (default: processes)")
+        str | None, typer.Option(help="Engine for workers: processes or ray. (default: processes)")
     ] = None,
-    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; without one it is started here.")] = None,
-    gpus: Annotated[float | None, typer.Option(help="GPUs of each Ray worker, 0.5 for two on one GPU.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster. (default: start one here)")] = None,
+    gpus: Annotated[float | None, typer.Option(help="GPUs per Ray worker; 0.5 puts two workers on one GPU.")] = None,
     shard: Annotated[
-        str | None, typer.Option(help="Make part I/N of the shards only; `holdfast merge` scores them.")
+        str | None, typer.Option(help="Compute only part I/N of the shards; `holdfast merge` scores them.")
     ] = None,
     allow: AllowOption = None,
     strict: StrictOption = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another audit in the same folder.")] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say what it will take, from its first shards; the audit goes on from them."),
+        typer.Option(
+            "--dry-run", help="Estimate time, memory and disk from the first shards; the audit continues from them."
+        ),
     ] = False,
-    calibrate: Annotated[float, typer.Option(parser=number, help="Seconds that --dry-run times an encoder.")] = 15.0,
+    calibrate: Annotated[
+        float, typer.Option(parser=number, help="Seconds that --dry-run spends on each encoder.")
+    ] = 15.0,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

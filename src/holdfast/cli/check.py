@@ -27,38 +27,39 @@ def check(
     require_file: Annotated[
         Path | None,
         typer.Option(
-            help="A text file with one requirement in each line, or allow-drop MEASURE AMOUNT; # begins a comment."
+            help="A text file with one requirement per line, or allow-drop MEASURE AMOUNT; # starts a comment."
         ),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Run folder of an earlier audit, against which nothing may be shown to be worse.")
+        str | None, typer.Option(help="Run folder of an earlier audit; nothing may be shown to be worse than there.")
     ] = None,
     allow_drop: Annotated[
         list[str] | None,
         typer.Option(
-            help="[MEASURE[.SCORE]] 5%|5% relative|5 points|0.02|1/255: how much worse it may be than the baseline. "
-            "5% of a share are points. Holds the scores that are named, or by an amount alone all headlines. "
+            help="[MEASURE[.SCORE]] 5%|5% relative|5 points|0.02|1/255: how much worse than the baseline it may be. "
+            "For shares 5% means percentage points. An amount without a measure applies to all headlines. "
             "(default: all headlines, 0)"
         ),
     ] = None,
     match: Annotated[
-        list[str] | None, typer.Option(help="NEW=OLD: an encoder of the run, and the one it is held against.")
+        list[str] | None, typer.Option(help="NEW=OLD: compare this encoder of the run with that one of the baseline.")
     ] = None,
-    encoder: Annotated[list[str] | None, typer.Option(help="Which encoders are held. (default: all)")] = None,
+    encoder: Annotated[list[str] | None, typer.Option(help="Encoders to check. (default: all)")] = None,
     allow: AllowOption = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="End with status 1 also where it cannot tell whether something is worse.")
+        bool,
+        typer.Option("--strict", help="Exit with status 1 also if the data cannot tell whether something is worse."),
     ] = False,
-    junit: Annotated[str | None, typer.Option(help="Write JUnit XML, one test case for each verdict.")] = None,
+    junit: Annotated[str | None, typer.Option(help="Write JUnit XML with one test case per verdict.")] = None,
     summary: Annotated[
-        Path | None, typer.Option(help="Write Markdown; appended where the file is that of $GITHUB_STEP_SUMMARY.")
+        Path | None, typer.Option(help="Write a Markdown summary; appends if the file is $GITHUB_STEP_SUMMARY.")
     ] = None,
     annotate: Annotated[
-        bool, typer.Option("--annotate", help="Print GitHub workflow commands for what does not hold.")
+        bool, typer.Option("--annotate", help="Print GitHub workflow commands for everything that fails.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Hold a run against requirements or an earlier run: status 0 where all hold, 1 where one does not; more below."""
+    """Check a run against requirements or an earlier run: status 0 if all hold, 1 if one does not."""
     from holdfast.comparison.records import open_run
     from holdfast.report.annotations import annotations
     from holdfast.report.gate import print_gate

@@ -40,43 +40,45 @@ def number(text: str | float) -> float:
 
 PartsOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--parts", help="Python file that registers parts of your own; may be repeated. Run here and by workers."
-    ),
+    typer.Option("--parts", help="Python file with parts of your own, run here and in workers; repeatable."),
 ]
 OutOption = Annotated[
     str, typer.Option("--out", help="Run folder, or s3://BUCKET/RUN: record, tables, report. A killed audit resumes.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, and nothing else, on stdout.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing on stderr while at work.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print no progress on stderr.")]
 AllowOption = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
         metavar="CHECK",
         autocompletion=completion.of_kind("checks"),
-        help="Take numbers as they are though this check fails.",
+        help="Accept numbers as they are although this check fails; repeatable.",
     ),
 ]
-StrictOption = Annotated[bool, typer.Option("--strict", help="End with status 1 where a validity check fails.")]
-SeedOption = Annotated[
-    int | None, typer.Option(min=0, max=LARGEST, help="The one seed that decides everything. (default: 0)")
-]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a validity check fails.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, max=LARGEST, help="Seed for everything random. (default: 0)")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps. (default: cpu)")]
 EpsOption = Annotated[
     float | None,
-    typer.Option(parser=number, help="Radius in pixels of a [0, 1] image, 0.05 or 4/255. (default: by the images)"),
+    typer.Option(
+        parser=number,
+        help="Radius in pixels of a [0, 1] image: 0.05 or 4/255. (default: the usual one for such images)",
+    ),
 ]
 CorrectionOption = Annotated[
     str,
     typer.Option(
-        autocompletion=completion.named(*completion.CORRECTIONS), help="For many comparisons at once: holm, bh or none."
+        autocompletion=completion.named(*completion.CORRECTIONS),
+        help="Correction for multiple comparisons: holm, bh or none.",
     ),
 ]
 XOption = Annotated[
     str | None,
     typer.Option(
-        "--x", autocompletion=completion.of_kind("measures"), help="Measure drawn across. (default: clean kNN accuracy)"
+        "--x",
+        autocompletion=completion.of_kind("measures"),
+        help="Measure on the horizontal axis. (default: clean kNN accuracy)",
     ),
 ]
 YOption = Annotated[
@@ -84,7 +86,7 @@ YOption = Annotated[
     typer.Option(
         "--y",
         autocompletion=completion.of_kind("measures"),
-        help="Measure drawn up. (default: a measure of robustness)",
+        help="Measure on the vertical axis. (default: a measure of robustness)",
     ),
 ]
 

@@ -14,26 +14,28 @@ def compare(
     folders: Annotated[list[str], typer.Argument(help="Run folders of audits on the same images.")],
     measure: Annotated[
         list[str] | None,
-        typer.Option(autocompletion=completion.of_kind("measures"), help="Which measures. (default: all)"),
+        typer.Option(autocompletion=completion.of_kind("measures"), help="Measures to compare. (default: all)"),
     ] = None,
     correction: CorrectionOption = "holm",
     x: XOption = None,
     y: YOption = None,
-    csv: Annotated[str | None, typer.Option(help="Write a long table, a row for each score.")] = None,
-    parquet: Annotated[str | None, typer.Option(help="Write the same as Parquet.")] = None,
-    markdown: Annotated[str | None, typer.Option(help="Write encoders against measures as Markdown.")] = None,
-    latex: Annotated[str | None, typer.Option(help="Write the same as a LaTeX table (booktabs).")] = None,
+    csv: Annotated[str | None, typer.Option(help="Write a long table with a row per score as CSV.")] = None,
+    parquet: Annotated[str | None, typer.Option(help="Write the long table as Parquet.")] = None,
+    markdown: Annotated[str | None, typer.Option(help="Write a table of encoders and measures as Markdown.")] = None,
+    latex: Annotated[str | None, typer.Option(help="Write it as a LaTeX table (booktabs).")] = None,
     digits: Annotated[
         int | None,
-        typer.Option(min=1, max=12, help="Significant digits of the two above. (default: by interval)"),
+        typer.Option(min=1, max=12, help="Significant digits in Markdown and LaTeX tables. (default: by the interval)"),
     ] = None,
-    transpose: Annotated[bool, typer.Option("--transpose", help="There, measures down, encoders across.")] = False,
+    transpose: Annotated[
+        bool, typer.Option("--transpose", help="In these tables, put measures in rows and encoders in columns.")
+    ] = False,
     p_values: Annotated[
-        bool, typer.Option("--p-values", help="There, a column of p-values beside each measure.")
+        bool, typer.Option("--p-values", help="In these tables, add a column of p-values for each measure.")
     ] = False,
     html: Annotated[str | None, typer.Option(help="Write one page that opens offline.")] = None,
     eval_results: Annotated[
-        str | None, typer.Option(help="Folder for YAML files as .eval_results/ of the Hugging Face Hub takes them.")
+        str | None, typer.Option(help="Folder for YAML files in the .eval_results/ format of the Hugging Face Hub.")
     ] = None,
     benchmark: Annotated[str | None, typer.Option(help="Hub dataset with the leaderboard, for --eval-results.")] = None,
     source_url: Annotated[str | None, typer.Option(help="Where these results come from, for --eval-results.")] = None,

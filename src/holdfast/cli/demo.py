@@ -11,7 +11,7 @@ def demo(
     quiet: QuietOption = False,
     seed: SeedOption = None,
 ) -> None:
-    """Audit three shipped encoders on 600 handwritten digits they have not seen, attack 200, and write the report."""
+    """Audit three small encoders that come with Holdfast on 600 handwritten digits, and write the report."""
     from holdfast.auditing.plan_file import make_plan
 
     plan = make_plan(

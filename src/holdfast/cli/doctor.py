@@ -7,7 +7,7 @@ from holdfast.cli.common import JsonOption, out, partly, show
 
 
 def doctor(json_output: JsonOption = False) -> None:
-    """Say what is installed and what works; in the last line that all is ready, or what to type."""
+    """Show what is installed and what works; the last line says ready, or what to type."""
     from holdfast.sources.encoders import advice
     from holdfast.sources.encoders import doctor as examine
 

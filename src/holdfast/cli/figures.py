@@ -13,17 +13,17 @@ def figures(
     folder: Annotated[
         str, typer.Option("--out", help="Folder, or URL, for the figures and their captions.")
     ] = "figures",
-    form: Annotated[str, typer.Option("--format", help="pdf, svg, png, csv, or several with commas.")] = "pdf",
+    form: Annotated[str, typer.Option("--format", help="pdf, svg, png or csv; several separated by commas.")] = "pdf",
     only: Annotated[list[str] | None, typer.Option(help="Names of figures. (default: all)")] = None,
     width: Annotated[str, typer.Option(help="column (3.3 inches), page (6.9), or inches.")] = "column",
     height: Annotated[float | None, typer.Option(help="Inches. (default: by the width and the chart)")] = None,
     font: Annotated[str, typer.Option(help="serif or sans.")] = "serif",
-    size: Annotated[float, typer.Option(help="Points of the letters.")] = 8.0,
-    dpi: Annotated[float, typer.Option(help="Pixels to an inch of a PNG.")] = 300.0,
+    size: Annotated[float, typer.Option(help="Font size in points.")] = 8.0,
+    dpi: Annotated[float, typer.Option(help="Resolution of PNG files, in pixels per inch.")] = 300.0,
     allow: AllowOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Write the charts of an audit, or of several compared, as figures for a paper, with captions."""
+    """Write the charts of one or several audits as figures for a paper, with captions."""
     from holdfast.comparison.records import open_runs
     from holdfast.report.paper.folder import formats_of, write_figures
     from holdfast.report.paper.style import Style, width_of

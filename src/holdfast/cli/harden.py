@@ -28,18 +28,18 @@ def harden(
         ),
     ] = "auto",
     budget: Annotated[
-        str, typer.Option(help="Time that the training takes, 90s, 30m, 2h; the audits come on top.")
+        str, typer.Option(help="Time for training, such as 90s, 30m or 2h; the audits come on top.")
     ] = "30m",
     steps: Annotated[int | None, typer.Option(help="Steps of the training, instead of a budget.")] = None,
     pace: Annotated[
-        Path | None, typer.Option(help="harden.json of one that followed a budget, to take exactly its steps again.")
+        Path | None, typer.Option(help="harden.json of an earlier run with a budget: repeat exactly its steps.")
     ] = None,
     eps: EpsOption = None,
     norm: Annotated[
         str, typer.Option(autocompletion=completion.named(*completion.NORMS), help="Norm of the ball: linf or l2.")
     ] = "linf",
     attack: Annotated[
-        str, typer.Option(help="What the adversary raises: untargeted, targeted or loss.")
+        str, typer.Option(help="What the adversary maximises: untargeted, targeted or loss.")
     ] = "untargeted",
     views: Annotated[str | None, typer.Option(help="Augmentation: none, light or full.")] = None,
     rate: Annotated[
@@ -59,20 +59,21 @@ def harden(
         typer.Option(autocompletion=completion.data, help="Labelled images for the kNN accuracy before and after."),
     ] = None,
     head: Annotated[
-        str | None, typer.Option(help="A linear head in use (.safetensors, .onnx); its accuracy before and after.")
+        str | None,
+        typer.Option(help="A linear head in use (.safetensors, .onnx); reports its accuracy before and after."),
     ] = None,
     profile: Annotated[
-        str, typer.Option(autocompletion=completion.profiles, help="What the audits ask, see holdfast list profiles.")
+        str, typer.Option(autocompletion=completion.profiles, help="Profile of the audits, see holdfast list profiles.")
     ] = "hardening",
     out_folder: Annotated[
         Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted run resumes.")
     ] = Path("holdfast-harden"),
     device: DeviceOption = None,
-    seed: Annotated[int, typer.Option(help="The one seed that decides everything.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for everything random.")] = 0,
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Make a fragile encoder robust, without labels, and audit it before and after."""
+    """Make an encoder more robust, without labels, and audit it before and after."""
     from holdfast.report.hardening import audited, print_hardening
     from holdfast.runtime.durations import seconds
     from holdfast.workflows.harden.plan import Hardening, read_pace

@@ -19,7 +19,7 @@ from holdfast.cli.common import (
 
 
 def leaderboard(
-    folder: Annotated[str, typer.Argument(help="A folder with run folders in it, at any depth.")],
+    folder: Annotated[str, typer.Argument(help="Folder that contains run folders, at any depth.")],
     out_file: Annotated[str, typer.Option("--out", help="The page.")] = "leaderboard.html",
     correction: CorrectionOption = "holm",
     x: XOption = None,
@@ -28,7 +28,7 @@ def leaderboard(
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a leaderboard: audits that can be compared in one table each, with ranks and their uncertainty."""
+    """Write a leaderboard: one table per group of comparable audits, ranks with their uncertainty."""
     from holdfast.comparison.leaderboard import leaderboard as read
     from holdfast.report.comparison import scope
     from holdfast.report.leaderboard import render

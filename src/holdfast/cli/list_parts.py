@@ -14,7 +14,7 @@ def list_parts(
     kind: Annotated[str | None, typer.Argument(help="encoders, data, profiles, or a kind of part.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List what there is: encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""
+    """List encoders, data, threats, attacks, certifiers, measures, checks, profiles and more."""
     if kind == "profiles":  # which are read at once, without the parts that they name
         from holdfast.auditing.profile_files import descriptions
 

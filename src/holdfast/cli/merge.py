@@ -9,9 +9,9 @@ from holdfast.cli.workers import engine_of
 
 
 def merge(
-    folder: Annotated[str, typer.Argument(help="Run folder that holds parts, or that they are brought to.")],
-    others: Annotated[list[str] | None, typer.Argument(help="Further folders with parts of the same audit.")] = None,
-    complete: Annotated[bool, typer.Option("--complete", help="Make shards that are missing.")] = False,
+    folder: Annotated[str, typer.Argument(help="Run folder with the parts, or to collect them in.")],
+    others: Annotated[list[str] | None, typer.Argument(help="More folders with parts of the same audit.")] = None,
+    complete: Annotated[bool, typer.Option("--complete", help="Compute missing shards.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the record of other weights.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Run code that the plan in the folder names (py:, trust_remote_code).")
@@ -21,7 +21,7 @@ def merge(
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Score what `holdfast audit --shard I/N` has made, and write record and report."""
+    """Score the shards that `holdfast audit --shard I/N` computed, and write record and report."""
     from holdfast.auditing.merge import merge_parts
 
     engine = engine_of(None, workers, "cpu")

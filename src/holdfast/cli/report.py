@@ -16,7 +16,7 @@ def report(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Print the summary of a run folder again, and write its report anew."""
+    """Print the summary of a run folder again, and rewrite its report."""
     from holdfast.report.html import publish
     from holdfast.report.terminal import print_record
     from holdfast.storage.record_file import read_record

@@ -24,10 +24,13 @@ from holdfast.storage.filesystem import local_folder
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Which table, or a recipe.toml; none lists them.")] = None,
-    profile: Annotated[str, typer.Option(help="full has the paper's parameters; small runs on a laptop.")] = "full",
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a table or a recipe.toml. (default: list the tables)")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="full uses the paper's parameters; small runs on a laptop.")] = "full",
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="NAME=SPEC, instead of the profile's; NAME=none leaves it out.")
+        list[str] | None,
+        typer.Option("--input", help="NAME=SPEC replaces an input of the profile; NAME=none leaves it out."),
     ] = None,
     out_folder: Annotated[str | None, typer.Option("--out", help="Run folder. (default: holdfast-NAME-…)")] = None,
     device: DeviceOption = None,
@@ -36,10 +39,11 @@ def reproduce(
     json_output: JsonOption = False,
     quiet: QuietOption = False,
     rehearse: Annotated[
-        bool, typer.Option(help="Run all of it on tiny stand-ins, to see that every cell gets a number; keep nothing.")
+        bool,
+        typer.Option(help="Run everything on tiny stand-ins to check that every cell gets a number; keep nothing."),
     ] = False,
 ) -> None:
-    """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict for each claim of the text."""
+    """Reproduce a table or figure of a paper: its numbers beside ours, and a verdict on each claim."""
     from holdfast.report.reproduction import markdown, print_reproduction
     from holdfast.workflows.reproduce.recipe import read
     from holdfast.workflows.reproduce.run import reproduce as run

@@ -21,10 +21,11 @@ def show(
         typer.Option(autocompletion=completion.data, help="Images for the encoder to see: a folder, a file or a spec."),
     ] = None,
     path: Annotated[
-        str | None, typer.Option("--out", help="PNG file for five of them, as it sees them. (default: seen.png)")
+        str | None,
+        typer.Option("--out", help="PNG file with five of them as the encoder sees them. (default: seen.png)"),
     ] = None,
 ) -> None:
-    """Explain a part, its formula and parameters; a profile, what it asks; an encoder, how images become its input."""
+    """Explain a part (formula, parameters), a profile (its measures) or an encoder (how images become its input)."""
     from holdfast.report.encoder import SHOWN, names_encoder, print_encoder, write_row
     from holdfast.report.parts import print_part
     from holdfast.runtime.errors import HoldfastError

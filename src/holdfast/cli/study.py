@@ -19,7 +19,7 @@ def study(
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Train several methods on corrupted data, and say what each loses in accuracy."""
+    """Train several methods on corrupted data, and report the accuracy that each loses."""
     from holdfast.report.study import markdown, print_study, problems
     from holdfast.workflows.study.file import read_study
     from holdfast.workflows.study.run import run_study

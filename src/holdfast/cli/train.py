@@ -19,10 +19,12 @@ def train(
     data: Annotated[
         str | None, typer.Option(autocompletion=completion.data, help="Images to learn from, instead of the recipe's.")
     ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value; adversary.threat.radius=0.1.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, such as adversary.threat.radius=0.1.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images, instead of the recipe's.")] = None,
     images: Annotated[int | None, typer.Option(help="How many images to learn from. (default: all)")] = None,
-    track: Annotated[list[str] | None, typer.Option(help="Trackers to tell: tensorboard, mlflow, trackio.")] = None,
+    track: Annotated[list[str] | None, typer.Option(help="Experiment trackers: tensorboard, mlflow, trackio.")] = None,
     out_folder: Annotated[
         Path, typer.Option("--out", parser=local_folder, help="Run folder; an interrupted training resumes.")
     ] = Path("holdfast-train"),
@@ -31,7 +33,7 @@ def train(
     json_output: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Train an encoder by a recipe: any method, with or without an adversary; torchrun starts several processes."""
+    """Train an encoder from a recipe, with or without an adversary; torchrun starts several processes."""
     from holdfast.report.training import print_training
     from holdfast.storage.run_folder import Store
     from holdfast.training.loop import train as run

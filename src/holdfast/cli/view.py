@@ -13,19 +13,19 @@ from holdfast.runtime.privacy import brief
 
 
 def view(
-    folder: Annotated[str, typer.Argument(help="A folder with run folders in it, at any depth; it is only read.")],
+    folder: Annotated[str, typer.Argument(help="Folder that contains run folders, at any depth; it is only read.")],
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="0: any that is free. (default: 8000 or the next free one)")
+        int | None, typer.Option(min=0, max=65535, help="0: any free port. (default: 8000, or the next free one)")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen at. Others than this machine reach all but 127.0.0.1.")
+        str, typer.Option(help="Address to listen on. With any other than 127.0.0.1, other machines can connect.")
     ] = "127.0.0.1",
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the first page in a browser.")] = True,
     out_folder: Annotated[
         str | None, typer.Option("--out", help="Write the pages into this folder instead: they open without a server.")
     ] = None,
 ) -> None:
-    """Show all runs below a folder in a browser: reports, audits at work, images side by side across encoders."""
+    """Show all runs below a folder in a browser: reports, running audits, images side by side across encoders."""
     from holdfast.storage.filesystem import local_folder
     from holdfast.workflows.view.server import Server, is_local
 
