@@ -174,7 +174,7 @@ def test_the_answer_stands_before_all_else(folder, record):
         "holds best",
         "Half of the images hold.",
         "How to read this chart",
-        "May it be trusted?",
+        "Can it be trusted?",
         "could mislead",
     ]
     places = [text.index(words) for words in order]
