@@ -7,6 +7,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.results.shown import text_of
 from holdfast.runtime.console import Screen, plain
 
 HOSTILE = ["\x1b]0;title\x07", "\x1b[2J\x1b[31m", "\x9b31m", "a\rb", "\x08" * 5, "\u202egnp.exe", "\udc80", "\x7f"]
@@ -40,3 +41,10 @@ def test_markup_of_others_is_text() -> None:
 
 def test_lines_tabs_and_writing_stay() -> None:
     assert plain("a\n\tb ε ü 漢 🙂") == "a\n\tb ε ü 漢 🙂"
+
+
+def test_text_of_a_result_has_no_colours_in_a_kernel_of_jupyter(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"TERM": "xterm-color", "CLICOLOR": "1", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert text_of(lambda console: console.print(Text("worse", "bold red"), "[1, 2]")) == "worse [1, 2]"

@@ -17,7 +17,9 @@ from holdfast.storage.filesystem import write_text
 def text_of(show: Callable[[Console], object]) -> str:
     """Return the text that `show` prints, without colours, as wide as the terminal is."""
     out = io.StringIO()
-    show(Screen(file=out, width=max(60, shutil.get_terminal_size((100, 24)).columns), force_jupyter=False))
+    width = max(60, shutil.get_terminal_size((100, 24)).columns)
+    # said here, because rich asks the environment otherwise, and a Jupyter kernel sets FORCE_COLOR
+    show(Screen(file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False))
     return out.getvalue().rstrip("\n")
 
 
