@@ -62,7 +62,7 @@ def test_what_cannot_be_told_fails_strictly_alone(runs, capsys) -> None:
     code, out, _ = run(capsys, *arguments)
     assert (code, out.splitlines()[-1]) == (0, "passed: 1 cannot tell")
     assert "unpaired: other images" in out
-    assert "80 % power would take about" in " ".join(out.split())
+    assert "a verdict with 80 % power would need about" in " ".join(out.split())
     code, out, _ = run(capsys, *arguments, "--strict")
     assert (code, out.splitlines()[-1]) == (1, "not passed (--strict): 1 cannot tell")
 

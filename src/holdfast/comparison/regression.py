@@ -33,8 +33,8 @@ FAILING = (WORSE, LOST)
 """With which a check does not pass."""
 
 PROMISES = (
-    "each verdict is that of a 95 % interval of change and margin, corrected by Holm over all of them in each "
-    "direction: with 95 % confidence none of them is wrong"
+    "each verdict follows from a 95 % interval of the change, corrected by Holm over all comparisons in each "
+    "direction: with 95 % confidence no verdict is wrong"
 )
 
 

@@ -119,7 +119,7 @@ def _outcomes(data: Mapping[str, Any]) -> list[str]:
 
 def table(encoder: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the verdicts of one encoder as a table."""
-    head = ["measure", "baseline", "now", "change", "may lose", "p, Holm", "verdict"]
+    head = ["measure", "baseline", "now", "change", "allowed drop", "p, Holm", "verdict"]
     return Table(head, [_line(row) for row in rows], encoder)
 
 
@@ -138,7 +138,7 @@ def title(row: Mapping[str, Any]) -> str:
 
 
 def margin(row: Mapping[str, Any]) -> str:
-    """Return what may be lost, in the measure's own unit."""
+    """Return the allowed drop, in the measure's own unit."""
     amount, written = row["margin"]["amount"], row["margin"]["written"]
     if not row["margin"]["relative"]:
         return f"{255 * amount:.3g}/255" if row["levels"] and amount else written
@@ -164,12 +164,12 @@ def statement(row: Mapping[str, Any]) -> str:
 
 
 def numbers(row: Mapping[str, Any]) -> list[str]:
-    """Return the numbers behind a verdict: baseline, now, change, what may be lost, p."""
+    """Return the numbers behind a verdict: baseline, now, change, allowed drop, p."""
     before, now = (" ".join(filter(None, _told(row, row[k]))) if row[k] else "none" for k in ("baseline", "now"))
     parts = [f"baseline {before}, now {now}"]
     if row["change"] and row["change"]["value"] is not None:
         parts.append(f"change {' '.join(filter(None, _told(row, row['change'])))}")
-    parts.append(f"may lose {margin(row)}")
+    parts.append(f"allowed drop {margin(row)}")
     return [*parts, f"p {p_text(row['p_adjusted'])} (Holm)"] if row["p_adjusted"] is not None else parts
 
 
@@ -177,8 +177,8 @@ def _needed(needed: Mapping[str, Any], bound: bool) -> str:
     """Return how many images would tell."""
     measured, equal, of = needed["as_measured"], needed["if_equal"], needed["of"]
     parts = [] if bound else [f"{_about(measured, needed)} {of} if the change is as measured"]
-    parts += [f"{_about(equal, needed)} {'' if parts else f'{of} '}if there is none"] if equal is not None else []
-    return f"80 % power would take {', '.join(parts)}" if parts else ""
+    parts += [f"{_about(equal, needed)} {'' if parts else f'{of} '}if there is no change"] if equal is not None else []
+    return f"a verdict with 80 % power would need {', '.join(parts)}" if parts else ""
 
 
 def _about(images: int | None, needed: Mapping[str, Any]) -> str:
@@ -197,7 +197,7 @@ def _told(row: Mapping[str, Any], score: Mapping[str, Any]) -> tuple[str, str]:
 def against(regression: Mapping[str, Any]) -> str:
     """Return what the run is held against, and how."""
     paired = "image by image" if regression["paired"] else "unpaired: other images of the same source"
-    return f"Against {regression['baseline']}, {paired}"
+    return f"Compared with {regression['baseline']}, {paired}"
 
 
 def scope(regression: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,9 @@ def junit(data: Mapping[str, Any]) -> str:
     if regression := data["regression"]:
         suite = _suite(root, f"{data['record']} against {regression['baseline']}")
         for row in regression["verdicts"]:
-            case = _case(suite, row["encoder"], f"{row['measure']}.{row['score']} may lose {row['margin']['written']}")
+            case = _case(
+                suite, row["encoder"], f"{row['measure']}.{row['score']} allowed drop {row['margin']['written']}"
+            )
             holding = holds(row)
             if holding is None:
                 _outcome(case, "failure" if data["strict"] else "skipped", row["verdict"], statement(row))
