@@ -278,6 +278,29 @@ def test_classifiers_that_normalise_bring_their_mean_and_std(resnet: nn.Module, 
     assert open_encoder(f"torchvision:resnet18?weights={path}&size=32").origin["normalisation"] == f"metadata of {path}"
 
 
+def test_the_state_of_an_opened_encoder_opens_again(resnet: nn.Module, tmp_path: Path, x: Tensor) -> None:
+    encoder = open_encoder("torchvision:resnet18?weights=random&seed=3")
+    torch.save(encoder.state_dict(), tmp_path / "w.pt")
+    opens(f"torchvision:resnet18?weights={tmp_path}/w.pt", x, encoder(x))
+    torch.save(under("module.network.model.", resnet), tmp_path / "inner.pt")  # as of OpenCLIP's
+    with torch.no_grad():
+        opens(f"torchvision:resnet18?weights={tmp_path}/inner.pt", x, resnet(normalised(x)))
+
+
+@pytest.mark.parametrize("inner", [False, True], ids=["encoder", "module"])
+def test_the_state_of_an_opened_zoo_network_opens_again(inner: bool, tmp_path: Path) -> None:
+    encoder = open_encoder("zoo:digits-simclr")
+    images = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    state = (encoder.module if inner else encoder).state_dict()
+    save_file(state, tmp_path / "w.safetensors")
+    torch.save(state, tmp_path / "w.pt")
+    for spec in (
+        f"file:{tmp_path}/w.safetensors?",
+        *(f"zoo:digits_cnn?weights={tmp_path}/w.{end}&" for end in ("pt", "safetensors")),
+    ):
+        opens(f"{spec}mean=0&std=1", images, encoder(images))
+
+
 def test_unknown_prefixes_are_named(resnet: nn.Module, tmp_path: Path) -> None:
     save_file(under("wrapper.encodr.", resnet), tmp_path / "w.safetensors")
     with pytest.raises(HoldfastError, match=r"begin with 'wrapper.encodr.', .*closest is 'encoder.'"):

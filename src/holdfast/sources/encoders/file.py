@@ -1,5 +1,6 @@
 """`file:` weights of a zoo network in a safetensors file."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from holdfast.sources.encoders.shared.options import read
 from holdfast.sources.encoders.shared.weights import fill, misfits, read_safetensors, seeded
 from holdfast.sources.encoders.zoo import preprocessing
 
+_OPENED = re.compile(r"^(module\.)?network\.")
+"""What stands before the names of a network in the state of an encoder that was opened."""
 _HEADS = ("linear", "fc", "head", "classifier")
 
 
@@ -43,6 +46,7 @@ class File(EncoderSource):
                 f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=..."
             )
         state, metadata = read_safetensors(name)
+        state = {_OPENED.sub("", key): value for key, value in state.items()}
         chosen, reason = _architecture(name, state, arch, metadata.get("arch"))
         with seeded(common.seed):
             network = NETWORKS[chosen].made(_dim(chosen, state))

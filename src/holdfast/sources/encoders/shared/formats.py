@@ -72,6 +72,8 @@ FORMATS = (
     Format("an encoder", "encoder."),
     Format("a model", "model."),
     Format("a network", "net."),
+    Format("an encoder opened by Holdfast", "network."),
+    Format("an encoder opened by Holdfast, with a model inside", "network.model."),
     Format("a teacher", "teacher."),
     Format("a student", "student."),
 )
