@@ -10,7 +10,8 @@ from torch import nn
 
 import holdfast
 from holdfast.auditing.balls import shape_of
-from holdfast.core import Geometry, HoldfastError
+from holdfast.core import Encoder, Geometry, HoldfastError
+from holdfast.report.verdict import rendering
 from holdfast.sources.data import ImageSet, open_images, render
 from holdfast.sources.data.folder import Folder
 from holdfast.training.images import TrainingImages
@@ -43,11 +44,24 @@ def test_any_network_is_audited_on_them_and_the_record_says_how(mixed: Path) -> 
     (entry,) = record.data["encoders"]
     assert entry["input"] == [3, 48, 48]
     assert (entry["geometry"]["size"], entry["geometry"]["resize"]) == ([48, 48], 48)
-    said = "pictures of mixed shapes: the shorter side to 48 pixels (bilinear), of that the centre 48x48; ?size=H"
+    said = (
+        "pictures of mixed shapes: the shorter side to 48 pixels (bilinear), then the central 48 × 48 is cropped; ?size"
+    )
     assert " ".join(str(record).split()).count(said) == 1
     spelt = holdfast.audit(network(), f"{mixed}?size=48", **ASK)
     assert spelt["breakaway_risk"] == record["breakaway_risk"]
     assert "mixed shapes" not in str(spelt)
+
+
+def test_the_encoders_are_named_where_others_say_how_large_their_pictures_are(mixed: Path) -> None:
+    own = Encoder(network(), mean=0, std=1, geometry=Geometry((32, 32), 3, 36), name="sized")
+    record = holdfast.audit([own, network()], mixed, **ASK | {"attacked": 2})
+    sized, unsized = record.data["encoders"]
+    assert (sized["input"], unsized["input"]) == ([3, 32, 32], [3, 48, 48])
+    (sentence,) = rendering(record.data)
+    assert sentence.startswith(f"pictures of mixed shapes, for {unsized['name']}: the shorter side to 48 pixels")
+    page = Path(record.report(mixed.parent / "report.html")).read_text(encoding="utf-8")
+    assert f"P{sentence[1:]}." in page
 
 
 def test_what_is_seen_is_cropped_not_squashed(mixed: Path) -> None:

@@ -158,7 +158,7 @@ def test_show_says_what_an_encoder_sees(capsys, tmp_path: Path) -> None:
     spec = "zoo:cnn_b_cifar?resize=40&crop=32"
     code, out, _ = run(capsys, "show", spec, "--data", str(photos), "--out", str(seen))
     assert code == 0
-    assert "the shorter side to 40 pixels (bicubic), of that the centre 32x32" in out
+    assert "the shorter side to 40 pixels (bicubic), then the central 32 × 32 is cropped" in out
     assert "resize=40&crop=32 given in the spec; else zoo architecture" in out
     assert "zoo architecture (no normalisation)" in out
     assert "100 numbers" in out

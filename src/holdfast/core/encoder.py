@@ -88,7 +88,7 @@ class Geometry(metaclass=Checked):
 
     Example:
         >>> Geometry((224, 224), resize=256).in_words
-        'the shorter side to 256 pixels (bilinear), of that the centre 224x224'
+        'the shorter side to 256 pixels (bilinear), then the central 224 × 224 is cropped'
     """
 
     size: tuple[Count, Count]
@@ -99,11 +99,11 @@ class Geometry(metaclass=Checked):
 
     @property
     def in_words(self) -> str:
-        """What is done, such as "the shorter side to 256 pixels (bilinear), of that the centre 224x224"."""
-        size = f"{self.size[0]}x{self.size[1]}"
+        """What is done, such as "the shorter side to 256 pixels (bilinear), then the central 224 × 224 is cropped"."""
+        size = f"{self.size[0]} × {self.size[1]}"
         if self.resize is None:
             return f"squashed to {size} ({self.interpolation})"
-        return f"the shorter side to {self.resize} pixels ({self.interpolation}), of that the centre {size}"
+        return f"the shorter side to {self.resize} pixels ({self.interpolation}), then the central {size} is cropped"
 
 
 class Encoder(nn.Module):

@@ -54,9 +54,17 @@ def threats(record: Mapping[str, Any]) -> list[str]:
 
 
 def rendering(record: Mapping[str, Any]) -> list[str]:
-    """Return how pictures of mixed shapes got one, where no encoder said it."""
-    said = dict.fromkeys((encoder.get("geometry") or {}).get("assumed") for encoder in record["encoders"])
-    return [f"pictures of mixed shapes: {how}; ?size=H in the data spec chooses another size" for how in said if how]
+    """Return how pictures of mixed shapes got one for encoders that say none; these are named unless all say none."""
+    audited = [encoder for encoder in record["encoders"] if not encoder.get("error")]
+    names: dict[str, list[str]] = {}
+    for encoder in audited:
+        if how := (encoder.get("geometry") or {}).get("assumed"):
+            names.setdefault(how, []).append(encoder["name"])
+    return [
+        f"pictures of mixed shapes{f', for {listing(of, 8)}' if len(of) < len(audited) else ''}: {how}; ?size=H in the "
+        "data spec chooses another size"
+        for how, of in names.items()
+    ]
 
 
 def _winners(record: Mapping[str, Any], audited: list[Mapping[str, Any]]) -> list[Sentence]:
