@@ -209,6 +209,16 @@ def test_other_conditions_are_refused(capsys, two: tuple[str, str], where, key, 
     assert all(folder in line for folder in two)
 
 
+def test_audits_that_a_time_budget_cut_apart_are_told_how_to_be_alike(capsys, two: tuple[str, str]) -> None:
+    rounds = {"number": 2, "of": 60, "budget": 5.0, "until": None, "before": 0.0, "answers_only": False, "look": 0}
+    change(two[0], lambda record: record["run"].update(rounds=rounds | {"ended": "complete"}))
+    change(two[1], lambda record: record["run"].update(rounds=rounds | {"ended": "budget"}))
+    change(two[1], lambda record: record["data"].update(attacked=24))
+    line = refused(capsys, "compare", *two)
+    remedy = f"a time budget ended {two[1]!r} early; audit both with --budget none, or with --until '24 images'"
+    assert line.endswith(remedy)
+
+
 @pytest.mark.parametrize("text", ['{"schema": 1}', "[]", "{", '{"schema": 2, "plan": {}, "encoders": []}'])
 def test_other_records_are_refused(capsys, two: tuple[str, str], text: str) -> None:
     Path(two[1], "record.json").write_text(text)

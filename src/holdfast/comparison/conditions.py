@@ -36,8 +36,20 @@ def refuse_mismatches(runs: Sequence[Run]) -> None:
             values = "; ".join(f"{name}: {short(first[name])} and {short(second[name])}" for name in differing)
             raise HoldfastError(
                 f"expected audits that can be compared image by image, but {runs[0].place!r} and {run.place!r} differ "
-                f"in {values}; audit the encoders with the same --data, --images, --attacked, --seed and precision"
+                f"in {values}; {_remedy((runs[0], run), differing)}"
             )
+
+
+def _remedy(runs: Sequence[Run], differing: Sequence[str]) -> str:
+    """Return how two audits that differ in these conditions can be made alike."""
+    cut = [repr(run.place) for run in runs if (run.record["run"].get("rounds") or {}).get("ended") == "budget"]
+    if cut and differing == ["attacked images"]:
+        least = min(run.record["data"]["attacked"] for run in runs)
+        return (
+            f"a time budget ended {' and '.join(cut)} early; audit both with --budget none, or with "
+            f"--until '{least} images'"
+        )
+    return "audit the encoders with the same --data, --images, --attacked, --seed and precision"
 
 
 def cautions(runs: Sequence[Run], encoders: Iterable[Audited]) -> list[str]:
