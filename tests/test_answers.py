@@ -58,17 +58,17 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str
         ("sound", "", {}, "plain", "Half hold up to 5/255: weak. Proved: nothing. Trust: no check was run."),
         (
             "at most", "", {"frozen": "pass", "other": "warn", "masking": "fail"}, "warn",
-            "Half hold up to 5/255. That is only a limit: the truth may be far smaller, for the check smaller change "
-            "failed. Proved: nothing. Trust: masking failed; warnings of other.",
+            "Half hold up to 5/255. This is only a limit, because the check smaller change failed: the truth may be far "
+            "smaller. Proved: nothing. Trust: masking failed; warnings of other.",
         ),
         (
             "at most", "Hides its gradient", {"frozen": "pass", "gradient": "fail"}, "warn",
-            "Hides its gradient: half hold up to 5/255. That is only a limit: the truth may be far smaller, for the "
-            "check smaller change failed. Proved: nothing. Trust: gradient failed.",
+            "Hides its gradient: half hold up to 5/255. This is only a limit, because the check smaller change failed: "
+            "the truth may be far smaller. Proved: nothing. Trust: gradient failed.",
         ),
         (
             "sound", "Looks untrained", {"frozen": "pass", "trained": "warn"}, "bad",
-            "Looks untrained: half hold up to 5/255: that says little of such an encoder. Proved: nothing. "
+            "Looks untrained: half hold up to 5/255: for such an encoder this means little. Proved: nothing. "
             "Trust: warnings of trained.",
         ),
         (
@@ -94,7 +94,7 @@ def test_what_is_fragile_at_most_is_fragile() -> None:
     weak = record("at most", frozen="pass")
     weak["encoders"][0]["measures"]["a"]["in_words"] |= {"called": "fragile", "if_weak": "fragile"}
     ((_, answer),) = answers(weak)
-    assert answer.text.startswith("Half hold up to 5/255: fragile. That is only a limit: ")
+    assert answer.text.startswith("Half hold up to 5/255: fragile. This is only a limit, because ")
 
 
 def test_what_looks_alike_is_told_unless_it_was_left_out() -> None:

@@ -331,7 +331,7 @@ def test_what_was_not_broken_is_no_number() -> None:
     assert "not broken at all" in scores["median"].note
     assert measure.in_words(observed, scores).text == (
         "No change was found after which half of 10 images among 100 are taken for another one. No encoder can keep "
-        "half of them apart beyond 701/255. Proved: nothing; no certificate was tried."
+        "half of them apart beyond 701/255. Proved: nothing, because no certificate was requested."
     )
     with pytest.raises(HoldfastError, match="certified: expected 0 or more, got -1"):
         BreakingRadius(certified=-1)

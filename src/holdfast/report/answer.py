@@ -57,9 +57,9 @@ def _answer(measure: Mapping[str, Any], encoder: Mapping[str, Any], data: Mappin
     if standing != SOUND:
         side, checks = "smaller" if standing == "at most" else "larger", plural(len(failed), "check").partition(" ")[2]
         tone, ending = "warn", words.get("if_weak", "")
-        doubt = f"That is only a limit: the truth may be far {side}, for the {checks} {listing(failed)} failed."
+        doubt = f"This is only a limit, because the {checks} {listing(failed)} failed: the truth may be far {side}."
     elif name:
-        tone, ending = "bad", "that says little of such an encoder"
+        tone, ending = "bad", "for such an encoder this means little"
     elif ending:
         ending = ", ".join(filter(None, (ending, likeness(measure, encoder, data))))
     start = f"{name}: {words['says']}" if name else f"{words['says'][:1].upper()}{words['says'][1:]}"

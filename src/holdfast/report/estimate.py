@@ -112,7 +112,7 @@ def _small_print(estimate: Mapping[str, Any]) -> str:
     return (
         f"Times in brackets: two standard errors by the shards that were timed, which took "
         f"{duration(estimate['calibration_seconds'])}; the start of the program, checks, pictures and the report come "
-        f"on top. ≤: may end earlier. ≥: stopped before any of it was done; it takes at least so long. {shards}"
+        f"on top. ≤: may end earlier. ≥: none of it finished while timing, so it is a lower bound. {shards}"
     )
 
 

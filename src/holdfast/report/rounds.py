@@ -23,5 +23,5 @@ def stopped(record: Mapping[str, Any]) -> str:
         return ""
     budget = "" if rounds.get("budget") is None else duration(rounds["budget"])
     why = GOES_ON[ended].format(budget=budget, until=rounds.get("until"))
-    questions = ", of the questions only those that are answered in a sentence" if rounds["answers_only"] else ""
+    questions = ", and of the measures only those that answer in a sentence" if rounds["answers_only"] else ""
     return f"{count(record['data']['attacked'])} of {count(rounds['of'])} images were attacked{questions}: {why}."

@@ -116,7 +116,7 @@ def _alone(encoder: Mapping[str, Any]) -> Sentence:
     ]
     if not values:
         return Sentence("None of its measures gave a number.", "bad")
-    return Sentence(f"It shows {listing(values, 4)}. With one encoder there is nothing to compare these with.")
+    return Sentence(f"It shows {listing(values, 4)}. One encoder was audited, so there is no comparison.")
 
 
 def uncertified(encoders: list[Mapping[str, Any]]) -> list[str]:

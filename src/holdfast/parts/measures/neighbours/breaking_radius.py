@@ -208,9 +208,9 @@ class BreakingRadius(Measure):
     def _proved_in_words(self, proved: Score | None) -> str:
         """Return what is proved."""
         if proved is None:
-            return "nothing; no certificate was tried"
+            return "nothing, because no certificate was requested"
         if proved.value is None:
-            return "nothing; no certifier supports this encoder"
+            return "nothing, because no certifier supports this encoder"
         if proved.value == 0:
             return f"nothing for half of {proved.n} images"
         interval = "no interval" if proved.low is None else _between(proved, self.ball.is_box)
