@@ -58,8 +58,8 @@ def record(standing: str = "sound", called: str = "", **checks: str) -> dict[str
         ("sound", "", {}, "plain", "Half hold up to 5/255: weak. Proved: nothing. Trust: no check was run."),
         (
             "at most", "", {"frozen": "pass", "other": "warn", "masking": "fail"}, "warn",
-            "Half hold up to 5/255. This is only a limit, because the check smaller change failed: the truth may be far "
-            "smaller. Proved: nothing. Trust: masking failed; warnings of other.",
+            "Half hold up to 5/255. This is only a limit, because the check smaller change failed: the truth may be "
+            "far smaller. Proved: nothing. Trust: masking failed; warnings of other.",
         ),
         (
             "at most", "Hides its gradient", {"frozen": "pass", "gradient": "fail"}, "warn",
