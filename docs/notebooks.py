@@ -118,8 +118,10 @@ def _cells(text: str) -> Iterator[Any]:
 
 
 def _read(outputs: Any, page: Path) -> Iterator[Any]:
-    """Return what came out of a cell without progress on stderr."""
+    """Return what came out of a cell, each drawing once, without progress on stderr."""
     for output in outputs:
+        if "image/svg+xml" in output.get("data", {}):  # a figure offers both
+            output["data"].pop("image/png", None)
         if output.get("name") != "stderr":
             yield output
         elif "Warning" in output["text"]:
