@@ -353,6 +353,11 @@ def test_bad_encoders_are_named_and_the_status_is_not_zero(capsys, tmp_path, mon
     assert says in err, (out, err)
 
 
+def test_an_audit_of_no_encoder_but_a_misspelt_one_came_to_nothing(capsys, tmp_path: Path) -> None:
+    command = ("audit", "zoo:digits-simcl", "--data", "digits", "--out", str(tmp_path), *TINY)
+    assert "did you mean 'digits-simclr'" in refused(capsys, *command, status=ExitStatus.NOTHING)
+
+
 def test_wrong_channels_say_what_to_do(capsys, tmp_path: Path) -> None:
     code, _, err = run(capsys, "audit", "zoo:cnn_a_cifar", "--data", "digits?size=32", "--out", str(tmp_path), *TINY)
     assert code == ExitStatus.NOTHING

@@ -24,6 +24,7 @@ class ExitStatus(IntEnum):
 
 SUMMARY = (
     "Exit status: 0 done and met; 1 a requirement is not met, or a part failed; 2 wrong usage or an unknown name; "
-    "3 nothing could be audited, or a run folder cannot be read or written; 4 a fault of Holdfast; 130 interrupted."
+    "3 no encoder could be opened or audited, or a run folder cannot be read or written; 4 a fault of Holdfast; "
+    "130 interrupted."
 )
 """The same in a sentence, below the help of every command."""
