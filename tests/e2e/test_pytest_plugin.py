@@ -51,8 +51,11 @@ def plugin() -> types.ModuleType:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, plugin: types.ModuleType) -> Callable[..., pytest.RunResult]:
+def run(
+    pytester: pytest.Pytester, plugin: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., pytest.RunResult]:
     """Runs tests in a project of their own, by this process, whether the plugin is installed or not."""
+    monkeypatch.delenv("CI", raising=False)  # in CI pytest's summary repeats whole messages
 
     def in_project(tests: str, *words: str) -> pytest.RunResult:
         path = pytester.makepyfile(dedent(PROJECT) + dedent(tests))

@@ -230,7 +230,7 @@ PROFILES = [
 
 
 def test_every_recipe_asks_what_holdfast_knows(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_file, "profile", cache(plan_file.profile))  # a few, of 237 audits
+    monkeypatch.setattr(plan_file, "open_profile", cache(plan_file.open_profile))  # a few, of 237 audits
     monkeypatch.setattr(plan_file, "validity_panel", lambda *_: ())  # no recipe says anything about it
     for name, profile in PROFILES:
         with subtests.test(f"{name} {profile}"):

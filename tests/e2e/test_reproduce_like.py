@@ -115,7 +115,7 @@ def test_a_file_lies_over_the_one_it_is_like(folder: Path) -> None:
     assert "second" not in small.inputs
 
 
-@pytest.mark.parametrize(("name", "message"), [("loop", "another table"), ("lost", "cannot read")])
+@pytest.mark.parametrize(("name", "message"), [("loop", "another table"), ("lost", "no recipe")])
 def test_a_file_like_itself_or_none_is_refused(folder: Path, name: str, message: str) -> None:
     with pytest.raises(HoldfastError, match=message):
         read(str(folder / f"{name}.toml"))

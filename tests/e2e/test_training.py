@@ -325,7 +325,7 @@ def test_bad_recipes_are_one_clear_line(
 
 
 def test_files_that_are_no_recipes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "cannot read the recipe" in refused(capsys, "train", str(tmp_path / "none.toml"))
+    assert "error: no recipe" in refused(capsys, "train", str(tmp_path / "none.toml"))
     (tmp_path / "bad.toml").write_text("encoder = ")
     assert "is not TOML" in refused(capsys, "train", str(tmp_path / "bad.toml"))
     (tmp_path / "empty.toml").write_text("")

@@ -204,7 +204,7 @@ def test_a_weak_attack_and_an_untrained_noise_are_noticed(tmp_path) -> None:
     for record in (own, shared):
         verdict = record["checks"]["noise_order"]
         assert verdict["status"] == "warn"
-        assert "though the attack left them standing" in verdict["finding"]
+        assert "that the attack did not break" in verdict["finding"]
         assert verdict["details"]["missed"] > 20
     assert "attack (bim) above uniform" in own["checks"]["noise_order"]["finding"]
     assert "attack (bim) above" not in shared["checks"]["noise_order"]["finding"]  # what a draw breaks is broken

@@ -39,7 +39,8 @@ def changed(profile: Iterable[Measure], changes: Iterable[Change], ball: Ball) -
     measures, profile = list[Measure](), tuple(profile)
     twins = {name: twin for name, twin in named(profile).items() if "[" in name}
     usual = [registry.spec(measure) for measure in profile]
-    for change in spread(twins[c] if isinstance(c, str) and c in twins else _table(c) for c in changes):
+    tables = (twins[c] if isinstance(c, str) and c in twins else _table(c) for c in spread(changes))
+    for change in spread(tables):
         if isinstance(change, Measure):
             measures.append(change)
             continue
