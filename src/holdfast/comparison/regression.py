@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import Any
 
-import torch
-
 from holdfast.auditing.record import finite
 from holdfast.comparison.baseline import couples, same_images, without_labels
 from holdfast.comparison.conditions import cautions
 from holdfast.comparison.contrast import NO_WORSE, WORSE, Contrast
 from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, score_of
+from holdfast.comparison.shared_images import correlation, equal, sides
 from holdfast.config.margins import Margin, Scored, margins
 from holdfast.config.requirements import flaw, nothing_there
 from holdfast.core import HoldfastError
@@ -69,8 +68,9 @@ def regressions(
 
     Verdicts are "worse" (a loss beyond the margin is shown), "no worse" (a loss beyond it is excluded), "better" (the
     same of margin 0), "lost" (the baseline has a number, the run has none, or one that a failed check voids) and
-    "cannot tell". Scores whose rows are equal, image by image, are no worse without a test. What a failed check leaves
-    is a bound, which counts for the verdict alone that weakness could not make.
+    "cannot tell". Where one run attacked more images, both scores are of the images that both attacked; `images` counts
+    them. Scores whose rows are equal, image by image, are no worse without a test. What a failed check leaves is a
+    bound, which counts for the verdict alone that weakness could not make.
 
     Where nothing can be told, `needed` says how many images would tell it with 80 % power at the level that the
     correction leaves: `as_measured`, were the true values those that were measured, and `if_equal`, were both the
@@ -193,7 +193,7 @@ def _row(
         "levels": title == about["headline"] and bool((about.get("in_words") or {}).get("levels")),
         "verdict": UNTOLD, "reason": "", "baseline": before, "now": now, "change": None,
         "margin": {"written": margin.written, "amount": amount, "relative": margin.relative},
-        "paired": False, "correlation": None, "p": None, "p_adjusted": None, "needed": None,
+        "paired": False, "images": None, "correlation": None, "p": None, "p_adjusted": None, "needed": None,
     }  # fmt: skip
 
 
@@ -207,8 +207,11 @@ def _unaudited(new: Audited, old: Audited, name: str, title: str, margin: Margin
 
 def _test(question: Question, name: str, title: str, margin: Margin, paired: bool) -> _Test:
     """Return the test of one score of one encoder, or why there is none."""
-    (new, now), (old, before) = question.answers
+    (new, _), (old, _) = question.answers
+    side, old_side, images = sides(question, paired)
+    now, before = side.entry, old_side.entry
     row = _row(new, old, name, title, margin, (now, before))
+    row["images"] = images
     # numbers that are not there, or that a failed check voids
     missing = [
         nothing_there(entry, score or {}, "value") or (flaw(e.entry, score) if score["standing"] == VOID else "")
@@ -219,10 +222,7 @@ def _test(question: Question, name: str, title: str, margin: Margin, paired: boo
     if missing[0]:  # undefined is not lost: a median is where half of the images were not broken at all
         lost = now["error"] or now["not_certified"] or (row["now"] and row["now"]["standing"] == VOID)
         return _Test(row | {"verdict": LOST if lost else UNTOLD, "reason": missing[0]})
-    # what both runs saw of each image
-    rows, table = new.run.table(now["table"])
-    old_rows, old_table = old.run.table(before["table"])
-    rho = _correlation(question, title, (rows, table), (old_rows, old_table)) if paired else None
+    rho = correlation(question, title, side, old_side) if paired else None
     contrast = Contrast(score_of(row["now"]), score_of(row["baseline"]), rho or 0.0, margin, question.measure.better)
     change = asdict(statistics.difference(contrast.now, contrast.before, contrast.correlation))
     row |= {"paired": rho is not None, "correlation": rho, "change": change}
@@ -230,36 +230,11 @@ def _test(question: Question, name: str, title: str, margin: Margin, paired: boo
         change["interval"] = "unpaired, from both intervals"
     sure = contrast.tells(NO_WORSE) or new.entry["fingerprint"] == old.entry["fingerprint"]
     same = contrast.now.value == contrast.before.value
-    if paired and sure and same and _equal((rows, table), (old_rows, old_table)):
+    if paired and sure and same and equal(side, old_side):
         return _Test(row | {"verdict": NO_WORSE, "reason": "every image has the same value as in the baseline"})
     if contrast.untestable:
         return _Test(row | {"reason": contrast.untestable})
-    return _Test(row, contrast, len(rows) if question.measure.rows(table) is None else None)
-
-
-def _correlation(question: Question, title: str, now: Any, before: Any) -> float | None:
-    """Return how two estimates on the same images are correlated; None where no image contributes known parts of it."""
-    (rows, table), (old_rows, old_table) = now, before
-    headline = question.answers[0][1]["headline"]
-    measure = question.measure if title == headline else question.measure.headed_by(title)
-    if measure is None:
-        return None
-    new, old = measure.influence(table), measure.influence(old_table)
-    if rows == old_rows and len(new) == len(old):
-        return statistics.correlation(new, old)
-    if len(new) == len(rows) and len(old) == len(old_rows):  # a budget of time attacks as many as it can
-        return statistics.shared_correlation(new, rows, old, old_rows)
-    return None
-
-
-def _equal(now: Any, before: Any) -> bool:
-    """Whether two tables hold the same rows."""
-    (rows, table), (old_rows, old_table) = now, before
-    return (
-        rows == old_rows
-        and table.keys() == old_table.keys()
-        and all(torch.allclose(table[key].double(), old_table[key].double(), 0, 0, equal_nan=True) for key in table)
-    )
+    return _Test(row, contrast, len(side.rows) if images else None)
 
 
 def _decided(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -282,7 +257,12 @@ def _decided(tests: Sequence[_Test], images: Mapping[str, Any]) -> list[dict[str
         row["needed"] = {
             "as_measured": test.needed(contrast.times_as_measured(level)),
             "if_equal": test.needed(contrast.times_if_equal(level)),
-            "of": "attacked images" if test.images == images["attacked"] < images["images"] else "images",
+            "of": "attacked images" if _is_attacked(row["images"], images) else "images",
             "available": images["available"],
         }
     return [test.row for test in tests]
+
+
+def _is_attacked(images: Mapping[str, Any] | None, data: Mapping[str, Any]) -> bool:
+    """Return whether the images of a score are the attacked ones alone."""
+    return images is not None and images["now"] == data["attacked"] < data["images"]

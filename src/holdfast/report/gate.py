@@ -196,8 +196,13 @@ def _told(row: Mapping[str, Any], score: Mapping[str, Any]) -> tuple[str, str]:
 
 def against(regression: Mapping[str, Any]) -> str:
     """Return what the run is held against, and how."""
-    paired = "image by image" if regression["paired"] else "unpaired: other images of the same source"
-    return f"Compared with {regression['baseline']}, {paired}"
+    if not regression["paired"]:
+        return f"Compared with {regression['baseline']}, unpaired: other images of the same source"
+    counts = [row["images"] for row in regression["verdicts"] if row["images"]]
+    most = [(images["shared"], max(images["now"], images["baseline"])) for images in counts]
+    parts = [f"{shared:,} of {all_:,} images shared" for shared, all_ in dict.fromkeys(most) if shared < all_]
+    on = f"; all numbers are of these: {', '.join(parts)}" if parts else ""
+    return f"Compared with {regression['baseline']}, image by image{on}"
 
 
 def scope(regression: Mapping[str, Any]) -> list[str]:

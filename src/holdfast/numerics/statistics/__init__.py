@@ -6,7 +6,7 @@ image; they are left out and counted in the note.
 A module here never has the name of a function here: importing the module would put it in the function's place.
 """
 
-from holdfast.numerics.statistics.differences import combined, correlation, difference, shared_correlation
+from holdfast.numerics.statistics.differences import combined, correlation, difference
 from holdfast.numerics.statistics.means import influence_of_mean, mean
 from holdfast.numerics.statistics.medians import at_ranks, influence_of_median, median, median_ranks
 from holdfast.numerics.statistics.pairs import influence_of_pair_mean, pair_mean
@@ -30,5 +30,4 @@ __all__ = [
     "pair_mean",
     "share",
     "share_of_draws",
-    "shared_correlation",
 ]

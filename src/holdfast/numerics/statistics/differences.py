@@ -1,7 +1,6 @@
 """Paired differences of two scores, by MOVER: the method of variance estimates recovery."""
 
 import math
-from collections.abc import Sequence
 
 from jaxtyping import Float
 from torch import Tensor
@@ -63,32 +62,3 @@ def correlation(a: Float[Tensor, "units"], b: Float[Tensor, "units"]) -> float:
     a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
     scale = float(a.norm() * b.norm())
     return max(-1.0, min(1.0, float(a @ b) / scale)) if scale > 0 else 0.0
-
-
-def shared_correlation(
-    a: Float[Tensor, "units"], names: Sequence[str], b: Float[Tensor, "others"], others: Sequence[str]
-) -> float:
-    """Correlation of two estimates from influences on units of which they share some: Σ aᵢbᵢ / √(Σaᵢ² Σbᵢ²), centred.
-
-    The sum above is over what both have: of n and m units that share k it is ρ k / √(nm). 0 where influences do not
-    vary, or nothing is shared.
-
-    Args:
-        a: influences on the first estimate.
-        names: of its units.
-        b: influences on the second.
-        others: names of the second's units.
-
-    Example:
-        >>> a, b = torch.tensor([1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
-        >>> round(shared_correlation(a, "xy", b, "xyzw"), 3)
-        0.707
-    """
-    a, b = a.double() - a.double().mean(), b.double() - b.double().mean()
-    places = {name: place for place, name in enumerate(others)}
-    both = [(place, places[name]) for place, name in enumerate(names) if name in places]
-    scale = float(a.norm() * b.norm())
-    if not both or not scale > 0:
-        return 0.0
-    left, right = zip(*both, strict=True)
-    return max(-1.0, min(1.0, float(a[list(left)] @ b[list(right)]) / scale))
