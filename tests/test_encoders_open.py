@@ -1,12 +1,15 @@
 import importlib.util
+import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import holdfast
 from holdfast.core import Encoder, registry
-from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.errors import HoldfastError, NothingAudited
 from holdfast.sources.encoders import advice, doctor, open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
 
@@ -234,3 +237,24 @@ def test_doctor(monkeypatch):
     assert broken == "to repair what is broken, type: pip install --force-reinstall 'holdfast[train]'"
     monkeypatch.setattr("holdfast.runtime.doctor.find_spec", lambda name: None)
     assert ("timm", "missing", "pip install 'holdfast[timm]'") in doctor()
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("zoo:digits-simcl", "did you mean 'digits-simclr'"),
+        ("zoo:digits-simclr?sede=1", "did you mean 'seed'"),
+        ("zoo:digits_cnn?weights=gone.safetensors", "weights file 'gone.safetensors' does not exist"),
+        ("gone.safetensors?mean=0&std=1", "weights file 'gone.safetensors' does not exist"),
+        ("gone.onnx", "ONNX file 'gone.onnx' does not exist"),
+        ("py:no_such_module:build", "No module named 'no_such_module'"),
+        ("torchvision:resnet19", "did you mean 'resnet18'"),
+        ("timm:resnet18?pool=men", "expected one of"),
+        ("hf:./gone", "folder './gone' does not exist"),
+    ],
+)
+def test_what_is_misspelt_is_said_before_an_image_is_read(spec: str, said: str, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.jpg").write_bytes(b"no picture")
+    with pytest.raises(NothingAudited, match=re.escape(said)):
+        holdfast.audit(spec, tmp_path)

@@ -157,7 +157,10 @@ def _ball(
         eps = own.get("eps")
 
     def shape() -> Shape | None:
-        return None if data is None else shape_of(open_images(data, seed=seed, skip_corrupt=skip))
+        try:
+            return None if data is None else shape_of(open_images(data, seed=seed, skip_corrupt=skip))
+        except HoldfastError:  # the audit reads this image too, and says so once it has looked up its encoders
+            return None
 
     return audit_ball(usual if norm is None else norm, eps, shape)
 

@@ -20,10 +20,11 @@ from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_entry import plan_entry
 from holdfast.core import Encoder, HoldfastError, ImageSource
 from holdfast.core.spec_string import parse
-from holdfast.runtime.errors import UnreadableRecord, first_line, no_labels
+from holdfast.runtime.errors import NothingAudited, UnreadableRecord, first_line, no_labels
 from holdfast.runtime.listener import Listener, Silent
 from holdfast.runtime.privacy import placed, places, public
 from holdfast.sources.data import Selection
+from holdfast.sources.encoders import check_encoder
 from holdfast.storage.filesystem import Folder
 from holdfast.storage.record_file import read_record, sealed, unbroken
 from holdfast.storage.run_folder import SHARD, Store
@@ -142,10 +143,11 @@ def prepare(
         HoldfastError: as `run_audit`.
     """
     started, began, listener = datetime.now(UTC), time.perf_counter(), listener or Silent()
-    listener.stage("reading the images")
     names = _names(plan.encoders, encoders or {})
     if in_process:
         check_device(plan.device)
+        _check_encoders([spec for spec in plan.encoders if spec not in (encoders or {})], len(plan.encoders))
+    listener.stage("reading the images")
     images, store = open_all(plan, source, training), Store(folder)
     for ball in told(plan.measures, shape_of(images.tested)):
         listener.stage(ball)
@@ -177,6 +179,22 @@ def prepare(
         began=began,
         listener=listener,
     )
+
+
+def _check_encoders(specs: Sequence[str], of: int) -> None:
+    """Look up encoders before any image is read; an audit goes on as long as one of all may open.
+
+    Raises:
+        NothingAudited: none of them can be opened.
+    """
+    failures: list[str] = []
+    for spec in specs:
+        try:
+            check_encoder(spec)
+        except HoldfastError as error:
+            failures.append(f"{label(spec)}: {error}")
+    if len(failures) == of:
+        raise NothingAudited(f"nothing could be audited: {'; '.join(failures)}")
 
 
 def _names(specs: Sequence[str], opened: Collection[str]) -> list[str]:

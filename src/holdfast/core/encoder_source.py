@@ -40,6 +40,17 @@ class EncoderSource(metaclass=Checked):
             HoldfastError: an unknown name or option, an absent package, weights that cannot be had.
         """
 
+    def check(self, name: str, options: Options) -> None:
+        """Raise at once what `open` would of names, options and files, without opening anything; by default nothing.
+
+        Args:
+            name: as for `open`.
+            options: as for `open`.
+
+        Raises:
+            HoldfastError: an unknown name or option, a file or package that is not there.
+        """
+
     def names(self) -> Iterable[str]:
         """Return names that this source opens, for completion and for "did you mean"; none where they are countless."""
         return ()

@@ -11,7 +11,7 @@ from holdfast.runtime.doctor import advice, doctor
 from holdfast.runtime.errors import HoldfastError
 from holdfast.runtime.guess import ALIKE, likeness, nearest, offered
 
-__all__ = ["advice", "doctor", "open_encoder", "suffixes", "write", "written_as"]
+__all__ = ["advice", "check_encoder", "doctor", "open_encoder", "suffixes", "write", "written_as"]
 
 
 def open_encoder(spec: str) -> Encoder:
@@ -28,6 +28,16 @@ def open_encoder(spec: str) -> Encoder:
     """
     source, name, options = _source(spec)
     return source.open(name, options)
+
+
+def check_encoder(spec: str) -> None:
+    """Raise what can be said of a spec string without opening the encoder, see `EncoderSource.check`.
+
+    Raises:
+        HoldfastError: an unknown source, name or option, a file or package that is not there.
+    """
+    source, name, options = _source(spec)
+    source.check(name, options)
 
 
 def written_as(spec: str) -> str | None:

@@ -13,8 +13,8 @@ from holdfast.core.spec_string import Options, take
 from holdfast.runtime.errors import HoldfastError, unknown
 from holdfast.sources.encoders.shared.assemble import assemble
 from holdfast.sources.encoders.shared.networks import NETWORKS
-from holdfast.sources.encoders.shared.options import read
-from holdfast.sources.encoders.shared.weights import fill, misfits, read_safetensors, seeded
+from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.weights import check_weights, fill, misfits, read_safetensors, seeded
 from holdfast.sources.encoders.zoo import preprocessing
 
 _OPENED = re.compile(r"^(module\.)?network\.")
@@ -29,6 +29,10 @@ class File(EncoderSource):
     about = "a zoo network with weights from a safetensors file: file:weights.safetensors?mean=0&std=1"
     suffix = ".safetensors"
 
+    def check(self, name: str, options: Options) -> None:
+        """Look up the file, the architecture and the options."""
+        self._asked(name, options)
+
     def open(self, name: str, options: Options) -> Encoder:
         """Open `file:weights.safetensors?arch=cnn_a_mnist&mean=0&std=1`.
 
@@ -39,12 +43,7 @@ class File(EncoderSource):
         Raises:
             HoldfastError: no such file, no network or several that fit, no mean and std.
         """
-        arch = take(options, "arch", str, None)
-        common = read(options)
-        if common.weights != "default":
-            raise HoldfastError(
-                f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=..."
-            )
+        arch, common = self._asked(name, options)
         state, metadata = read_safetensors(name)
         state = {_OPENED.sub("", key): value for key, value in state.items()}
         chosen, reason = _architecture(name, state, arch, metadata.get("arch"))
@@ -57,6 +56,18 @@ class File(EncoderSource):
             origin["dropped"] = f"head behind the representation: {', '.join(sorted(head))}"
         source = f"metadata of {name}"
         return assemble(network, common, preprocessing(NETWORKS[chosen], metadata, source), origin)
+
+    def _asked(self, name: str, options: Options) -> tuple[str | None, Common]:
+        arch = take(options, "arch", str, None)
+        common = read(options)
+        if common.weights != "default":
+            raise HoldfastError(
+                f"spec {options.spec!r}: file: is itself the weights; for others use zoo:NAME?weights=..."
+            )
+        check_weights(name)
+        if arch is not None and arch not in NETWORKS:
+            raise unknown("architecture", arch, NETWORKS)
+        return arch, common
 
 
 def _architecture(name: str, state: Mapping[str, Tensor], chosen: str | None, noted: str | None) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from holdfast.sources.encoders.shared.assemble import assemble
 from holdfast.sources.encoders.shared.hf_processor import preprocessing
 from holdfast.sources.encoders.shared.layer import POOLS
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.weights import fetching, no_pickle, read_safetensors, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, read_safetensors, seeded
 
 _CHOICES = "?pool=cls, mean, avg or flatten (of the last hidden state), or ?layer="
 
@@ -72,6 +72,10 @@ class Hf(EncoderSource):
     about = "Hugging Face vision models: hf:org/name or hf:./local-dir"
     extra = "hf"
 
+    def check(self, name: str, options: Options) -> None:
+        """Look up the folder, the options and the weights."""
+        self._asked(name, options)
+
     def open(self, name: str, options: Options) -> Encoder:
         """Open `hf:org/name` or `hf:./folder` (config.json, model.safetensors, preprocessor_config.json).
 
@@ -84,12 +88,9 @@ class Hf(EncoderSource):
             HoldfastError: a model, processor or weights that cannot be fetched, weights that are incomplete, no
                 default representation, a processor whose effect on pixels is not what it says.
         """
-        trust = take(options, "trust_remote_code", boolean, False)
-        common = read(options, pools=("pooler", *POOLS))
+        trust, common = self._asked(name, options)
         transformers = optional("transformers", "transformers", "hf", options.spec)
         local = Path(name).expanduser().is_dir()
-        if name.startswith((".", "/", "~")) and not local:
-            raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
         # the model and its processor, without running pickles
         name = str(Path(name).expanduser()) if local else name
         bars = _without_bars(transformers) if local else nullcontext()
@@ -123,6 +124,14 @@ class Hf(EncoderSource):
         vision = _Vision(model, output, resized=common.size is not None)
         config = preprocessing(processor, options.spec)
         return assemble(vision, replace(common, pool=pool), config, origin, output=described, root=model)
+
+    def _asked(self, name: str, options: Options) -> tuple[bool, Common]:
+        trust = take(options, "trust_remote_code", boolean, False)
+        common = read(options, pools=("pooler", *POOLS))
+        if name.startswith((".", "/", "~")) and not Path(name).expanduser().is_dir():
+            raise HoldfastError(f"{options.spec}: folder {name!r} does not exist; for the hub write hf:org/name")
+        check_weights(common.weights)
+        return trust, common
 
 
 def _model(transformers: Any, name: str, common: Common, trust: bool) -> tuple[Any, list[str]]:

@@ -20,8 +20,8 @@ from holdfast.sources.encoders.shared.onnx_quantised import rounds, teach_roundi
 from holdfast.sources.encoders.shared.onnx_rewrite import rewritten
 from holdfast.sources.encoders.shared.onnx_shapes import with_fixed_sizes
 from holdfast.sources.encoders.shared.onnx_weights import parametrised, with_weights_of
-from holdfast.sources.encoders.shared.options import read
-from holdfast.sources.encoders.shared.weights import fill, read_safetensors
+from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors
 
 KEPT = ("output", "layer", "pool")
 """Options that say what the representation is, which a file that is written does not say of itself."""
@@ -39,6 +39,10 @@ class Onnx(EncoderSource):
     suffix = ".onnx"
     writes = ".onnx"
 
+    def check(self, name: str, options: Options) -> None:
+        """Look up the file, the options and the weights."""
+        self._asked(name, options)
+
     def open(self, name: str, options: Options) -> Encoder:
         """Open `onnx:file.onnx?mean=0.5&std=0.25`; `output=` names the tensor that is the representation.
 
@@ -55,8 +59,7 @@ class Onnx(EncoderSource):
                 cannot be read, an unknown tensor or several outputs to choose from, an input that is no batch of
                 images.
         """
-        output = take(options, "output", str, None)
-        common = read(options)
+        output, common = self._asked(name, options)
         onnx, onnx2torch = self._packages(options.spec)
         proto = cut(_read(name, onnx), output, name, onnx)
         said = metadata(proto.metadata_props, name)
@@ -69,8 +72,6 @@ class Onnx(EncoderSource):
             raise HoldfastError(f"{name!r}: {error}") from error
         # its weights, the file's or those that were learned since
         graph = parametrised(graph, model)
-        if common.weights == "random":
-            raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=random")
         if common.weights != "default":
             fill(graph, read_safetensors(common.weights)[0], f"weights file {common.weights!r}")
         preprocessing = said_by_file(said, shape, name)
@@ -109,6 +110,16 @@ class Onnx(EncoderSource):
         if (apart := float((reps - expected).abs().max())) > SAME * float(expected.abs().max()):
             raise HoldfastError(f"{name!r}: what was written of it differs from what was learned, by {apart:.2g}")
 
+    def _asked(self, name: str, options: Options) -> tuple[str | None, Common]:
+        output, common = take(options, "output", str, None), read(options)
+        self._packages(options.spec)
+        if not Path(name).is_file():
+            raise HoldfastError(f"ONNX file {name!r} does not exist; {path_meant(name)}")
+        if common.weights == "random":
+            raise HoldfastError(f"{options.spec}: an ONNX file holds its own weights; leave out weights=random")
+        check_weights(common.weights)
+        return output, common
+
     def _packages(self, spec: str) -> tuple[Any, Any]:
         onnx = optional("onnx", "onnx", "onnx", spec)
         for part in ("onnx.inliner", "onnx.reference", "onnx.version_converter"):
@@ -120,8 +131,6 @@ class Onnx(EncoderSource):
 
 def _read(name: str, onnx: Any) -> Any:
     """Return the model in a file."""
-    if not Path(name).is_file():
-        raise HoldfastError(f"ONNX file {name!r} does not exist; {path_meant(name)}")
     try:
         proto = onnx.load(name)
         onnx.checker.check_model(proto)

@@ -14,9 +14,9 @@ from holdfast.runtime.names import configured_models
 from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
-from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.pictures import interpolation
-from holdfast.sources.encoders.shared.weights import fetching, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
 
 
 class _EncodeImage(nn.Module):
@@ -39,6 +39,10 @@ class Openclip(EncoderSource):
         """Return the models of the package that is installed."""
         return configured_models("open_clip")
 
+    def check(self, name: str, options: Options) -> None:
+        """Look up the model, its weights and the options."""
+        self._asked(name, options)
+
     def open(self, name: str, options: Options) -> Encoder:
         """Open `openclip:ViT-B-32/laion2b_s34b_b79k`, or `openclip:ViT-B-32?weights=random` (or a path).
 
@@ -48,6 +52,19 @@ class Openclip(EncoderSource):
         Raises:
             HoldfastError: an unknown model or weights, none named, weights that cannot be fetched.
         """
+        common, open_clip, model_name, tag = self._asked(name, options)
+        pretrained = {"pretrained": tag} if common.weights == "default" else {"pretrained_text": False}
+        with seeded(common.seed), fetching(options.spec), no_pickle():
+            model = open_clip.create_model(model_name, force_image_size=common.size, **pretrained)
+        if common.weights not in ("default", "random"):
+            load(model, common.weights)
+        weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
+        origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
+        config = _preprocessing(model.visual.preprocess_cfg)
+        return assemble(_EncodeImage(model), common, config, origin, output="encode_image", root=model)
+
+    def _asked(self, name: str, options: Options) -> tuple[Common, Any, str, str]:
+        """Return the options, the package, the name of a model, and the tag of its weights."""
         common = read(options)
         open_clip = optional("open_clip", "open_clip_torch", "openclip", options.spec)
         model_name, _, tag = name.partition("/")
@@ -62,15 +79,8 @@ class Openclip(EncoderSource):
                 f"{options.spec}: expected openclip:{model_name}/WEIGHTS with one of {', '.join(tags) or '(none)'}; "
                 "or ?weights=random, or ?weights=path.safetensors"
             )
-        pretrained = {"pretrained": tag} if common.weights == "default" else {"pretrained_text": False}
-        with seeded(common.seed), fetching(options.spec), no_pickle():
-            model = open_clip.create_model(model_name, force_image_size=common.size, **pretrained)
-        if common.weights not in ("default", "random"):
-            load(model, common.weights)
-        weights = {"default": tag, "random": f"random, seed {common.seed}"}.get(common.weights, common.weights)
-        origin = {"source": f"openclip:{model_name}", "weights": weights, "open_clip": open_clip.__version__}
-        config = _preprocessing(model.visual.preprocess_cfg)
-        return assemble(_EncodeImage(model), common, config, origin, output="encode_image", root=model)
+        check_weights(common.weights)
+        return common, open_clip, model_name, tag
 
 
 def _preprocessing(config: dict[str, Any]) -> Preprocessing:

@@ -4,6 +4,7 @@ import importlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.layer import Reshaped, Tap
 from holdfast.sources.encoders.shared.options import Common, read
-from holdfast.sources.encoders.shared.weights import seeded
+from holdfast.sources.encoders.shared.weights import check_weights, seeded
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Py(EncoderSource):
     def runs(self, name: str, options: Options) -> str:
         """Return the code that runs: the module."""
         return "a Python module"
+
+    def check(self, name: str, options: Options) -> None:
+        """Look up the module, its factory, the options and the weights."""
+        self._asked(name, options)
 
     def open(self, name: str, options: Options) -> Encoder:
         """Open `py:package.module:factory`: calls `factory()`; modules are also looked for in the current folder.
@@ -43,20 +48,9 @@ class Py(EncoderSource):
             HoldfastError: a module or factory that is not there or fails, mean and std absent or superfluous, words
                 about pictures that are not all of them.
         """
-        shape = take(options, "input", sides, None)
-        common = read(options)
-        module_name, _, factory = name.partition(":")
-        if not factory:
-            raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
-        if str(Path.cwd()) not in sys.path and "" not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        # code of the user, run once: what it raises is said to be its
-        with foreign(f"{options.spec}: the module {module_name!r}", "imported", wrap=True):
-            module = importlib.import_module(module_name)
-        if not hasattr(module, factory):
-            raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
-        with foreign(f"{options.spec}: {factory!r}", "called", wrap=True), seeded(common.seed):
-            result = getattr(module, factory)()
+        shape, common, build = self._asked(name, options)
+        with foreign(f"{options.spec}: {name.rpartition(':')[2]!r}", "called", wrap=True), seeded(common.seed):
+            result = build()
         if common.weights not in ("default", "random") and isinstance(result, nn.Module):
             load(result.module.get_submodule(result.root) if isinstance(result, Encoder) else result, common.weights)
         origin = {"source": f"py:{name}", "layer": common.layer or "network output", "pool": common.pool or "none"}
@@ -90,6 +84,23 @@ class Py(EncoderSource):
             )
         preprocessing = Preprocessing(None, None, BY_CALLER, (_channels(network, common), *common.size), None)
         return assemble(network, common, preprocessing, origin, root=result)
+
+    def _asked(self, name: str, options: Options) -> tuple[tuple[int, ...] | None, Common, Any]:
+        """Return the shape of the input, the options and the factory, once its module is imported."""
+        shape = take(options, "input", sides, None)
+        common = read(options)
+        module_name, _, factory = name.partition(":")
+        if not factory:
+            raise HoldfastError(f"{options.spec}: expected py:package.module:factory, got no ':factory'")
+        check_weights(common.weights)
+        if str(Path.cwd()) not in sys.path and "" not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        # code of the user, run once: what it raises is said to be its
+        with foreign(f"{options.spec}: the module {module_name!r}", "imported", wrap=True):
+            module = importlib.import_module(module_name)
+        if not hasattr(module, factory):
+            raise unknown(f"name in {module_name}", factory, [key for key in vars(module) if not key.startswith("_")])
+        return shape, common, getattr(module, factory)
 
 
 def _channels(network: nn.Module, common: Common) -> int:

@@ -16,7 +16,7 @@ from holdfast.sources.encoders.shared.checkpoint import LAYERS, Checkpoint, read
 from holdfast.sources.encoders.shared.equip import equip, named, said
 from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.pictures import interpolation
-from holdfast.sources.encoders.shared.weights import fetching, fill, misfits, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, fill, misfits, no_pickle, seeded
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class Timm(EncoderSource):
         """Return the models of the package that is installed."""
         return registered_models("timm")
 
+    def check(self, name: str, options: Options) -> None:
+        """Look up the model, the options and the weights."""
+        self._asked(name, options)
+
     def open(self, name: str, options: Options) -> Encoder:
         """Open `timm:resnet18`, `timm:resnet18.a1_in1k`, `timm:hf-hub:org/name` or `timm:local-dir:path`.
 
@@ -41,21 +45,8 @@ class Timm(EncoderSource):
         Raises:
             HoldfastError: an unknown model, a folder without config.json, weights that cannot be fetched.
         """
-        common = read(options)
-        timm = optional("timm", "timm", "timm", options.spec)
+        common, timm = self._asked(name, options)
         resolve = optional("timm.data", "timm", "timm", options.spec).resolve_data_config
-        if "/" in name and not name.startswith(("hf-hub:", "local-dir:")):
-            raise HoldfastError(
-                f"{options.spec}: write timm:hf-hub:{name} for the hub or timm:local-dir:{name} for a folder"
-            )
-        if ":" not in name and not timm.is_model(name.partition(".")[0]):
-            raise unknown("timm model", name, timm.list_models())
-        # a folder in the format of timm
-        folder = name.removeprefix("local-dir:")
-        if folder != name and not (Path(folder) / "config.json").is_file():
-            raise HoldfastError(
-                f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}"
-            )
 
         # the network without its classifier
         def build(**given: Any) -> Any:
@@ -84,6 +75,25 @@ class Timm(EncoderSource):
             origin,
             output="pooled features (num_classes=0)",
         )
+
+    def _asked(self, name: str, options: Options) -> tuple[Common, Any]:
+        """Return the options and the package, once it knows the model."""
+        common = read(options)
+        timm = optional("timm", "timm", "timm", options.spec)
+        if "/" in name and not name.startswith(("hf-hub:", "local-dir:")):
+            raise HoldfastError(
+                f"{options.spec}: write timm:hf-hub:{name} for the hub or timm:local-dir:{name} for a folder"
+            )
+        if ":" not in name and not timm.is_model(name.partition(".")[0]):
+            raise unknown("timm model", name, timm.list_models())
+        # a folder in the format of timm
+        folder = name.removeprefix("local-dir:")
+        if folder != name and not (Path(folder) / "config.json").is_file():
+            raise HoldfastError(
+                f"{options.spec}: expected a folder with config.json and model.safetensors, got {folder!r}"
+            )
+        check_weights(common.weights)
+        return common, timm
 
 
 def _resize(network: Any, common: Common) -> None:

@@ -14,9 +14,9 @@ from holdfast.runtime.optional import optional
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.checkpoint import read_checkpoint
 from holdfast.sources.encoders.shared.equip import equip, named, said
-from holdfast.sources.encoders.shared.options import read
+from holdfast.sources.encoders.shared.options import Common, read
 from holdfast.sources.encoders.shared.pictures import interpolation
-from holdfast.sources.encoders.shared.weights import fetching, no_pickle, seeded
+from holdfast.sources.encoders.shared.weights import check_weights, fetching, no_pickle, seeded
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class Torchvision(EncoderSource):
         """Return the models of the package that is installed."""
         return registered_models("torchvision")
 
+    def check(self, name: str, options: Options) -> None:
+        """Look up the model, its weights and the options."""
+        self._asked(name, options)
+
     def open(self, name: str, options: Options) -> Encoder:
         """Open `torchvision:resnet50@IMAGENET1K_V2`; without "@" torchvision's default weights.
 
@@ -41,17 +45,7 @@ class Torchvision(EncoderSource):
         Raises:
             HoldfastError: an unknown model or weights entry, weights that cannot be fetched, no linear layer.
         """
-        common = read(options)
-        models = optional("torchvision.models", "torchvision", "torchvision", options.spec)
-        model_name, _, entry = name.partition("@")
-        names = models.list_models(module=models)
-        if model_name not in names:
-            raise unknown("torchvision model", model_name, names)
-        # the entry of the weights says the preprocessing, also of random weights
-        choices = models.get_model_weights(model_name)
-        if (entry or "DEFAULT") not in choices.__members__:
-            raise unknown(f"weights of torchvision's {model_name}", entry, choices.__members__)
-        enum = choices[entry or "DEFAULT"]
+        common, models, model_name, enum = self._asked(name, options)
         source = f"transforms of torchvision {type(enum).__name__}.{enum.name}"
         # the network, with those weights or fresh
         fresh: dict[str, Any] = {"weights": None}
@@ -78,6 +72,21 @@ class Torchvision(EncoderSource):
             )
         layer = f"{linear[-1]}.input" if linear else None
         return assemble(network, common, preprocessing, origin, layer=layer)
+
+    def _asked(self, name: str, options: Options) -> tuple[Common, Any, str, Any]:
+        """Return the options, the package's models, the name of one, and the entry of its weights."""
+        common = read(options)
+        models = optional("torchvision.models", "torchvision", "torchvision", options.spec)
+        model_name, _, entry = name.partition("@")
+        names = models.list_models(module=models)
+        if model_name not in names:
+            raise unknown("torchvision model", model_name, names)
+        # the entry of the weights says the preprocessing, also of random weights
+        choices = models.get_model_weights(model_name)
+        if (entry or "DEFAULT") not in choices.__members__:
+            raise unknown(f"weights of torchvision's {model_name}", entry, choices.__members__)
+        check_weights(common.weights)
+        return common, models, model_name, choices[entry or "DEFAULT"]
 
 
 def _preprocessing(transforms: Any, source: str) -> Preprocessing:

@@ -10,8 +10,8 @@ from holdfast.runtime.errors import unknown
 from holdfast.sources.encoders.shared.assemble import Preprocessing, assemble
 from holdfast.sources.encoders.shared.equip import load
 from holdfast.sources.encoders.shared.networks import NETWORKS, Architecture
-from holdfast.sources.encoders.shared.options import read
-from holdfast.sources.encoders.shared.weights import fill, read_safetensors, seeded
+from holdfast.sources.encoders.shared.options import Common, read
+from holdfast.sources.encoders.shared.weights import check_weights, fill, read_safetensors, seeded
 
 DIGITS = "digits_cnn"
 SHIPPED = {
@@ -34,6 +34,10 @@ class Zoo(EncoderSource):
         """Return the networks of the papers, and the trained encoders."""
         return *NETWORKS, *SHIPPED
 
+    def check(self, name: str, options: Options) -> None:
+        """Look up the network, the options and the weights."""
+        self._asked(name, options)
+
     def open(self, name: str, options: Options) -> Encoder:
         """Open `zoo:cnn_a_mnist?seed=0` (random), `?weights=file.safetensors`, or `zoo:digits-simclr` (trained).
 
@@ -43,11 +47,7 @@ class Zoo(EncoderSource):
         Raises:
             HoldfastError: an unknown network or option, weights that do not fit or do not say mean and std.
         """
-        if name not in SHIPPED and name not in NETWORKS:
-            raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
-        wide = name in NETWORKS and NETWORKS[name].dim is not None
-        dim = take(options, "dim", positive, None) if wide else None
-        common = read(options)
+        dim, common = self._asked(name, options)
         metadata = {"mean": "0", "std": "1"}
         source, weights = "zoo architecture (no normalisation)", f"random, seed {common.seed}"
         # the architecture, and shipped weights where there are any
@@ -71,6 +71,15 @@ class Zoo(EncoderSource):
             preprocessing(architecture, metadata, source),
             {"source": f"zoo:{name}", "weights": weights},
         )
+
+    def _asked(self, name: str, options: Options) -> tuple[int | None, Common]:
+        if name not in SHIPPED and name not in NETWORKS:
+            raise unknown("zoo encoder", name, [*NETWORKS, *SHIPPED])
+        wide = name in NETWORKS and NETWORKS[name].dim is not None
+        dim = take(options, "dim", positive, None) if wide else None
+        common = read(options)
+        check_weights(common.weights)
+        return dim, common
 
 
 def preprocessing(architecture: Architecture, metadata: dict[str, str], source: str) -> Preprocessing:

@@ -23,6 +23,22 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+def check_weights(weights: str) -> None:
+    """Make sure that the file which `weights=` names is there.
+
+    Raises:
+        HoldfastError: no such file.
+    """
+    if weights not in ("default", "random") and not Path(weights).exists():
+        raise _absent(weights)
+
+
+def _absent(path: str | Path) -> HoldfastError:
+    return HoldfastError(
+        f"weights file {str(path)!r} does not exist; {path_meant(path, 'give the path of a .safetensors file')}"
+    )
+
+
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return (tensors by name, metadata) of a safetensors file.
 
@@ -33,9 +49,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
         with open(path, "rb"):  # safetensors says of every file that it cannot open that there is none
             pass
     except FileNotFoundError as error:
-        raise HoldfastError(
-            f"weights file {str(path)!r} does not exist; {path_meant(path, 'give the path of a .safetensors file')}"
-        ) from error
+        raise _absent(path) from error
     except OSError as error:
         raise HoldfastError(
             f"cannot read the weights {str(path)!r}: {os_reason(error)}; give the path of a .safetensors file"
