@@ -12,8 +12,10 @@ from mkdocs.utils import get_relative_url
 DRAWING = re.compile(r'<img alt="([^"]*)" src="([^":]+\.svg)"\s*/?>')
 HEAD = re.compile(r"^.*?(?=<svg)|<metadata>.*?</metadata>", re.DOTALL)
 INKS = {"#000000": "--ink", "#ffffff": "--paper", "#0067a5": "--blue", "#c2570c": "--orange", "#2d7d46": "--green",
-        "#8a8f94": "--grey", "#b3202c": "--red"}  # fmt: skip
-"""The colours of `make_pictures.py`, and the variables of `site.css` that take their places."""
+        "#8a8f94": "--grey", "#b3202c": "--red",
+        "#003c7d": "--blue", "#e09a00": "--orange", "#b34c5e": "--red", "#009e73": "--green", "#555555": "--grey",
+        "#dcdcdc": "--grid"}  # fmt: skip
+"""The colours of `make_pictures.py` and of figures for papers, and the variables of `site.css` in their places."""
 
 SETTING = """<link rel="stylesheet" href="{place}katex/katex.min.css">
 <script src="{place}katex/katex.min.js"></script><script src="{place}formulas.js"></script>
