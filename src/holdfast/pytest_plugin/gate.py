@@ -58,7 +58,7 @@ class Gate:
                 pytest.fail(f"{result}\nthe run folder: {record.folder}")
             self._tell(_brief(result))
         if place is not None and writes:
-            record.save(place, overwrite=True)
+            record.save(place, overwrite=True, pictures=False)
             self._tell(f"wrote the baseline {place}")
 
     def hold_all(self, values: Iterable[Any], **options: Any) -> None:

@@ -26,6 +26,8 @@ from holdfast.storage.record_file import RECORD, run_files
 
 CACHE = "cache/"
 """What a run folder keeps to continue from; no part of what is saved."""
+TABLES = "tables/"
+"""Where tables are in a run folder."""
 
 
 class Record:
@@ -197,12 +199,14 @@ class Record:
             raise HoldfastError(f"cannot read the run folder {self.folder!r}: it is gone; audit again")
         return written(path, html.render(self.data, run_files(self.run.folder, self.data), with_pictures=pictures))
 
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> "Record":
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False, pictures: bool = True) -> "Record":
         """Copy the record with its tables and pictures to another folder, or URL, and return the record there.
 
         Args:
             folder: where to; `holdfast.open` reads it again, and so do all commands.
             overwrite: replace another record.
+            pictures: copy pictures and the report that shows them too; False copies the record and its tables alone,
+                which hold no pixels and are what a baseline needs.
 
         Raises:
             HoldfastError: a folder that holds a record already, or that cannot be written.
@@ -214,6 +218,8 @@ class Record:
                     f"expected a folder without a record, got {target.place!r}; choose another, or say overwrite=True"
                 )
             names = [name for name in self.run.folder.files() if not name.startswith(CACHE)]
+            if not pictures:
+                names = [name for name in names if name == RECORD or name.startswith(TABLES)]
             for name in sorted(names, key=RECORD.__eq__):  # the record last: where it is, all is
                 data = self.run.folder.read(name)
                 target.write(name, lambda copy, data=data: copy.write_bytes(data))
