@@ -142,6 +142,21 @@ def test_inputs_become_words_and_nothing_else(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_modules_of_the_checkout_replace_nothing(tmp_path: Path) -> None:
+    """A pull request may bring a holdfast.py: the gate is still the one that was installed."""
+    for name in ("holdfast", "torch", "pip"):
+        (tmp_path / f"{name}.py").write_text("print('shadowed')\nraise SystemExit(0)\n", encoding="utf-8")
+    runner = Runner(tmp_path, TINY | {"encoders": "zoo:digits-simcrl", "out": "now", "require": "breakaway_risk < 1"})
+    assert runner.run("Audit") == 3
+    assert "did you mean 'digits-simclr'?" in runner.log
+    assert runner.run("Check") == 3
+    assert "now" in runner.log
+    assert "shadowed" not in runner.log
+    for step in SCRIPTS.values():
+        first = step["run"].find("python -")
+        assert first < 0 or 0 <= step["run"].find("export PYTHONSAFEPATH=1") < first
+
+
 @pytest.mark.slow
 def test_an_audit_is_checked_against_another(tmp_path: Path) -> None:
     """A hardened encoder, and in its place one that is not."""
