@@ -151,9 +151,13 @@ def test_one_set_serves_encoders_of_different_geometry():
 
 def test_unreadable_images_fail_by_name_and_are_replaced_only_if_asked():
     source = Named([*names(20), *(f"bad-{number}" for number in range(6))])
-    with pytest.raises(HoldfastError, match=r"'bad-\d'.*skip_corrupt=true"):
+    with pytest.raises(
+        HoldfastError, match=r"'bad-\d'.*--skip-corrupt \(in Python skip_corrupt=True\) leaves unreadable files out"
+    ):
         ImageSet(source).batch(0, len(source))
-    with pytest.raises(HoldfastError, match=r"'bad-\d'.*skip_corrupt=true"):
+    with pytest.raises(
+        HoldfastError, match=r"'bad-\d'.*--skip-corrupt \(in Python skip_corrupt=True\) leaves unreadable files out"
+    ):
         _ = ImageSet(source).fingerprint
     images = ImageSet(source, images=15, skip_corrupt=True)
     clean = ImageSet(Named(names(20)), images=15)

@@ -326,7 +326,9 @@ class Choice:
         try:
             image, ends = self._load(row)
         except HoldfastError as error:
-            raise HoldfastError(f"{error}; ?skip_corrupt=true in the data spec replaces such images") from error
+            raise HoldfastError(
+                f"{error}; --skip-corrupt (in Python skip_corrupt=True) leaves unreadable files out"
+            ) from error
         self._check_range(row, ends)
         if self._noting and row not in self._noted:
             self._noted[row] = Content.of(image)
