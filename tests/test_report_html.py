@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.report.charts.figure import COLOURS, MARKERS
 from holdfast.report.html import write_report
-from holdfast.report.scorecard import favours
+from holdfast.report.scorecard import cards, favours
 from holdfast.runtime.errors import HoldfastError
 from report_fixture import CHARTS, MEASURES, NAMES, NO_TARGETS, SHORT, in_brief, in_words, make_run, write_record
 
@@ -286,6 +286,22 @@ def test_nothing_outside_the_folder_is_read(folder, record, whole):
     assert "expected a path inside the run folder" in found.text
 
 
+def test_a_card_of_a_measure_in_grey_levels_is_in_grey_levels_everywhere(record):
+    for encoder in record["encoders"]:
+        measure = encoder["measures"]["breakaway_risk"]
+        measure |= {"unit": "pixels", "in_words": {"says": "", "called": "", "further": [], "levels": True}}
+        for score in measure["scores"].values():
+            score |= {"value": 5 / 255, "low": 2 / 255, "high": 10 / 255}
+    for pair in record["comparison"]["breakaway_risk"]["pairs"]:
+        pair["difference"] |= {"value": -5 / 255, "low": -10 / 255, "high": 2 / 255}
+    card = next(card for card in cards(record) if card.title == "Breakaway risk")
+    assert {(row.value, row.interval) for row in card.rows} == {("5/255", "[2, 10]")}
+    assert [label for _, label in card.ticks] == ["0", "5", "10/255"]
+    assert {(row.start, row.at, row.end) for row in card.rows} == {(20.0, 50.0, 100.0)}
+    assert all(text == "5/255 [2, 10]" for _, texts in card.table for text in texts)
+    assert {difference for _, _, difference, _ in card.pairs} == {"−5/255 [−10, 2]"}
+
+
 def test_undefined_values_of_a_table_are_counted(folder, record):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -295,7 +311,7 @@ def test_undefined_values_of_a_table_are_counted(folder, record):
     values = table["cosine"].to_pylist()
     values[:3] = [None, float("nan"), float("inf")]
     pq.write_table(table.set_column(1, "cosine", pa.array(values)), folder / measure["table"])
-    assert "3 undefined values not drawn" in page(folder).text
+    assert "3 images without a value (not attacked, or undefined) are not drawn" in page(folder).text
 
 
 def test_every_picture_and_chart_has_words(whole):

@@ -56,6 +56,11 @@ def told(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None =
     return f"{value}/255" if "value" in ends and value != VOID else value, interval
 
 
+def told_together(score: Mapping[str, Any], unit: str, levels: bool, digits: int | None = None) -> str:
+    """Return what `told` does as one text: "20.0/255 [19.1, 20.6]"."""
+    return " ".join(filter(None, told(score, unit, levels, digits)))
+
+
 def _times(measure: Mapping[str, Any], best: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Return "1.82 times" where that says more than a difference: of positive lengths and ratios that are no bounds."""
     comparable = measure["unit"] in ("pixels", "ratio") and measure["better"] == "higher"

@@ -9,9 +9,9 @@ from holdfast.report.charts.kinds import Contribution, drawn_together
 from holdfast.report.charts.points import Cross, Front
 from holdfast.report.comparison import first_names, heading, leader, p_text, rank, scope, trust
 from holdfast.report.comparison import front as front_sentence
-from holdfast.report.leader import told
+from holdfast.report.leader import told, told_together
 from holdfast.report.names import with_short_names
-from holdfast.report.numbers import BETTER, finite, listing, score
+from holdfast.report.numbers import BETTER, finite, listing
 from holdfast.report.page import page
 from holdfast.report.panel import Panel
 from holdfast.report.scorecard import axis, drawn_ends, flaw, place
@@ -112,7 +112,8 @@ def _cell(row: Mapping[str, Any], m: Mapping[str, Any], ticks: list[int | float]
 def _pairs(m: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
     return [
         (
-            pair["first"], pair["second"], score(pair["difference"], m["unit"]), p_text(pair["p_adjusted"]),
+            pair["first"], pair["second"], told_together(pair["difference"], m["unit"], m.get("levels", False)),
+            p_text(pair["p_adjusted"]),
             f"favours {pair['winner']}" if pair["winner"] else "undecided",
         )
         for pair in m["pairs"]

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.report.brief import in_levels
 from holdfast.report.folder import nice_ticks
-from holdfast.report.numbers import bracket, finite, listing, part, score, statement
+from holdfast.report.leader import told, told_together
+from holdfast.report.numbers import bracket, finite, listing, part
 from holdfast.report.verdict import titles
 from holdfast.storage.standing import SOUND, VOID
 
@@ -98,15 +100,16 @@ def _card(record: Mapping[str, Any], key: str) -> Card:
     # The description comes from a measure that worked, where there is one: it knows its headline.
     about = next((m for _, _, m in answers if not m.get("error")), answers[0][2])
     unit, headline = about["unit"], about.get("headline") or ""
+    levels = any(in_levels(m) for _, _, m in answers)
     scores = [m["scores"].get(headline, {}) for _, _, m in answers]
     drawn = [*scores, *(m["scores"]["attack"] for _, _, m in answers if _two_sided(m))]
     ends = [s.get(k) for s in drawn for k in ("value", "low", "high") if finite(s.get(k))]
-    ticks = axis(ends, unit)
+    ticks = [tick / 255 for tick in axis([255 * end for end in ends], unit)] if levels else axis(ends, unit)
     best = record["comparison"].get(key, {}).get("best")
-    rows = [_row(i, name, m, s, unit, ticks, best) for (i, name, m), s in zip(answers, scores, strict=True)]
+    rows = [_row(i, name, m, s, unit, levels, ticks, best) for (i, name, m), s in zip(answers, scores, strict=True)]
     readouts = list(dict.fromkeys(name for _, _, m in answers for name in m["scores"]))
     table = [
-        (name, [score(m["scores"][r], unit) if r in m["scores"] else "–" for r in readouts])
+        (name, [told_together(m["scores"][r], unit, levels) if r in m["scores"] else "–" for r in readouts])
         for _, name, m in answers
         if m["scores"]
     ]
@@ -116,8 +119,8 @@ def _card(record: Mapping[str, Any], key: str) -> Card:
         question=about.get("question", ""), how_to_read=about.get("how_to_read", ""),
         formula=about.get("formula", ""), reference=about.get("reference", ""), better=about["better"], unit=unit,
         headline=headline, spec=part(about.get("part", {})), interval_kind="; ".join(kinds), rows=rows,
-        ticks=[(place(t, ticks) or 0.0, _tick(t, unit, ticks)) for t in ticks], readouts=readouts, table=table,
-        pairs=_pairs(record, key, about["better"], unit), n=max(s.get("n", 0) for s in scores),
+        ticks=[(place(t, ticks) or 0.0, _tick(t, unit, levels, ticks)) for t in ticks], readouts=readouts, table=table,
+        pairs=_pairs(record, key, about["better"], unit, levels), n=max(s.get("n", 0) for s in scores),
         anchor=f"measure-{list(titles(record)).index(key) + 1}",
     )  # fmt: skip
 
@@ -144,9 +147,9 @@ def place(value: int | float | None, ticks: list[int | float]) -> float | None:
     return round(100 * min(1.0, max(0.0, (value - ticks[0]) / (ticks[-1] - ticks[0]))), 2)
 
 
-def _tick(value: int | float, unit: str, ticks: list[int | float]) -> str:
-    scale = 100 if unit == "share" else 1
-    return f"{value * scale:.6g}".replace("-", "−") + (" %" if unit == "share" and value == ticks[-1] else "")
+def _tick(value: int | float, unit: str, levels: bool, ticks: list[int | float]) -> str:
+    scale, suffix = (255, "/255") if levels else (100, " %") if unit == "share" else (1, "")
+    return f"{value * scale:.6g}".replace("-", "−") + (suffix if value == ticks[-1] else "")
 
 
 def _row(
@@ -155,6 +158,7 @@ def _row(
     m: Mapping[str, Any],
     s: Mapping[str, Any],
     unit: str,
+    levels: bool,
     ticks: list[int | float],
     best: str | None,
 ) -> Row:
@@ -165,7 +169,7 @@ def _row(
     attacked = place(attack.get("value"), ticks)
     ends = place(attack.get("low"), ticks), place(attack.get("high"), ticks)
     side = None if attacked is None or at is None else Side(attacked, *ends)
-    text, interval = statement(s, unit)
+    text, interval = told(s, unit, levels)
     if both:
         text, interval = bracket(m["scores"], unit, m["better"]), f"mark: {interval}" if interval else ""
     note = "; ".join(filter(None, [flaw(s), s.get("note")]))
@@ -192,11 +196,13 @@ def _two_sided(m: Mapping[str, Any]) -> bool:
     return bool(bracket(m["scores"], m["unit"], m["better"]))
 
 
-def _pairs(record: Mapping[str, Any], key: str, better: str, unit: str) -> list[tuple[str, str, str, str]]:
+def _pairs(
+    record: Mapping[str, Any], key: str, better: str, unit: str, levels: bool
+) -> list[tuple[str, str, str, str]]:
     pairs = []
     for pair in record["comparison"].get(key, {}).get("pairs", []):
         difference = pair["difference"]
-        pairs.append((pair["first"], pair["second"], score(difference, unit), favours(pair, better)))
+        pairs.append((pair["first"], pair["second"], told_together(difference, unit, levels), favours(pair, better)))
     return pairs
 
 
