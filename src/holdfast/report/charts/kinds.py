@@ -187,7 +187,11 @@ def columns(
             continue
         shown = np.all([np.isfinite(column) for column in values], axis=0)
         if not shown.all():
-            notes.append(f"{p.name}: {plural(int((~shown).sum()), 'undefined value')} not drawn.")
+            absent = int((~shown).sum())
+            notes.append(
+                f"{p.name}: {plural(absent, 'image')} without a value (not attacked, or undefined) "
+                f"{'is' if absent == 1 else 'are'} not drawn."
+            )
         if shown.any():
             readable.append((p, [column[shown] for column in values]))
     return readable, notes
