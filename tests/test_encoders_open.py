@@ -76,8 +76,11 @@ def test_one_number_stands_for_every_channel_beside_three(monkeypatch):
     for mean, std in (([0.1, 0.2], [1, 1, 1]), ([], 1), ([0.1] * 3, [1, 1])):
         with pytest.raises(HoldfastError, match="one number or one per channel, got mean="):
             Encoder(network, mean=mean, std=std)
-    with pytest.raises(HoldfastError, match="takes 3 channels, for it has 3 means and stds; the images have 1"):
+    said = r"has 3 means and stds, one per channel, and the images have 1 .*or add \?channels=3 to the data"
+    with pytest.raises(HoldfastError, match=said):
         Encoder(network, mean=[0.1] * 3, std=1)(x[:, :1])
+    with pytest.raises(HoldfastError, match=r"has 2 means and stds.* have 3 \(channels\).*or one per channel$"):
+        Encoder(network, mean=[0.5, 0.5], std=1)(x)
 
 
 # --- weights in files ---------------------------------------------------------------------------

@@ -252,10 +252,15 @@ class Encoder(nn.Module):
     def _check_input(self, x: Tensor) -> None:
         channels = len(self.mean) if len(self.mean) > 1 else (self.geometry.channels if self.geometry else None)
         if channels is not None and x.shape[1] != channels:
-            why = f", for it has {channels} means and stds" if len(self.mean) > 1 else ""
+            convert = f"add ?channels={channels} to the data spec to convert them"
+            if len(self.mean) > 1:
+                option = f", or {convert}" if channels == 3 else ""
+                raise HoldfastError(
+                    f"encoder {self.name!r} has {channels} means and stds, one per channel, and the images have "
+                    f"{x.shape[1]} (channels); give one number to mean= and to std=, or one per channel{option}"
+                )
             raise HoldfastError(
-                f"encoder {self.name!r} takes {channels} channels{why}; the images have {x.shape[1]}; "
-                f"add ?channels={channels} to the data spec to convert them"
+                f"encoder {self.name!r} takes {channels} channels; the images have {x.shape[1]}; {convert}"
             )
 
     def _count_backward(self, gradient: Tensor) -> None:
