@@ -79,6 +79,10 @@ def test_one_number_stands_for_every_channel_beside_three(monkeypatch):
     said = r"has 3 means and stds, one per channel, and the images have 1 .*or add \?channels=3 to the data"
     with pytest.raises(HoldfastError, match=said):
         Encoder(network, mean=[0.1] * 3, std=1)(x[:, :1])
+    said = "did you mean mean=0.482,0.459,0.408 and std=0.227,0.224,0.224: divided by 255?"
+    with pytest.raises(HoldfastError, match=re.escape(said)):
+        Encoder(network, mean=[123, 117, 104], std=[58, 57, 57])
+    assert Encoder(network, mean=2, std=2).mean == [2.0], "unusual, but not in grey levels"
     with pytest.raises(HoldfastError, match=r"has 2 means and stds.* have 3 \(channels\).*or one per channel$"):
         Encoder(network, mean=[0.5, 0.5], std=1)(x)
 

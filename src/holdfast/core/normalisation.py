@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from holdfast.runtime.errors import HoldfastError
 
+LARGEST = 2.0
+"""Above it no mean or standard deviation is one of pixels in [0, 1], but one of pixels in [0, 255]."""
+
 
 class Normalisation(nn.Module):
     """x ↦ (x - mean) / std for pixels x in [0, 1], [B, C, H, W]; inside the encoder, so that radii are in pixels.
@@ -25,7 +28,8 @@ class Normalisation(nn.Module):
         identity: whether it changes nothing.
 
     Raises:
-        HoldfastError: mean and std that are not finite, not positive (std), or of several different lengths.
+        HoldfastError: mean and std that are not finite, not positive (std), of several different lengths, or beyond
+            `LARGEST`.
 
     Example:
         >>> Normalisation([0.485, 0.456, 0.406], 0.25, "mine").stds
@@ -42,6 +46,12 @@ class Normalisation(nn.Module):
             raise HoldfastError(
                 f"normalisation of {name!r}: expected finite means and positive stds, one number or one per channel, "
                 f"got mean={self.means}, std={self.stds}; give both in units of [0, 1] pixels"
+            )
+        if max(map(abs, self.means)) > LARGEST or max(self.stds) > LARGEST:
+            mean, std = (",".join(f"{value / 255:.3g}" for value in values) for values in (self.means, self.stds))
+            raise HoldfastError(
+                f"normalisation of {name!r}: expected mean and std of pixels in [0, 1], got mean={self.means}, "
+                f"std={self.stds}; did you mean mean={mean} and std={std}: divided by 255?"
             )
         self.means, self.stds = (values * (max(lengths) // len(values)) for values in (self.means, self.stds))
         self.mean: Tensor
