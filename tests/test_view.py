@@ -18,6 +18,7 @@ from holdfast.runtime.listener import Silent
 from holdfast.storage.progress_file import PROGRESS, SILENT, alive, read_progress
 from holdfast.workflows.view.images import side_by_side
 from holdfast.workflows.view.runs import FRESH, Runs
+from holdfast.workflows.view.server import application
 from holdfast.workflows.view.site import Site
 from holdfast.workflows.view.write import write_site
 from report_fixture import make_run, no_charts, write_record
@@ -123,6 +124,15 @@ def test_names_that_are_no_text_are_shown(tmp_path: Path) -> None:
 
 def test_an_empty_folder_says_what_makes_a_run(tmp_path: Path) -> None:
     assert "There is no run below this folder yet" in text(Site(tmp_path, live=True), "")
+
+
+def test_without_the_server_pages_can_still_be_written(root: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("holdfast.runtime.optional.find_spec", lambda name: None)
+    with pytest.raises(
+        HoldfastError, match=r"pip install 'holdfast\[view\]', or add --out FOLDER, which needs no server"
+    ):
+        application(Site(root), ["localhost"])
+    assert write_site(root, tmp_path / "site", Silent().stage)[0] > 0
 
 
 def test_no_folder_is_an_error(tmp_path: Path) -> None:

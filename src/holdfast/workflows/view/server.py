@@ -96,7 +96,10 @@ async def _apart(make: Callable[[], T]) -> T:
 
 
 def _package(package: str, module: str) -> Any:
-    return optional(module, package, "view", "holdfast view", guarded=False)
+    try:
+        return optional(module, package, "view", "holdfast view", guarded=False)
+    except HoldfastError as error:
+        raise HoldfastError(f"{error}, or add --out FOLDER, which needs no server") from error
 
 
 def names_of(host: str) -> list[str]:
