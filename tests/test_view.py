@@ -131,7 +131,7 @@ def test_without_the_server_pages_can_still_be_written(root: Path, tmp_path: Pat
     with pytest.raises(
         HoldfastError, match=r"pip install 'holdfast\[view\]', or add --out FOLDER, which needs no server"
     ):
-        application(Site(root), ["localhost"])
+        application(Site(root, live=True), ["localhost"])
     assert write_site(root, tmp_path / "site", Silent().stage)[0] > 0
 
 
