@@ -12,6 +12,7 @@ from holdfast.core import Ball, HoldfastError, Measure, registry
 from holdfast.core.naming import flatten, named
 from holdfast.runtime.checked import Positive, fitting, shown
 from holdfast.runtime.errors import unknown
+from holdfast.runtime.guess import nearest
 
 Spec = dict[str, Any]
 """A part as plain data, see `registry.spec`."""
@@ -121,8 +122,17 @@ def _laid(table: Mapping[str, Any], before: Any, ball: Mapping[str, Any]) -> Any
             raise HoldfastError(
                 f"{name}: expected one parameter, got {key!r}, the end of {len(ends)}; write {' or '.join(ends)}"
             )
+        if not ends and (inner := _inner(key, spec, own)):
+            raise unknown(f"parameter of {name}", key, own - {"kind", "name"}, inner)
         rest = over(rest, nested(ends[0] if ends else key, value))
     return part(rest, spec, ball) if rest else spec
+
+
+def _inner(key: str, spec: Mapping[str, Any], own: Iterable[str]) -> str:
+    """Return the parameter of an inner part whose end is most like a key; "" where one of the part's own is."""
+    ends = {path.rpartition(".")[2]: path for path in flatten(spec) if "." in path}
+    (best,) = nearest(key, {*ends, *own}) or [""]
+    return ends.get(best, "") if best not in own else ""
 
 
 def _has(spec: Mapping[str, Any], table: Mapping[str, Any]) -> bool:

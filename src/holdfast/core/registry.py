@@ -172,7 +172,8 @@ def find(kind: str, name: str) -> type:
         HoldfastError: a name that is not known ("did you mean ..."), or a file without exactly one public class.
     """
     if name not in names(kind):
-        raise unknown(kind.removesuffix("s"), name, names(kind))
+        own = "; a measure of your own needs --parts FILE" if kind == "measures" and not _files else ""
+        raise HoldfastError(f"{unknown(kind.removesuffix('s'), name, names(kind))}{own}")
     if name in _here[kind]:
         return _here[kind][name]
     if name in _outside(kind):

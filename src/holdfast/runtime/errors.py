@@ -39,11 +39,19 @@ class NotCertified(HoldfastError):
     """
 
 
-def unknown(kind: str, name: str, choices: Iterable[str]) -> HoldfastError:
-    """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one)."""
+def unknown(kind: str, name: str, choices: Iterable[str], meant: str = "") -> HoldfastError:
+    """Return the error for an unknown name: "did you mean", then the list (the nearest eight of a long one).
+
+    Args:
+        kind: what it should be a name of.
+        name: the name.
+        choices: the names that there are.
+        meant: what was probably meant; the nearest of the choices where "".
+    """
     names = sorted(choices)
     close = nearest(name, names, 8, 0.4)
-    hint = f"did you mean {close[0]!r}? " if close and nearest(name, close[:1]) else ""
+    meant = meant or next(iter(nearest(name, close[:1])), "")
+    hint = f"did you mean {meant!r}? " if meant else ""
     if len(names) <= 20:
         return HoldfastError(f"unknown {kind} {name!r}; {hint}known: {', '.join(names)}")
     return HoldfastError(f"unknown {kind} {name!r}; {hint}some of {len(names)}: {', '.join(close or names[:8])}")
