@@ -56,6 +56,27 @@ def test_rounding_stays_well_inside_the_interval(value, half):
     assert abs(float(text) - value) <= half / 2
 
 
+ENDS = st.one_of(st.just(0.0), st.just(-0.0), st.floats(-10, 10), st.floats(-1e-3, 1e-3)).filter(
+    lambda end: end == 0 or abs(end) > 1e-11
+)
+
+
+@given(ENDS, ENDS, ENDS, st.sampled_from(["ratio", "share", "pixels"]), st.sampled_from([None, 1, 3]))
+def test_no_end_but_zero_looks_like_zero_and_zero_has_no_sign(a, b, c, unit, digits):
+    low, value, high = sorted([a, b, c])
+    entry = {"value": value, "low": low, "high": high}
+    said = [*f.interval(entry, unit, digits).strip("[]").split(", ")]
+    said.append(f.number(value, unit, low, high, digits).removesuffix(" %"))
+    for end, text in zip((low, high, value), said, strict=True):
+        number = float(text.replace("−", "-"))
+        assert (number > 0, number < 0) == (end > 0, end < 0)
+        assert text.startswith("−") == (end < 0)
+
+
+def test_an_end_next_to_zero_keeps_its_digit():
+    assert f.interval({"value": -0.005, "low": -0.009, "high": -0.0003}) == "[−0.009, −0.0003]"
+
+
 def test_durations():
     assert [f.duration(s) for s in (0.25, 52.3, 192, 3840, None)] == ["0.2 s", "52 s", "3 min 12 s", "1 h 4 min", "-"]
     assert f.duration(math.inf) == "-"

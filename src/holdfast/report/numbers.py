@@ -1,6 +1,7 @@
 """Numbers as people read them; the one place where terminal and HTML agree on digits."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -9,6 +10,8 @@ from holdfast.storage.standing import SOUND, VOID
 
 Number = int | float
 """JSON writes 1.0 as 1 at times; both are numbers here."""
+_SMALLEST = 1e-12
+"""What is nearer to zero is a rounding error."""
 _LARGEST = 1e300
 """Beyond, percents and widths are no numbers any more."""
 UNDEFINED = "undefined"
@@ -33,9 +36,9 @@ def _decimals(value: Number, low: Number | None, high: Number | None, top: Numbe
     end counts as the value, so 99.97 % is not 100 %; below 0.0001 it no longer counts.
     """
     parts = [abs(value)] if top is None or abs(top - value) < 1e-4 else [abs(value), abs(top - value)]
-    smallest = min((p for p in parts if p > 1e-12), default=0.0)
+    smallest = min((p for p in parts if p > _SMALLEST), default=0.0)
     half = high / 2 - low / 2 if low is not None and high is not None else 0.0
-    if half > 1e-12:
+    if half > _SMALLEST:
         digits = _first_digit(half) + (half * 10 ** _first_digit(half) < 3.55)
     else:
         digits = _first_digit(smallest) + (2 if top is None else 1) if smallest else 0
@@ -66,12 +69,15 @@ def number(
 
 
 def interval(score: Mapping[str, Any], unit: str = "ratio", digits: int | None = None) -> str:
-    """Return "[low, high]" with the digits of the value, or "" where the score has no interval."""
+    """Return "[low, high]" with the digits of the value, or "" where the score has no interval.
+
+    An end that is not zero has as many digits as it takes not to look like zero.
+    """
     value, low, high = score.get("value"), score.get("low"), score.get("high")
     if not finite(low) or not finite(high):
         return ""
     decimals = _digits(value if finite(value) else low, unit, low, high, digits)
-    return f"[{_write(low, unit, decimals)}, {_write(high, unit, decimals)}]"
+    return f"[{_end(low, unit, decimals)}, {_end(high, unit, decimals)}]"
 
 
 def statement(entry: Mapping[str, Any], unit: str, digits: int | None = None) -> tuple[str, str]:
@@ -153,10 +159,17 @@ def _digits(value: Number, unit: str, low: Number | None, high: Number | None, s
     return _decimals(value * scale, *ends, top=100.0 if unit == "share" and 0 <= value <= 1 else None)
 
 
+def _end(value: Number, unit: str, decimals: int) -> str:
+    scaled = abs(value) * (100 if unit == "share" else 1)
+    vanishes = _SMALLEST < scaled < 1 and float(f"{scaled:.{min(decimals, 6)}f}") == 0
+    return _write(value, unit, _first_digit(scaled) if vanishes else decimals)
+
+
 def _write(value: Number, unit: str, decimals: int) -> str:
     scaled = value * 100 if unit == "share" and abs(value) <= _LARGEST else value
     if abs(scaled) >= 1e6 or (decimals > 6 and abs(scaled) < 1e-3):
-        return f"{scaled:.2g}"
+        text = f"{scaled:.2g}"
+        return text[1:] if scaled == 0 and text.startswith("-") else re.sub("^-", "−", text)
     text = f"{scaled:.{min(decimals, 6)}f}"
     return text.lstrip("-") if not text.strip("-0.") else text.replace("-", "−")
 
