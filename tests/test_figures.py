@@ -216,7 +216,7 @@ def test_the_command_writes_all_figures_with_their_captions(records: list[Record
 @pytest.mark.parametrize(
     ("words", "says"),
     [(["--format", "pfd"], "did you mean 'pdf'"), (["--only", "curv"], "did you mean 'curve'"),
-     (["--width", "3,3"], "known: 4.5, column, page"), (["--height", "nan"], "finite"),
+     (["--width", "3,3"], "known: column, page, or inches"), (["--height", "nan"], "finite"),
      (["--dpi", "1"], "20 to 2400"), (["--out", "{file}/inside"], "cannot write")],
 )  # fmt: skip
 def test_what_the_command_refuses(records: list[Record], tmp_path: Path, words: list[str], says: str) -> None:

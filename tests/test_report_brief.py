@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from holdfast.report.brief import brief, first_keys, leader, trust
-from holdfast.report.comparison import first_names, opening
+from holdfast.report.comparison import first_names, front, opening
+from holdfast.report.comparison import trust as trust_compared
 from holdfast.report.names import LONGEST, short_names, with_short_names
 from holdfast.report.numbers import bracket
 from report_fixture import MEASURES, NAMES, SHORT, in_brief, in_words, make_run
@@ -174,7 +175,7 @@ def comparison(winner: str | None) -> dict[str, Any]:
         for name, value in (("a", 0.1), ("b", 0.05))
     ]
     facts = {"title": "Radius", "unit": "pixels", "better": "higher", "rows": rows, "best": winner}
-    pairs = [{"first": "b", "second": "a", "winner": winner}]
+    pairs = [{"first": "b", "second": "a", "winner": winner, "p_adjusted": 2e-5}]
     other = {**facts, "title": "Other", "best": None, "pairs": [], "answers": False, "in_brief": False}
     checks = {"unfit": [], "fails": [], "warns": ["masking[attack=pgd]", "masking[attack=apgd]", "noise_order"]}
     return {
@@ -183,12 +184,24 @@ def comparison(winner: str | None) -> dict[str, Any]:
     }
 
 
+def test_a_comparison_prints_standard_terms() -> None:
+    data = comparison("a")
+    points = [{"encoder": "a", "dominated_by": []}, {"encoder": "b", "dominated_by": ["a"]}]
+    data["pareto"] = {"why_not": "", "x": "radius", "y": "other", "points": points}
+    assert front(data) == "On the Pareto front of radius and other: a"
+    assert trust_compared({"unfit": [], "fails": [], "warns": ["stronger_attack"]}) == (
+        "warn",
+        "warning: stronger attack",
+    )
+
+
 def test_a_comparison_begins_with_who_holds_best_and_whom_to_trust() -> None:
     lines = [line.plain for line in opening(comparison("a"))]
-    best = "Its radius is 25.5/255, 2 times that of b (12.8/255). Image by image, that is more than chance."
+    best = "Its radius is 25.5/255, 2 times that of b (12.8/255). "
+    best += "Image by image, that is more than chance (paired, p < 0.001)."
     assert lines == [
         f"a holds best. {best}",
-        "a: warned: masking and noise order",
+        "a: warnings: masking and noise order",
         "b: fails masking",
     ]
     nobody = opening(comparison(None))[0].plain

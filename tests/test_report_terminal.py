@@ -70,7 +70,7 @@ def test_failures_undefined_and_checks_are_named(record):
     assert "failed" in line(text, "Adversarial margin")
     assert "undefined" in line(text, "Relative quantile")
     assert "FAILED: masking" in line(text, SHORT[0] + ": 7 checks passed")
-    assert "warns: steps enough" in line(text, SHORT[1] + ": 6 checks passed")
+    assert "; warning: steps enough" in line(text, SHORT[1] + ": 6 checks passed")
     assert text.replace("\n", " ").count(NO_TARGETS) == 1  # the record's failure and the measure's error are one
     assert "scans/bad.jpg" in text
 

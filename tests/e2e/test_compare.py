@@ -238,7 +238,7 @@ def test_too_little_to_compare_is_refused(capsys, two: tuple[str, str], tmp_path
     change(two[0], lambda record: record["encoders"].pop())
     assert "at least 2 audited encoders to compare, got 1" in refused(capsys, "compare", two[0])
     assert "twice" in refused(capsys, "compare", two[0], two[0] + "/")
-    assert "record.json" in refused(capsys, "compare", two[0], str(tmp_path / "nowhere"), status=3)
+    assert "nowhere cannot be read: " in refused(capsys, "compare", two[0], str(tmp_path / "nowhere"), status=3)
 
 
 def test_another_radius_is_left_out_where_others_compare_and_refused_where_none_does(capsys, two) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from holdfast.core import Encoder, HoldfastError, Rng, Shard
 from holdfast.numerics.geometry.colour import lab
 from holdfast.numerics.statistics.looks import looking
-from holdfast.numerics.statistics.survival_differences import survival_difference
+from holdfast.numerics.statistics.survival_differences import SurvivalDifference, survival_difference
 from holdfast.parts.measures.neighbours.breaking_radius import BreakingRadius
-from holdfast.parts.measures.shared.robustness_curve import curve_difference, robustness_curve
+from holdfast.parts.measures.shared.robustness_curve import curve_difference, difference_in_words, robustness_curve
 from holdfast.parts.observations.everyday_changes import EverydayChanges
 from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
@@ -115,8 +115,16 @@ def test_the_difference_says_where_one_holds_more() -> None:
     same = curve_difference((weak, weak), ("A", "B"), Linf())
     assert same is not None
     assert same.summary.startswith(
-        "These images do not separate the curves of A and B: they differ by at most 0 % of the images [−7 %, 7 %]"
+        "Over the whole curve these images do not separate A and B: "
+        "they differ by at most 0 % of the images [−7 %, 7 %]"
     )
+
+
+@pytest.mark.parametrize(("low", "said"), [(-0.003, "−0.3 %"), (0.0, "0 %"), (-0.0, "0 %"), (-0.07, "−7 %")])
+def test_only_zero_looks_like_zero(low: float, said: str) -> None:
+    at, value = torch.tensor([0.01]), torch.tensor([0.1], dtype=torch.float64)
+    gap = SurvivalDifference(at, value, torch.tensor([low], dtype=torch.float64), value + 0.2)
+    assert f"of the images [{said}, 30 %]" in difference_in_words(gap, ("A", "B"), Linf())
 
 
 def test_only_equal_populations_are_compared() -> None:

@@ -95,7 +95,7 @@ def open_runs(places: Iterable[str], fewest: int = 2, allow: Sequence[str] = ())
             lost.append(f"{place} is left out: {error}")
     readable = [run for run in runs.values() if run is not None]
     if lost and len(readable) < fewest:
-        raise UnreadableRecord("; ".join(lost))
+        raise UnreadableRecord("; ".join(line.replace(" is left out: ", " cannot be read: ", 1) for line in lost))
     refuse_unknown(allow, [run.record for run in readable])
     return readable, lost
 

@@ -53,7 +53,7 @@ def print_comparison(data: Mapping[str, Any], console: Console) -> None:
 
     # each measure, the first ones first, in columns of one width
     corrected = "p" if data["correction"] == "none" else f"p, {data['correction']}"
-    head = [Text(title, "dim") for title in ("", "value", "rank", "to the first, paired", corrected)]
+    head = [Text(title, "dim") for title in ("", "value", "rank", "paired difference to the best", corrected)]
     first = first_names(data)
     names = [*first, *(name for name in data["measures"] if name not in first)]
     measures = {name: data["measures"][name] for name in names}
@@ -67,7 +67,7 @@ def print_comparison(data: Mapping[str, Any], console: Console) -> None:
         console.print(Text.assemble((heading(m, name), "bold"), f" {ARROW[m['better']]}"))
         console.print(_table(blocks[name], widths))
     if any(m["best"] for m in data["measures"].values()):
-        console.print(Text("* best: better than every other encoder by its corrected verdicts", style="dim"))
+        console.print(Text("* best: significantly better than every other encoder, after correction", style="dim"))
     for sentence, style in sentences(data):
         console.print(Text(sentence, style=style))
 
@@ -149,7 +149,11 @@ def leader(data: Mapping[str, Any]) -> Leader | None:
         for pair in m["pairs"]
         if pair["winner"] and first in (pair["first"], pair["second"])
     }
-    return lead({"answers": False, "levels": False, **m}, scores, m["best"], beaten)
+    second = next((name for name in scores if name != m["best"]), None)
+    p = next(
+        (pair.get("p_adjusted") for pair in m["pairs"] if {pair["first"], pair["second"]} == {m["best"], second}), None
+    )
+    return lead({"answers": False, "levels": False, **m}, scores, m["best"], beaten, p_text(p) if finite(p) else "")
 
 
 def trust(encoder: Mapping[str, Any]) -> tuple[str, str]:
@@ -158,7 +162,10 @@ def trust(encoder: Mapping[str, Any]) -> tuple[str, str]:
         return "fail", f"not ranked: fails {_checks(encoder['unfit'])}"
     if encoder["fails"]:
         return "fail", f"fails {_checks(encoder['fails'])}"
-    return ("warn", f"warned: {_checks(encoder['warns'])}") if encoder["warns"] else ("pass", "no check failed")
+    if not encoder["warns"]:
+        return "pass", "no check failed"
+    several = len({name.partition("[")[0] for name in encoder["warns"]}) > 1
+    return "warn", f"{'warnings' if several else 'warning'}: {_checks(encoder['warns'])}"
 
 
 def _checks(names: Sequence[str]) -> str:
@@ -172,7 +179,7 @@ def front(data: Mapping[str, Any]) -> str:
         return ""
     undominated = [point["encoder"] for point in pareto["points"] if not point["dominated_by"]]
     titles = " and ".join(heading(data["measures"][pareto[axis]], pareto[axis]).lower() for axis in ("x", "y"))
-    return f"Not dominated on {titles}: {listing(undominated, 8)}"
+    return f"On the Pareto front of {titles}: {listing(undominated, 8)}"
 
 
 def scope(data: Mapping[str, Any]) -> str:

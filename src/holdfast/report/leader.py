@@ -18,7 +18,11 @@ class Leader:
 
 
 def lead(
-    measure: Mapping[str, Any], scores: Mapping[str, Mapping[str, Any]], best: str | None, beaten: Collection[str]
+    measure: Mapping[str, Any],
+    scores: Mapping[str, Mapping[str, Any]],
+    best: str | None,
+    beaten: Collection[str],
+    p: str = "",
 ) -> Leader | None:
     """Return who is best on a measure; None where fewer than two encoders have a number.
 
@@ -27,6 +31,7 @@ def lead(
         scores: encoder -> its headline, the best value first.
         best: whom paired intervals set apart from every other encoder; None: nobody.
         beaten: the encoders that paired intervals set apart from the one with the best value.
+        p: the corrected p-value of the best against the next, "0.012" or "< 0.001"; "" where it is not known.
     """
     if len(scores) < 2:
         return None
@@ -39,9 +44,9 @@ def lead(
         by = f"against {values[second]} of {of}"
         if times := _times(measure, scores[best], scores[second]):
             by = f"{times} that of {of} ({values[second]})"
-        return Leader(
-            heading, f"Its {title} is {values[best]}, {by}. Image by image, that is more than chance.", "good"
-        )
+        paired = f" (paired, p {p if p.startswith('<') else f'= {p}'})" if p else ""
+        chance = f"Image by image, that is more than chance{paired}."
+        return Leader(heading, f"Its {title} is {values[best]}, {by}. {chance}", "good")
     heading = "No encoder clearly holds best" if measure["answers"] else f"No encoder is clearly best on {title}"
     level = [f"{name} ({value})" for name, value in values.items() if name not in beaten]
     return Leader(heading, f"By {title}, these images do not separate {listing(level, 4)}.")

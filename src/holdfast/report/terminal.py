@@ -160,7 +160,7 @@ def _validity(encoders: list[Mapping[str, Any]]) -> list[Text]:
     for outcome, names in groups.items():
         line = Text.assemble((listing(names), "bold"), ": ")
         for i, (text, style) in enumerate(outcome):
-            line.append(", " if i else "").append(text, style=style)
+            line.append("; " if i else "").append(text, style=style)
         lines.append(line)
     return lines
 
@@ -170,7 +170,7 @@ def _outcome(checks: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
         return [("no validity check was run", "yellow")]
     groups = {status: [c["title"].lower() for c in checks if c["status"] == status] for status in _STATUS}
     passed = [(f"{plural(len(groups['pass']), 'check')} passed", _STATUS["pass"])] if groups["pass"] else []
-    words = {"warn": "warns", "fail": "FAILED", "skip": "skipped"}
+    words = {"warn": f"warning{'s'[: len(groups['warn']) > 1]}", "fail": "FAILED", "skip": "skipped"}
     return passed + [(f"{words[s]}: {listing(groups[s], 6)}", _STATUS[s]) for s in words if groups[s]]
 
 

@@ -85,7 +85,7 @@ def width_of(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
-        raise unknown("width of a figure", text, [*WIDTHS, "4.5"]) from None
+        raise HoldfastError(f"{unknown('width of a figure', text, WIDTHS)}, or inches") from None
 
 
 @dataclass(frozen=True)

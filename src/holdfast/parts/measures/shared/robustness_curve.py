@@ -1,5 +1,6 @@
 """The robustness curve: the share of images that hold against the size of the change; the difference of two."""
 
+import re
 from collections.abc import Mapping
 
 import torch
@@ -127,7 +128,9 @@ def difference_in_words(gap: SurvivalDifference, names: tuple[str, str], ball: B
         return size_in_words(float(at), ball.is_box)
 
     def percent(share: Tensor) -> str:
-        return f"{100 * float(share):.0f} %".replace("-", "−")
+        value = 100 * float(share)
+        text = f"{value:.1g}" if 0 < abs(value) < 1 else f"{value or 0.0:.0f}"  # only zero looks like zero
+        return re.sub("^-", "−", f"{text} %")
 
     # for each of the two the sizes at which it surely holds more, and the largest difference among them
     said = []
@@ -145,7 +148,7 @@ def difference_in_words(gap: SurvivalDifference, names: tuple[str, str], ball: B
         return f"{'; '.join(said)}."
     most = int(gap.value.abs().argmax())
     return (
-        f"These images do not separate the curves of {names[0]} and {names[1]}: they differ by at most "
+        f"Over the whole curve these images do not separate {names[0]} and {names[1]}: they differ by at most "
         f"{percent(gap.value[most])} of the images [{percent(gap.low[most])}, {percent(gap.high[most])}], after a "
         f"change of {size(gap.at[most])}."
     )
