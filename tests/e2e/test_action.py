@@ -138,7 +138,7 @@ def test_inputs_become_words_and_nothing_else(tmp_path: Path) -> None:
     words = ["--junit", "`touch run`/junit.xml", "--summary", str(tmp_path / "summary.md"), "--annotate"]
     words += ["--require", "breakaway_risk < 5%", "--require", "checks.* == pass", "--baseline", "s3://bucket/last"]
     assert runner.log.splitlines() == ["-m", "holdfast", "check", *words, "--strict", "--", "`touch run`"]
-    assert runner.outputs["check"] == {"status": "0", "verdict": "cannot tell"}
+    assert runner.outputs["check"] == {"status": "0", "verdict": "undecided"}
     assert not (tmp_path / "run").exists()
 
 
@@ -173,7 +173,7 @@ def test_an_audit_is_checked_against_another(tmp_path: Path) -> None:
     assert second.run("Audit") == 0, second.log
     assert second.wanted(SCRIPTS["Check"])
     assert second.run("Check") == 1, second.log
-    assert second.outputs["check"] == {"status": "1", "verdict": "not passed"}
+    assert second.outputs["check"] == {"status": "1", "verdict": "failed"}
     assert second.value(ACTION["outputs"]["status"]["value"]) == "1"
     assert "::error title=worse%3A Breaking radius" in second.log
     assert "worse" in (tmp_path / "summary.md").read_text(encoding="utf-8")

@@ -60,8 +60,8 @@ def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
 
     # the two changes
     text = "".join(log)
-    assert "passed: 1 no worse" in text
-    assert "not passed: 1 worse" in text
+    assert "\npassed\n" in text
+    assert "FAILED: 1 worse" in text
     shown = re.findall(r"(?<=^      baseline )[^;]+", PAGE, re.MULTILINE)
     assert len(shown) == 1
     assert " ".join(shown[0].split()) in " ".join(text.split()), "the page shows what the command says"

@@ -46,7 +46,7 @@ def test_noise_in_the_weights_is_caught(runs, capsys) -> None:
     assert code == 1
     assert "Breaking radius" in out
     assert "worse ✗" in out
-    assert out.splitlines()[-1] == "not passed: 1 worse"
+    assert out.splitlines()[-1] == "FAILED: 1 worse"
     code, out, _ = run(capsys, "check", runs["last"], "--baseline", runs["noisy"], "--json")
     verdicts = {row["measure"]: row["verdict"] for row in json.loads(out)["regression"]["verdicts"]}
     assert (code, verdicts["breaking_radius"]) == (0, "better")
@@ -54,17 +54,22 @@ def test_noise_in_the_weights_is_caught(runs, capsys) -> None:
 
 def test_identical_runs_pass_even_strictly(runs, capsys) -> None:
     code, out, _ = run(capsys, "check", runs["same"], "--baseline", runs["last"], "--strict")
-    assert (code, out.splitlines()[-1]) == (0, "passed: 2 no worse")
+    assert (code, out.splitlines()[-1]) == (0, "passed")
 
 
 def test_what_cannot_be_told_fails_strictly_alone(runs, capsys) -> None:
     arguments = ["check", runs["other"], "--baseline", runs["last"], "--allow-drop", "breaking_radius 0.01%"]
     code, out, _ = run(capsys, *arguments)
-    assert (code, out.splitlines()[-1]) == (0, "passed: 1 cannot tell")
+    assert (code, out.splitlines()[-1]) == (0, "passed, but undecided: 1")
     assert "unpaired: other images" in out
-    assert "a verdict with 80 % power would need about" in " ".join(out.split())
+    text = " ".join(out.split())
+    assert "cannot tell. To decide with 80 % power" in text
+    assert "takes more than the 600 images available: allow a larger drop, or use more data" in text
+    assert "is 1 here and 0 in the baseline: use the same --seed to compare image by image" in text
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert (json.loads(out)["status"], json.loads(out)["verdict"]) == (code, "undecided") == (0, "undecided")
     code, out, _ = run(capsys, *arguments, "--strict")
-    assert (code, out.splitlines()[-1]) == (1, "not passed (--strict): 1 cannot tell")
+    assert (code, out.splitlines()[-1]) == (1, "FAILED: 1 undecided (--strict)")
 
 
 def test_requirements_and_a_baseline_in_one_call(runs, capsys, tmp_path: Path) -> None:
@@ -73,7 +78,7 @@ def test_requirements_and_a_baseline_in_one_call(runs, capsys, tmp_path: Path) -
     arguments = ["check", runs["noisy"], "--baseline", runs["last"], "--require-file", str(file)]
     code, out, _ = run(capsys, *arguments, "--json")
     data = json.loads(out)
-    assert (code, data["met"], data["passed"]) == (1, True, False)
+    assert (code, data["status"], data["verdict"], data["met"], data["passed"]) == (1, 1, "failed", True, False)
     assert [row["measure"] for row in data["regression"]["verdicts"]] == ["breaking_radius"]
     result = holdfast.check(
         runs["noisy"],
@@ -84,7 +89,7 @@ def test_requirements_and_a_baseline_in_one_call(runs, capsys, tmp_path: Path) -
     assert not result.passed
     assert [row["verdict"] for row in result.verdicts] == ["worse"]
     assert [finding["met"] for finding in result.findings] == [True]
-    assert str(result).splitlines()[-1] == "met; not passed: 1 worse"
+    assert str(result).splitlines()[-1] == "FAILED: 1 worse; requirements met"
     assert "worse ✗" in result._repr_html_()
     assert data["regression"]["verdicts"] == list(result.verdicts)
 
@@ -136,7 +141,7 @@ def test_bad_input_is_one_line(runs, capsys, tmp_path: Path) -> None:
     for option in ("--junit", "--summary"):
         assert "nowhere" in refused(capsys, "check", runs["same"], *last, option, "/proc/nowhere/x")
         assert "name of a file" in refused(capsys, "check", runs["same"], *last, option, ".")
-    with pytest.raises(holdfast.HoldfastError, match="expected at least one requirement, or a baseline"):
+    with pytest.raises(holdfast.HoldfastError, match=r"say require=.* or baseline=RUN"):
         holdfast.check(runs["same"])
     with pytest.raises(holdfast.HoldfastError, match=r"check\.baseline: expected"):
         holdfast.check(runs["same"], baseline=3)  # pyright: ignore

@@ -13,7 +13,7 @@ from holdfast.core import HoldfastError, Score, registry
 from holdfast.numerics import statistics
 from holdfast.numerics.statistics import clopper_pearson, mean
 from holdfast.numerics.statistics.planning import times_needed
-from holdfast.report.gate import against
+from holdfast.report.gate import against, sentence
 from holdfast.storage.filesystem import Folder
 
 PART = {"kind": "measures", "name": "nearest_neighbour_accuracy"}
@@ -299,4 +299,13 @@ def test_how_many_images_are_said_where_nothing_can_be_told() -> None:
     assert needed["available"] == 600
     assert needed["of"] == "images"
     assert needed["as_measured"] > needed["if_equal"] > 100, "half of the margin is left, so four times as many"
+    needed["available"] = needed["if_equal"]
+    assert "; if the change is as measured, that takes more than the" in sentence(row)
+    row["needed"] |= {"as_measured": 173, "if_equal": 326, "available": 600, "of": "attacked images"}
+    assert sentence(row).endswith(
+        "cannot tell. To decide with 80 % power, attack about 170 images in both runs if the change is as measured, or "
+        "about 330 if there is no change"
+    )
+    row["needed"] |= {"as_measured": None, "if_equal": 720_001}
+    assert sentence(row).endswith("takes more than the 600 images available: allow a larger drop, or use more data")
     assert verdict(run("now", hits(79, shift=3)), run("before", hits(80)))["needed"]["if_equal"] is None

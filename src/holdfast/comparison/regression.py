@@ -31,11 +31,6 @@ LOST, UNTOLD, BETTER = "lost", "cannot tell", "better"
 FAILING = (WORSE, LOST)
 """With which a check does not pass."""
 
-PROMISES = (
-    "each verdict follows from a 95 % interval of the change, corrected by Holm over all comparisons in each "
-    "direction: with 95 % confidence no verdict is wrong"
-)
-
 
 @dataclass(frozen=True)
 class _Test:
@@ -121,18 +116,37 @@ def regressions(
             elif name in asked:
                 tests.append(_test(asked[name], name, score, margin, paired))
     rows = _decided(tests, now.record["data"])
+    comparisons = sum(test.contrast is not None for test in tests)
     known_encoders = [encoder for new, old, _ in shared for encoder in (new, old) if not encoder.entry.get("error")]
     data = {
         "baseline": before.place,
         "paired": paired,
-        "comparisons": sum(test.contrast is not None for test in tests),
-        "promises": PROMISES,
+        "comparisons": comparisons,
+        "promises": _promises(comparisons),
         "passed": not any(row["verdict"] in FAILING for row in rows),
         "verdicts": rows,
         "left_out": left_out,
-        "cautions": cautions([now, before], known_encoders),
+        "cautions": [*_unpaired(now, before, paired), *cautions([now, before], known_encoders)],
     }
     return finite(json.loads(json.dumps(data)))
+
+
+def _promises(comparisons: int) -> str:
+    """Return what the verdicts promise; "" where nothing was tested."""
+    if comparisons < 2:
+        return "The chance that this verdict is wrong is at most 5 %." if comparisons else ""
+    return f"The chance that any verdict here is wrong is at most 5 % (Holm, over all {comparisons:,} comparisons)."
+
+
+def _unpaired(now: Run, before: Run, paired: bool) -> list[str]:
+    """Say how runs that only their seeds tell apart are compared image by image."""
+    seeds = [run.record["plan"]["seed"] for run in (now, before)]
+    if paired or seeds[0] == seeds[1]:
+        return []
+    return [
+        f"the seed chooses the images, and is {seeds[0]} here and {seeds[1]} in the baseline: use the same --seed to "
+        "compare image by image"
+    ]
 
 
 def _key(encoder: Audited, question: Question) -> str:

@@ -12,6 +12,7 @@ from holdfast.report.comparison import p_text
 from holdfast.report.leader import told
 from holdfast.report.numbers import BETTER, finite, number, plural
 from holdfast.report.table import Table, markdown_text
+from holdfast.storage.standing import SOUND
 
 MARKS = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("?", "yellow")}
 """Of what holds, what does not, and what nobody can tell."""
@@ -100,26 +101,26 @@ def actually(finding: Mapping[str, Any]) -> str:
 
 def outcome(data: Mapping[str, Any]) -> Text:
     """Return what became of the requirements, and of the measures held against a baseline."""
-    return Text("; ".join(_outcomes(data)), style=MARKS[data["passed"]][1])
-
-
-def _outcomes(data: Mapping[str, Any]) -> list[str]:
-    lines, findings = [], data["findings"]
+    findings, regression = data["findings"], data["regression"]
+    verdicts = [row["verdict"] for row in regression["verdicts"]] if regression else []
+    untold = verdicts.count("cannot tell")
+    if data["passed"]:
+        text = f"passed, but undecided: {untold}" if untold else "passed"
+        return Text(text, style=MARKS[None if untold else True][1])
+    parts = []
+    if regression:
+        counts = [f"{verdicts.count(name)} {name}" for name in ("worse", "lost") if name in verdicts]
+        counts += [f"{untold} undecided (--strict)"] if untold and data["strict"] else []
+        parts.append(", ".join(counts) or "nothing worse")
     if findings:
         missed = sum(not finding["met"] for finding in findings)
-        line = f"not met: {missed} of {len(findings)}" if missed else f"all {plural(len(findings), 'requirement')} met"
-        lines.append(("not met" if missed else "met") if len(findings) == 1 else line)
-    if data["regression"]:
-        verdicts = [row["verdict"] for row in data["regression"]["verdicts"]]
-        counts = ", ".join(f"{verdicts.count(name)} {name}" for name in _STYLES if name in verdicts)
-        untold = " (--strict)" if data["strict"] and "cannot tell" in verdicts else ""
-        lines.append(f"{'passed' if data['regression']['passed'] else 'not passed'}{untold}: {counts}")
-    return lines
+        parts.append(f"{missed} of {plural(len(findings), 'requirement')} not met" if missed else "requirements met")
+    return Text(f"FAILED: {'; '.join(parts)}", style=MARKS[False][1])
 
 
 def table(encoder: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the verdicts of one encoder as a table."""
-    head = ["measure", "baseline", "now", "change", "allowed drop", "p, Holm", "verdict"]
+    head = ["measure", "baseline", "now", "change", "allowed drop", "p of verdict", "verdict"]
     return Table(head, [_line(row) for row in rows], encoder)
 
 
@@ -145,17 +146,16 @@ def margin(row: Mapping[str, Any]) -> str:
     if not finite(amount):
         return written
     if row["unit"] == "share":
-        return f"{100 * amount:.3g} points"
+        points = f"{100 * amount:.3g}"
+        return f"{points} point{'' if points == '1' else 's'}"
     return f"{255 * amount:.3g}/255" if row["levels"] else number(amount, row["unit"])
 
 
 def sentence(row: Mapping[str, Any]) -> str:
     """Return a verdict with its reason, in one sentence."""
-    reasons = [row["reason"]] if row["reason"] else []
-    if row["needed"]:
-        reasons.append(_needed(row["needed"], bool(row["reason"])))
-    reason = "; ".join(filter(None, reasons))
-    return f"{title(row)[:-2]} of {row['encoder']}: {row['verdict']}{f': {reason}' if reason else ''}"
+    reason = f": {row['reason']}" if row["reason"] else ""
+    advice = _advice(row) if row["needed"] else ""
+    return f"{title(row)[:-2]} of {row['encoder']}: {row['verdict']}{reason}{f'. {advice}' if advice else ''}"
 
 
 def statement(row: Mapping[str, Any]) -> str:
@@ -170,24 +170,35 @@ def numbers(row: Mapping[str, Any]) -> list[str]:
     if row["change"] and row["change"]["value"] is not None:
         parts.append(f"change {' '.join(filter(None, _told(row, row['change'])))}")
     parts.append(f"allowed drop {margin(row)}")
-    return [*parts, f"p {p_text(row['p_adjusted'])} (Holm)"] if row["p_adjusted"] is not None else parts
+    if row["p_adjusted"] is None:
+        return parts
+    says = {"worse": "loss beyond it shown, ", "no worse": "loss beyond it excluded, ", "better": "gain shown, "}
+    p = p_text(row["p_adjusted"])
+    return [*parts, f"{says.get(row['verdict'], '')}p {p if p.startswith('<') else f'= {p}'} (Holm)"]
 
 
-def _needed(needed: Mapping[str, Any], bound: bool) -> str:
-    """Return how many images would tell."""
-    measured, equal, of = needed["as_measured"], needed["if_equal"], needed["of"]
-    parts = [] if bound else [f"{_about(measured, needed)} {of} if the change is as measured"]
-    parts += [f"{_about(equal, needed)} {'' if parts else f'{of} '}if there is no change"] if equal is not None else []
-    return f"a verdict with 80 % power would need {', '.join(parts)}" if parts else ""
+def _advice(row: Mapping[str, Any]) -> str:
+    """Return how many images would decide; never more than there are."""
+    needed, sound = row["needed"], all(row[key].get("standing", SOUND) == SOUND for key in ("now", "baseline"))
+    available, act = needed["available"], "attack" if needed["of"] == "attacked images" else "use"
+    cases = [] if row["reason"] else [("the change is as measured", needed["as_measured"])]
+    if needed["if_equal"] is not None or (sound and row["margin"]["amount"]):  # of margin 0 no number shows that
+        cases.append(("there is no change", needed["if_equal"]))
+    enough = [(when, images) for when, images in cases if images is not None and images <= available]
+    beyond = [when for when, images in cases if images is None or images > available]
+    more = f"more than the {available:,} images available: allow a larger drop, or use more data"
+    if not enough:
+        return f"To decide with 80 % power takes {more}" if beyond else ""
+    (when, images), *others = enough
+    text = f"To decide with 80 % power, {act} about {_about(images)} images in both runs if {when}"
+    if others:
+        return f"{text}, or about {_about(others[0][1])} if {others[0][0]}"
+    return f"{text}; if {beyond[0]}, that takes {more}" if beyond else text
 
 
-def _about(images: int | None, needed: Mapping[str, Any]) -> str:
-    """Return a number of images with two digits."""
-    if images is None:
-        return "more than any number of"
-    digits = max(0, len(str(images)) - 2)
-    more = f" (the data hold {needed['available']:,})" if images > needed["available"] else ""
-    return f"about {round(images, -digits):,}{more}"
+def _about(images: int) -> str:
+    """Return a number with two digits."""
+    return f"{round(images, -max(0, len(str(images)) - 2)):,}"
 
 
 def _told(row: Mapping[str, Any], score: Mapping[str, Any]) -> tuple[str, str]:
@@ -206,9 +217,8 @@ def against(regression: Mapping[str, Any]) -> str:
 
 
 def scope(regression: Mapping[str, Any]) -> list[str]:
-    """Return how many verdicts were corrected, and what that promises; nothing where there was no test."""
-    tests = regression["comparisons"]
-    return [f"{plural(tests, 'comparison')}; {regression['promises']}"] if tests else []
+    """Return what the verdicts promise; nothing where there was no test."""
+    return [regression["promises"]] if regression["promises"] else []
 
 
 def requirements(data: Mapping[str, Any]) -> list[Text]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.comparison.records import Run, open_run
+from holdfast.core import HoldfastError
 from holdfast.report.gate import markdown, print_gate
 from holdfast.report.junit import junit
 from holdfast.report.notebook import gate_html
@@ -97,6 +98,13 @@ def check(
     refuse_unknown(allow, [known.record for known in (run, before) if known is not None])
     now, earlier = (known and replace(known, record=allowing(known.record, allow)) for known in (run, before))
     assert now is not None
+    if before is None and (allow_drop or match):
+        raise HoldfastError("check: expected a baseline beside allow_drop and match, got none; say baseline=RUN")
+    if before is None and not require:
+        raise HoldfastError(
+            "check: expected at least one requirement, or a baseline, got none; say require='breakaway_risk < 5 %' or "
+            "baseline=RUN"
+        )
     several = ([words] if isinstance(words, str) else words for words in (require, allow_drop, encoders))
     requirements, drops, names = several
     data = hold(now, requirements, earlier, allow_drop=drops, match=match or {}, encoders=names, strict=strict)

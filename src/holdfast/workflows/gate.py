@@ -8,6 +8,7 @@ from holdfast.comparison.records import Run
 from holdfast.comparison.regression import UNTOLD, regressions
 from holdfast.config.requirements import judge
 from holdfast.runtime.errors import HoldfastError
+from holdfast.runtime.exit_status import ExitStatus
 
 
 def hold(
@@ -32,8 +33,9 @@ def hold(
         strict: whether what cannot be told does not pass.
 
     Returns:
-        `record`, the place; `passed`; `met`, whether all requirements are, and the `findings`; `regression`, see
-        `holdfast.comparison.regression.regressions`, None without a baseline; `strict`.
+        `record`, the place; `status`, the exit status; `passed`; `verdict`, "passed", "undecided" (passed, but
+        something cannot be told) or "failed"; `met`, whether all requirements are, and the `findings`; `regression`,
+        see `holdfast.comparison.regression.regressions`, None without a baseline; `strict`.
 
     Raises:
         HoldfastError: nothing to hold it against, or a request that cannot be answered.
@@ -53,6 +55,9 @@ def hold(
         untold = any(row["verdict"] == UNTOLD for row in regression["verdicts"])
         regression["passed"] = regression["passed"] and not (strict and untold)
     passed = met and (regression is None or regression["passed"])
+    undecided = regression is not None and any(row["verdict"] == UNTOLD for row in regression["verdicts"])
     return {
-        "record": run.place, "passed": passed, "met": met, "findings": rows, "regression": regression, "strict": strict
+        "record": run.place, "status": int(ExitStatus.DONE if passed else ExitStatus.UNMET), "passed": passed,
+        "verdict": "failed" if not passed else "undecided" if undecided else "passed", "met": met, "findings": rows,
+        "regression": regression, "strict": strict,
     }  # fmt: skip
