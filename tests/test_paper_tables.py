@@ -60,7 +60,7 @@ def test_latex_has_as_many_cells_in_every_row_and_prints_odd_names(
     assert bare.count("{") == bare.count("}")
     assert bare.count("$") % 2 == 0
     assert all(line.startswith("%") for line in text.partition("\\end{tabular}")[2].splitlines() if line)
-    assert ("p, holm" in text) == p_values
+    assert ("p (Holm)" in text) == p_values
 
 
 def test_both_sides_of_a_bracket_are_named(comparison: Comparison, record: Record) -> None:
@@ -74,7 +74,7 @@ def test_both_sides_of_a_bracket_are_named(comparison: Comparison, record: Recor
     assert "the truth lies between them" in comparison.to_markdown()
     key = "possible ranks. Bold: significantly better than every other encoder, after correction"
     assert key in comparison.to_markdown()
-    assert "attack \\(lower bound\\)" in comparison.to_markdown()
+    assert "attack (lower bound)" in comparison.to_markdown()
     assert "two columns" not in markdown(without_brackets(comparison.data))
 
 

@@ -25,7 +25,11 @@ def compare(
     latex: Annotated[str | None, typer.Option(help="Write it as a LaTeX table (booktabs).")] = None,
     digits: Annotated[
         int | None,
-        typer.Option(min=1, max=12, help="Significant digits in Markdown and LaTeX tables. (default: by the interval)"),
+        typer.Option(
+            min=1,
+            max=12,
+            help="Significant digits of their values; intervals have as many decimals. (default: by the interval)",
+        ),
     ] = None,
     transpose: Annotated[
         bool, typer.Option("--transpose", help="In these tables, put measures in rows and encoders in columns.")

@@ -30,6 +30,11 @@ def p_text(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.2f}" if p >= 0.1 else f"{p:.3f}"
 
 
+def p_title(correction: str) -> str:
+    """Return what a column of p-values is called: "p", "p (Holm)", "p (BH)"."""
+    return {"none": "p", "holm": "p (Holm)", "bh": "p (BH)"}[correction]
+
+
 def heading(m: Mapping[str, Any], name: str) -> str:
     """Return a measure's title, with what tells it from its twins."""
     _, bracket, details = name.partition("[")
@@ -52,7 +57,7 @@ def print_comparison(data: Mapping[str, Any], console: Console) -> None:
         console.print(line)
 
     # each measure, the first ones first, in columns of one width
-    corrected = "p" if data["correction"] == "none" else f"p, {data['correction']}"
+    corrected = p_title(data["correction"])
     head = [Text(title, "dim") for title in ("", "value", "rank", "paired difference to the best", corrected)]
     first = first_names(data)
     names = [*first, *(name for name in data["measures"] if name not in first)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from holdfast.report.comparison import ARROW, first_names, heading, opening, p_text, rank, sentences
+from holdfast.report.comparison import ARROW, first_names, heading, opening, p_text, p_title, rank, sentences
 from holdfast.report.leader import told_together
 from holdfast.report.names import with_short_names
 from holdfast.report.numbers import finite, vacuous
@@ -78,8 +78,11 @@ def _columns(m: Mapping[str, Any], name: str, data: Mapping[str, Any], layout: L
         for side in sides
     ] or [_Column(title, {e: _cell(row, m, layout) for e, row in known.items()})]
     if layout.p_values and m["pairs"]:
-        corrected = "p" if data["correction"] == "none" else f"p, {data['correction']}"
-        columns.append(_Column(f"{heading(m, name)}, {corrected}", {e: Text(_p(row)) for e, row in known.items()}))
+        columns.append(
+            _Column(
+                f"{heading(m, name)}, {p_title(data['correction'])}", {e: Text(_p(row)) for e, row in known.items()}
+            )
+        )
     return columns
 
 

@@ -71,7 +71,7 @@ def _bars(text: str) -> str:
 def markdown_text(text: str) -> str:
     """Return text that Markdown and the HTML in it show as it is, on one line."""
     line = " ".join(text.split())
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~$&])", r"\\\1", line)
+    return re.sub(r"([\\`*_{}\[\]<>#+!|~$&])", r"\\\1", line)
 
 
 _LATEX = {
