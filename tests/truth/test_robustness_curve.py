@@ -91,6 +91,9 @@ def test_between_what_is_proved_and_what_is_broken_is_open() -> None:
     nothing = robustness_curve(table([0.01], proved=[torch.nan]), L2(), "")
     assert nothing is not None
     assert nothing.note == ""
+    assert "certified" in curve.how_to_read
+    assert "certified" not in nothing.how_to_read
+    assert "atched" not in nothing.how_to_read
     assert len(nothing.lines) == 1
 
 

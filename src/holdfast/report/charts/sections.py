@@ -43,8 +43,9 @@ def chart_sections(record: Mapping[str, Any], folder: RunFiles, apart: Apart) ->
             whose = parts[0].key if _keys(charts).count(parts[0].key) == 1 else f"{parts[0].key} {title}"
             panels += [replace(p, source=whose if p.series is None else f"{whose} {p.title}") for p in drawn]
         if panels:
-            first = next(iter(charts.values()))[0].chart
-            sections.append(Section(f"charts-{number}", heading, first["how_to_read"], panels, first.get("short", "")))
+            shown = [part.chart for parts in charts.values() for part in parts]
+            how_to_read = max((chart["how_to_read"] for chart in shown), key=len)  # of the one that draws the most
+            sections.append(Section(f"charts-{number}", heading, how_to_read, panels, shown[0].get("short", "")))
     return sections
 
 
@@ -57,7 +58,8 @@ def first_chart(record: Mapping[str, Any], folder: RunFiles) -> Section | None:
         shared = answering or chart["kind"] == "row"  # rows are of several measures
         title = chart["heading"] if shared else parts[0].measure.get("title") or chart["heading"]
         if panels := KINDS[chart["kind"]]("first", title, parts, folder):
-            return Section("first", chart["heading"], chart["how_to_read"], panels)
+            how_to_read = max((part.chart["how_to_read"] for part in parts), key=len)
+            return Section("first", chart["heading"], how_to_read, panels)
     return None
 
 

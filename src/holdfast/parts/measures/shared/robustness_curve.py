@@ -20,6 +20,12 @@ POINTS = 120
 DECADES = 3
 """Powers of ten below the largest radius that are drawn at most: a proof may reach next to nothing."""
 
+CERTIFIED = (
+    "Dashed line: the share that is certified, of the images that were tried. The hatched area between certificate and "
+    "attack is undecided. "
+)
+"""How the dashed line is read, where it is drawn."""
+
 
 def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
     """Return the share of images that hold with its band, and the share that is proved; None without a size to draw.
@@ -52,10 +58,11 @@ def robustness_curve(table: Table, ball: Ball, summary: str) -> Curves | None:
         how_to_read=(
             "The share of images that still hold after a change of a given size. Solid line: attacks found no smaller "
             "change that breaks these images, so the truth lies on the line or below it; the band covers the whole "
-            "curve of the population with 95 % confidence. Dashed line: the share that is certified, of the images "
-            "that were tried. The hatched area between certificate and attack is undecided. Marks: "
-            f"{NAMES['jpeg']}, {NAMES['noise']} (σ = 2/255) and a change that is just {NAMES['visible']} (all pixels, "
-            "ΔE 2.3), of the median image. None of these is aimed at the encoder, so images usually survive them."
+            "curve of the population with 95 % confidence. "
+            + (CERTIFIED if len(lines) > 1 else "")
+            + f"Marks: {NAMES['jpeg']}, {NAMES['noise']} (σ = 2/255) and a change that is just {NAMES['visible']} (all "
+            "pixels, ΔE 2.3), of the median image. None of these is aimed at the encoder, so images usually survive "
+            "them."
         ),
         lines=tuple(lines),
         across=across(ball),
