@@ -142,6 +142,14 @@ def test_inputs_become_words_and_nothing_else(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_the_check_follows_an_audit_of_which_a_part_failed(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, TINY | {"baseline": "last"})
+    for status, wanted in {"0": True, "1": True, "3": False, "": False}.items():
+        runner.outputs = {"audit": {"status": status}, "check": {"status": "0"} if wanted else {}}
+        assert runner.wanted(SCRIPTS["Check"]) == wanted
+        assert runner.value(ACTION["outputs"]["status"]["value"]) == status
+
+
 def test_modules_of_the_checkout_replace_nothing(tmp_path: Path) -> None:
     """A pull request may bring a holdfast.py: the gate is still the one that was installed."""
     for name in ("holdfast", "torch", "pip"):

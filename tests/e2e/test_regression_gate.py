@@ -130,6 +130,14 @@ def test_what_pipelines_could_misread_is_escaped() -> None:
     assert len(markdown(data).splitlines()) == 5
 
 
+def test_radii_are_said_in_grey_levels(runs, capsys) -> None:
+    _, out, _ = run(capsys, "check", runs["same"], "--require", "breaking_radius > 250/255")
+    low = holdfast.open(runs["same"])["breaking_radius"].low
+    assert low is not None
+    assert f"{255 * low:.3g}/255 is not > 250/255" in " ".join(out.split())
+    assert "did you mean 22/255?" in refused(capsys, "check", runs["same"], "--require", "breaking_radius > 22")
+
+
 def test_bad_input_is_one_line(runs, capsys, tmp_path: Path) -> None:
     last = ["--baseline", runs["last"]]
     assert "add --baseline RUN" in refused(capsys, "check", runs["same"], "--allow-drop", "5%")

@@ -8,7 +8,7 @@ Measures and scores are named as in the record; without a score the headline is 
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,7 @@ class Finding:
         bound: what it was compared with.
         unit: of that number; "" for checks and counts.
         reason: why it does not hold; "" where it does.
+        levels: whether the number is a size that is said in grey levels.
     """
 
     requirement: str
@@ -85,6 +86,7 @@ class Finding:
     bound: float | str
     unit: str = ""
     reason: str = ""
+    levels: bool = False
 
 
 Judge = Callable[[Mapping[str, Any]], Finding]
@@ -149,7 +151,8 @@ def judge(record: Mapping[str, Any], requirements: Iterable[str], encoders: Iter
         raise HoldfastError("expected a record with encoders, got one without any; run the audit again")
     # What each requirement is about, before any encoder is judged by it: what the record does not know is refused.
     units = _units(rows.values())
-    judges = [_of_checks(r, rows) if r.of_checks else _of_measure(r, units) for r in parsed]
+    in_levels = {name for row in rows.values() for name, measure in row["measures"].items() if _in_levels(measure)}
+    judges = [_of_checks(r, rows) if r.of_checks else _of_measure(r, units, in_levels) for r in parsed]
     return [judge(rows[name]) for judge in judges for name in names or rows]
 
 
@@ -161,6 +164,12 @@ def _units(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
             scores = units.setdefault(name, {})
             scores |= {title: score.get("unit") or measure["unit"] for title, score in measure["scores"].items()}
     return units
+
+
+def _in_levels(measure: Mapping[str, Any]) -> bool:
+    """Return whether a measure is a change that every pixel may make, at most 1, which is said in grey levels."""
+    ball = (measure.get("part") or {}).get("ball") or {}
+    return measure["unit"] == "pixels" and ball.get("name") == "linf"
 
 
 def measure_of(subject: str, measures: Iterable[str]) -> str | None:
@@ -198,10 +207,17 @@ def _resolve(requirement: Requirement, measures: Mapping[str, Mapping[str, str]]
     return measure, score, field or GUARDED[requirement.comparison], not field
 
 
-def _of_measure(requirement: Requirement, units: Mapping[str, Mapping[str, str]]) -> Judge:
+def _of_measure(requirement: Requirement, units: Mapping[str, Mapping[str, str]], in_levels: Collection[str]) -> Judge:
     """Return what judges an encoder by one of its scores."""
     name, chosen, field, usual = _resolve(requirement, units)
     text, comparison, bound = requirement.text, requirement.comparison, requirement.bound
+    pixels = units[name][chosen] == "pixels" if chosen in units[name] else "pixels" in units[name].values()
+    levels = name in in_levels and field != "n" and pixels
+    if levels and abs(float(bound)) > 1:
+        raise HoldfastError(
+            f"requirement {text!r}: expected at most 1, for radii are in pixels of a [0, 1] image, got {bound:g}; did "
+            f"you mean {bound:g}/255?"
+        )
 
     def judge(row: Mapping[str, Any]) -> Finding:
         measure = row["measures"].get(name) or {}
@@ -216,7 +232,7 @@ def _of_measure(requirement: Requirement, units: Mapping[str, Mapping[str, str]]
         if not reason and not may_meet(standing, comparison):
             reason = flaw(row, score)
         unit = "" if field == "n" else score.get("unit") or measure.get("unit", "")
-        return Finding(text, row["name"], not reason, compared, value, bound, unit, reason)
+        return Finding(text, row["name"], not reason, compared, value, bound, unit, reason, levels)
 
     return judge
 

@@ -96,6 +96,7 @@ def actually(finding: Mapping[str, Any]) -> str:
     text = value if isinstance(value, str) and not reason else ""  # a check's reason says it
     if isinstance(value, (int, float)):
         text = f"{value * 100:.6g} %" if finding["unit"] == "share" else f"{value:.6g}"
+        text = f"{255 * value:.3g}/255" if finding.get("levels") else text
     return (" " if reason.startswith("is not") else ": ").join(filter(None, [text, reason]))
 
 

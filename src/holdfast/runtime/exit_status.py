@@ -13,7 +13,7 @@ class ExitStatus(IntEnum):
     USAGE = 2
     """Nothing was done: an option, a name, a file or a value that cannot be used."""
     NOTHING = 3
-    """Nothing came of it: no encoder could be audited, or a run folder cannot be read or written."""
+    """No result: no encoder could be audited, or a run folder cannot be read or written."""
     FAULT = 4
     """A fault of Holdfast itself."""
     INTERRUPTED = 130
