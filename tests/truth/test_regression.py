@@ -223,6 +223,20 @@ def test_other_images_are_not_paired_and_other_sources_are_refused() -> None:
         regressions(other, before)
 
 
+def test_measures_that_were_asked_otherwise_are_named_once() -> None:
+    def asked(place: str, radius: float, *names: str) -> Made:
+        part = {**SPEC, "ball": {**SPEC["ball"], "radius": radius}}
+        measures = {name: entry(statistics.share(hits(80)), part={**part, "passes": n}) for n, name in enumerate(names)}
+        measures["same"] = entry(statistics.share(hits(80)))
+        return made(place, [encoder("net", measures)], {"t": ([str(i) for i in range(100)], {"found": hits(80)})})
+
+    now, before = asked("now", 8 / 255, "a", "b"), asked("before", 0.1, "a", "b")
+    assert regressions(now, before)["left_out"] == ["a, b left out: --eps: 8/255 and 0.1"]
+    assert regressions(now, before, ["same 5%"])["left_out"] == []
+    with pytest.raises(HoldfastError, match=r"a left out: --eps: 8/255 and 0\.1$"):
+        regressions(now, before, ["a 5%"])
+
+
 def test_runs_that_share_a_part_of_the_images_are_compared_on_these() -> None:
     """Of 100 attacked images 60 are those of the baseline: the other 40, all recognised, change nothing."""
     values = torch.cat([hits(40, 60, 5), torch.ones(40).double()])

@@ -10,6 +10,7 @@ from holdfast.auditing.record import finite
 from holdfast.comparison.baseline import couples, same_images, without_labels
 from holdfast.comparison.conditions import cautions
 from holdfast.comparison.contrast import NO_WORSE, WORSE, Contrast
+from holdfast.comparison.left_out import left_out as unlike
 from holdfast.comparison.questions import Question, questions
 from holdfast.comparison.records import Audited, Run, score_of
 from holdfast.comparison.shared_images import correlation, equal, sides
@@ -92,12 +93,14 @@ def regressions(
     pairs = couples(now, before, encoders, match)
     # what both runs were asked alike; of an encoder that could not be audited, all that the baseline has
     shared: list[tuple[Audited, Audited, dict[str, Question]]] = []
-    left_out: list[str] = []
+    unusable: list[str] = []
     for new, old in pairs:
         asked, lines = ([], []) if new.entry.get("error") else questions([new, old], fewest=2)
-        left_out += [line for line in lines if f" of {old.name} is left out" not in line]  # the other side of these
-        left_out += _unasked(new, old)
+        ours = [f" of {encoder.name} is left out" for encoder in (new, old)]  # said once for all measures, see below
+        unusable += [line for line in lines if not any(text in line for text in ours)]
         shared.append((new, old, {_key(new, question): question for question in asked}))
+    allow_drop = list(allow_drop)
+    left_out = [*unlike(pairs, allow_drop), *unusable]
     known = _known(shared)
     if not known:
         why = "; ".join(left_out) or "none was measured"
@@ -153,13 +156,6 @@ def _key(encoder: Audited, question: Question) -> str:
     """Return the name by which an encoder's record knows a measure."""
     entry = question.answers[0][1]
     return next(name for name, measure in encoder.entry["measures"].items() if measure is entry)
-
-
-def _unasked(new: Audited, old: Audited) -> list[str]:
-    """Say which measures the baseline alone was asked."""
-    now, before = ({m["part"]["name"] for m in encoder.entry.get("measures", {}).values()} for encoder in (new, old))
-    names = sorted(before - now)
-    return [f"{', '.join(names)} of {old.name} left out: the run was not asked"] if names and now else []
 
 
 def _known(shared: Sequence[tuple[Audited, Audited, Mapping[str, Question]]]) -> dict[str, Scored]:

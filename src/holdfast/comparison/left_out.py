@@ -1,0 +1,75 @@
+"""Measures that a run and its baseline were not asked alike, each reason said once for all of them."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from holdfast.comparison.conditions import short
+from holdfast.comparison.records import Audited
+from holdfast.config.margins import parse
+from holdfast.config.requirements import measure_of
+from holdfast.core.naming import flatten
+from holdfast.storage.conditions import learned_from, question
+
+
+def left_out(pairs: Iterable[tuple[Audited, Audited]], allow_drop: Iterable[str]) -> list[str]:
+    """Return which measures are left out and why: other parameters, other labels, or only one run was asked.
+
+    Args:
+        pairs: encoders of the run, each with that of the baseline.
+        allow_drop: what may be lost; where every amount names a measure, no other measure is spoken of.
+    """
+    subjects = [parse(text).subject for text in allow_drop]
+    reasons: dict[str, dict[str, None]] = {}
+    for new, old in pairs:
+        now, before = (encoder.entry.get("measures") or {} for encoder in (new, old))
+        if new.entry.get("error"):
+            continue
+        named = {measure_of(subject, {**before, **now}) for subject in subjects}
+        wanted = None if not subjects or not all(subjects) else named
+        for name, reason in _unlike(new, old, now, before):
+            if wanted is None or name in wanted:
+                reasons.setdefault(reason, {})[name] = None
+    return [f"{', '.join(names)} left out: {reason}" for reason, names in reasons.items()]
+
+
+def _unlike(new: Audited, old: Audited, now: Mapping[str, Any], before: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield the measures that have no equal in the other run, each with the reason."""
+    keys, other_keys = (
+        {question(encoder.run.record, entry): name for name, entry in entries.items()}
+        for encoder, entries in ((new, now), (old, before))
+    )
+    rest = [name for key, name in other_keys.items() if key not in keys]
+    for key, name in keys.items():
+        if key in other_keys:
+            continue
+        part = now[name]["part"]["name"]
+        rival = next((other for other in rest if before[other]["part"]["name"] == part), None)
+        if rival is None:
+            yield name, "the baseline was not asked"
+            continue
+        rest.remove(rival)
+        yield name, _difference(new, old, now[name], before[rival])
+    for name in rest:
+        yield name, "the run was not asked"
+
+
+def _difference(new: Audited, old: Audited, entry: Mapping[str, Any], rival: Mapping[str, Any]) -> str:
+    """Return in what two entries of one measure differ, the run's value first."""
+    a, b = flatten(entry["part"]), flatten(rival["part"])
+    if a == b:
+        a, b = learned_from(new.run.record), learned_from(old.run.record)
+    differing = [key for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
+    return ", ".join(_pair(key, a.get(key), b.get(key), {a.get("ball"), b.get("ball")}) for key in differing[:4])
+
+
+def _pair(key: str, value: Any, other: Any, balls: Collection[Any]) -> str:
+    if key == "ball.radius":
+        return f"--eps: {_radius(value, balls)} and {_radius(other, balls)}"
+    return f"{key} is {short(value)} and {short(other)}"
+
+
+def _radius(value: Any, balls: Collection[Any]) -> str:
+    """Return a radius as one writes it: in grey levels where it is a whole number of them."""
+    levels = 255 * value if isinstance(value, float) and set(balls) == {"linf"} else 0.5
+    whole = abs(levels - round(levels)) < 1e-6
+    return f"{round(levels)}/255" if whole else f"{value:g}" if isinstance(value, float) else str(value)
