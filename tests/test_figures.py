@@ -151,6 +151,9 @@ def test_a_record_has_figures_by_short_names(records: list[Record]) -> None:
     figure = record.figure("curve", width=4.5)
     assert figure.style.inches == 4.5
     assert figure.caption.startswith("How many images hold: Breaking radius. The share of images that still hold")
+    assert "Encoder: digits-simclr. Images: " in figure.caption
+    sizes = [len(record.figure("curve", marks=marks)._repr_svg_()) for marks in (True, False)]
+    assert sizes[1] < sizes[0]
     (chart,) = record.data["encoders"][0]["measures"]["breaking_radius"]["charts"]
     line = chart["lines"][0]
     rows = numbers(figure)
@@ -169,6 +172,7 @@ def test_a_record_has_figures_by_short_names(records: list[Record]) -> None:
 def test_a_comparison_draws_encoders_of_several_records_together(records: list[Record], tmp_path: Path) -> None:
     comparison = holdfast.compare(*records)
     assert {"curve", "curve-difference", "images"} <= set(comparison.figures)
+    assert "Encoders: digits-simclr, digits-sup" in comparison.figure("curve").caption
     rows = numbers(comparison.figure("curve"))
     assert {row["name"] for row in rows} == {"digits-simclr", "digits-supervised"}
     drawing = comparison.figure("images").drawing  # read from two run folders

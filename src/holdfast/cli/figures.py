@@ -19,6 +19,7 @@ def figures(
     height: Annotated[float | None, typer.Option(help="Inches. (default: by the width and the chart)")] = None,
     font: Annotated[str, typer.Option(help="serif or sans.")] = "serif",
     size: Annotated[float, typer.Option(help="Font size in points.")] = 8.0,
+    marks: Annotated[bool, typer.Option("--marks/--no-marks", help="Name places such as 8/255 and JPEG 90.")] = True,
     dpi: Annotated[float, typer.Option(help="Resolution of PNG files, in pixels per inch.")] = 300.0,
     allow: AllowOption = None,
     json_output: JsonOption = False,
@@ -31,7 +32,7 @@ def figures(
     from holdfast.results.record import Record
 
     kinds = formats_of(form)
-    style = Style(width=width_of(width), height=height, font=font, size=size)  # pyright: ignore[reportArgumentType] checked
+    style = Style(width=width_of(width), height=height, font=font, size=size, marks=marks)  # pyright: ignore[reportArgumentType] checked
     runs, unreadable = open_runs(folders, fewest=len(folders[:2]), allow=allow or ())
     drawn = Record(runs[0]).all_figures() if len(folders) == 1 else compared(runs, (), "holm").all_figures()
     written = write_figures(drawn, folder, kinds, style, only or (), dpi)

@@ -107,8 +107,8 @@ class Record:
 
         Args:
             name: one of `figures`.
-            style: width ("column", "page" or inches), height, font ("serif" or "sans"), size (points), editable; see
-                `holdfast.report.paper.style.Style`.
+            style: width ("column", "page" or inches), height, font ("serif" or "sans"), size (points), marks,
+                editable; see `holdfast.report.paper.style.Style`.
 
         Raises:
             HoldfastError: a figure that the record has not, or a style that no figure can have.

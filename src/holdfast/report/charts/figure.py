@@ -43,6 +43,7 @@ class Sheet:
         size: of its letters, in points.
         small: of the letters of lesser names, in points.
         named: whether the names of lines and points stand on it; a page has them around it.
+        marks: whether places worth a name are marked on axes.
         style: what matplotlib is to do otherwise.
     """
 
@@ -51,6 +52,7 @@ class Sheet:
     size: float = 9
     small: float = 7
     named: bool = False
+    marks: bool = True
     style: Mapping[str, Any] = field(default_factory=dict)
 
     def paint(self, token: str) -> str:

@@ -14,8 +14,9 @@ _DOTTED = (0, (1, 1.5))
 MARKED = 8
 """Marks along a line, about: more would hide it."""
 
-LETTER, LINE = 0.0135, 1.44
-"""Of the names of places: width of a letter as a share of the page's axis, height of a row in their size."""
+LETTER, LINE, BESIDE = 0.0135, 1.44, 0.6
+"""Of the names of places: width of a letter as a share of the page's axis, height of a row in their size; inches beside
+the axis."""
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,10 @@ def _band(axes: Axes, curve: Curve, tint: str, alpha: float) -> None:
 
 def _rows(across: Horizontal, low: float, high: float, sheet: Sheet) -> list[tuple[float, str, int]]:
     """Return (place, name, row) of the marks: their names stand above the axes, in as few rows as do not touch."""
-    letter = LETTER * (PAGE.width / sheet.width) * (sheet.small / PAGE.small)
+    letter = LETTER * (PAGE.width - BESIDE) / (sheet.width - BESIDE) * (sheet.small / PAGE.small)
     ends: list[float] = []  # of each row, as a share of the axis
     placed = []
-    for place, name in sorted(across.marks):
+    for place, name in sorted(across.marks) if sheet.marks else ():
         share = math.log(place / low) / math.log(high / low) if across.log else (place - low) / (high - low)
         half = letter * len(name) / 2
         row = next((row for row, end in enumerate(ends) if share - half > end), len(ends))
@@ -177,17 +178,17 @@ def _rows(across: Horizontal, low: float, high: float, sheet: Sheet) -> list[tup
 
 
 def _marks(axes: Axes, rows: Sequence[tuple[float, str, int]], sheet: Sheet) -> None:
-    """Draw a dotted line at each mark, up to its name."""
+    """Draw a dotted line at each mark, up to its name; lines pass behind the names below theirs."""
     ink, upright = sheet.paint(INK), axes.get_xaxis_transform()
     line = {"color": ink, "linewidth": 0.7, "linestyle": _DOTTED, "alpha": 0.7}
     for place, name, row in rows:
         axes.plot([place, place], [0, 1], transform=upright, **line)
-        axes.annotate(
-            name, (place, 1), xycoords=upright, xytext=(0, 2 + LINE * sheet.small * row), textcoords="offset points",
-            va="bottom", ha="center", fontsize=sheet.small, annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, **line},
-            bbox={"facecolor": sheet.paint(CARD), "edgecolor": "none", "pad": 0.4},
-        )  # fmt: skip
+        raised, name_size = (0, 2 + LINE * sheet.small * row), {"fontsize": sheet.small, "annotation_clip": False}
+        beside = {"xycoords": upright, "xytext": raised, "textcoords": "offset points", "va": "bottom", "ha": "center"}
+        arrow = {"arrowstyle": "-", "shrinkA": 0, "shrinkB": 0, **line}
+        card = {"facecolor": sheet.paint(CARD), "edgecolor": "none", "pad": 0.4}
+        axes.annotate("", (place, 1), arrowprops=arrow, **beside, **name_size)
+        axes.annotate(name, (place, 1), zorder=4, bbox=card, **beside, **name_size)
 
 
 def _horizontal(axes: Axes, across: Horizontal, ends: tuple[float, float], sheet: Sheet) -> None:

@@ -11,6 +11,7 @@ from holdfast.report.corruptions import relation_charts
 from holdfast.report.leaderboard import pareto
 from holdfast.report.names import with_short_names
 from holdfast.report.noises import learned_noises
+from holdfast.report.numbers import plural
 from holdfast.report.panel import Panel
 from holdfast.report.paper.figure import Figure
 from holdfast.report.paper.style import Style
@@ -104,12 +105,20 @@ class _Shown(NamedTuple):
 
 
 def _charts(record: Mapping[str, Any], files: RunFiles, apart: Apart) -> list[_Shown]:
-    sections = chart_sections(record, files, apart)
+    sections, about = chart_sections(record, files, apart), _scope(record)
     return [
-        _Shown(section.short or section.heading, panel.source, section.heading, section.how_to_read, panel)
+        _Shown(section.short or section.heading, panel.source, section.heading, f"{section.how_to_read} {about}", panel)
         for section in sections
         for panel in section.panels
     ]
+
+
+def _scope(record: Mapping[str, Any]) -> str:
+    """Return of what a figure is, as a caption says it: the encoders and the images."""
+    names = [encoder["name"] for encoder in record["encoders"] if not encoder.get("error")]
+    data = record["data"]
+    images = f"{plural(data['images'], 'image')} of {data['spec']}, {data['attacked']:,} attacked"
+    return f"{'Encoder' if len(names) == 1 else 'Encoders'}: {', '.join(names)}. Images: {images}."
 
 
 def _named(shown: Iterable[_Shown], apart: Apart) -> Figures:

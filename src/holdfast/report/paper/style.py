@@ -39,6 +39,7 @@ class Style(metaclass=Checked):
         height: in inches; None: what suits the width and the chart.
         font: "serif", STIX, which goes with Times, or "sans", DejaVu Sans.
         size: of the letters, in points.
+        marks: name places such as 8/255 or JPEG 90 on the axis of sizes.
         editable: keep letters of an SVG as text, which looks right only where the font is installed; else they are
             outlines, the same everywhere. Letters of a PDF are always text, with their font (TrueType).
     """
@@ -47,6 +48,7 @@ class Style(metaclass=Checked):
     height: float | None = None
     font: Literal["serif", "sans"] = "serif"
     size: float = 8.0
+    marks: bool = True
     editable: bool = False
 
     def __post_init__(self) -> None:
@@ -71,7 +73,9 @@ class Style(metaclass=Checked):
             "ytick.labelcolor": "#000000", "xtick.labelsize": self.size - 1, "ytick.labelsize": self.size - 1,
         }  # fmt: skip
         height = self.height or 1.2 + 0.3 * self.inches
-        return Paper(self.inches, height, self.size, self.size - 1.5, True, style, fixed=self.height is not None)
+        return Paper(
+            self.inches, height, self.size, self.size - 1.5, True, self.marks, style, fixed=self.height is not None
+        )
 
 
 def width_of(text: str) -> float | str:
