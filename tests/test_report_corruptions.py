@@ -73,7 +73,7 @@ def test_names_are_escaped_and_the_section_is_there_only_where_it_has_something_
     assert 'id="corruptions"' in page
     assert "&lt;fog&gt;" in page
     assert "<fog>" not in page
-    assert "Does the label-free number foretell" in page
+    assert "Does the label-free number predict" in page
 
 
 def test_the_winner_of_two_measures_is_best_on_both() -> None:

@@ -278,7 +278,7 @@ def test_what_cannot_be_certified_is_refused_with_its_name(
         assert "an earlier layer (?layer=)" in said
     assert capfd.readouterr() == ("", "")  # torch.export would print whole graphs
     rgb = Encoder(tiny.module, mean=[0.5] * 3, std=[0.5] * 3)
-    assert "3 channels" in refused(rgb)
+    assert "3 means and stds" in refused(rgb)
     broken = nn.Linear(64, 12)
     broken.weight.data[0, 0] = torch.nan
     assert "NaN" in refused(Encoder(nn.Sequential(nn.Flatten(), broken), mean=0, std=1))

@@ -45,7 +45,7 @@ def joint(runs: Sequence[Run], data: Mapping[str, Any]) -> tuple[dict[str, Any],
             table = entry["table"] and f"{places.index(encoder.run.place)}/{entry['table']}"
             measures[encoder.name][name] = {**entry, "table": table}
     record = {
-        "data": runs[0].record["data"],
+        "data": runs[0].record["data"] if runs else {},
         "encoders": [_entry(encoder, measures[encoder.name]) for encoder in encoders],
         "comparison": {name: {"charts": m["charts"]} for name, m in data["measures"].items()},
     }
