@@ -48,10 +48,10 @@ class Normalisation(nn.Module):
                 f"got mean={self.means}, std={self.stds}; give both in units of [0, 1] pixels"
             )
         if max(map(abs, self.means)) > LARGEST or max(self.stds) > LARGEST:
-            mean, std = (",".join(f"{value / 255:.3g}" for value in values) for values in (self.means, self.stds))
+            means, stds = (",".join(f"{value / 255:.3g}" for value in values) for values in (self.means, self.stds))
             raise HoldfastError(
                 f"normalisation of {name!r}: expected mean and std of pixels in [0, 1], got mean={self.means}, "
-                f"std={self.stds}; did you mean mean={mean} and std={std}: divided by 255?"
+                f"std={self.stds}; did you mean mean={means} and std={stds}: divided by 255?"
             )
         self.means, self.stds = (values * (max(lengths) // len(values)) for values in (self.means, self.stds))
         self.mean: Tensor
