@@ -98,8 +98,8 @@ NUMBERS = ("x", "nan", "inf", "1e400", "1e999999999", "4/0", "", " ", "٣²", "0
 COUNTS = (*NUMBERS, "1.5", "1e3", "-1", "9" * 30)
 
 FREE = {
-    "--out", "--csv", "--parquet", "--markdown", "--latex", "--html", "--eval-results", "--benchmark", "--source-url",
-    "--address", "--label",
+    "--out", "--csv", "--parquet", "--markdown", "--latex", "--html", "--junit", "--summary", "--eval-results",
+    "--benchmark", "--source-url", "--address", "--label",
 }  # fmt: skip
 """Options that take any text, or make the file that they name: only an empty one is wrong."""
 

@@ -532,12 +532,17 @@ def test_images_must_suffice(tmp_path: Path) -> None:
 
 def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
     bare = replace(FEW, data=unlabelled(tmp_path, 300))
+    (tmp_path / "head.safetensors").touch()
+    with pytest.raises(HoldfastError, match="head: expected a .safetensors or .onnx file, got 'none.onnx'"):
+        replace(bare, head="none.onnx")
+    with pytest.raises(HoldfastError, match="rate: expected a number above 0, got 0"):
+        replace(bare, rate=0.0)
     with pytest.raises(HoldfastError, match="supervised: expected images with labels"):
         harden(replace(bare, objective="supervised"), tmp_path / "a")
     with pytest.raises(HoldfastError, match="accuracy before and after: expected images with labels"):
         harden(replace(bare, train="digits?part=train"), tmp_path / "b")
     with pytest.raises(HoldfastError, match="accuracy before and after: expected images with labels"):
-        harden(replace(bare, head="head.safetensors"), tmp_path / "d")
+        harden(replace(bare, head=str(tmp_path / "head.safetensors")), tmp_path / "d")
     with pytest.raises(HoldfastError, match="accuracy before and after: expected images with labels"):
         harden(replace(bare, profile="feature_space"), tmp_path / "c")
     assert not any((tmp_path / name / "harden-plan.json").exists() for name in "bc")

@@ -111,8 +111,10 @@ def run_parts(paths: Sequence[Path]) -> None:
     if paths:
         from holdfast.core import registry
 
-        own = [str(path.expanduser().resolve()) for path in paths]
-        os.environ[registry.OWN] = os.pathsep.join(filter(None, [os.environ.get(registry.OWN, ""), *own]))
+        own = [path.expanduser().resolve() for path in paths]
+        for path in own:
+            registry.load(path)
+        os.environ[registry.OWN] = os.pathsep.join(filter(None, [os.environ.get(registry.OWN, ""), *map(str, own)]))
         registry.forget()
         registry.names("measures")
 
