@@ -533,7 +533,7 @@ def test_images_must_suffice(tmp_path: Path) -> None:
 def test_labels_must_be_there_where_they_are_read(tmp_path: Path) -> None:
     bare = replace(FEW, data=unlabelled(tmp_path, 300))
     (tmp_path / "head.safetensors").touch()
-    with pytest.raises(HoldfastError, match="head: expected a .safetensors or .onnx file, got 'none.onnx'"):
+    with pytest.raises(HoldfastError, match=r"head: expected a .* file, got 'none"):
         replace(bare, head="none.onnx")
     with pytest.raises(HoldfastError, match="rate: expected a number above 0, got 0"):
         replace(bare, rate=0.0)
