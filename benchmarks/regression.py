@@ -240,7 +240,7 @@ def equal_encoders(first: Audited, second: Audited, runs: int) -> str:
         ("another attack seed, paired", resampled(True, IMAGES)),
         ("other images, unpaired", resampled(False, IMAGES)),
     ]
-    lines = ["| equal encoders, 100 images | may lose | worse | no worse, or better |", "|---|---|---|---|"]
+    lines = ["| equal encoders, 100 images | allowed drop | worse | no worse, or better |", "|---|---|---|---|"]
     for name, draw in rows:
         for drops in ((), ("5%",)):
             lines.append(_line(name, drops, shares(draw, drops, runs)))
