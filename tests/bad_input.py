@@ -84,6 +84,8 @@ BASES: dict[str, tuple[str, ...]] = {
     "train": ("train", "{recipe}"),
     "study": ("study", "{study}"),
     "harden": ("harden", "zoo:digits-simclr", "--data", "digits", "--steps", "1"),
+    "export-vnnlib": ("export-vnnlib", "zoo:digits-simclr", "--data", "digits", "--eps", "0.01"),
+    "verify": ("verify", "{file}", "{file}"),
     "reproduce": ("reproduce", "rvcl-table3", "--profile", "small"),
     "show": ("show", "pgd"),
     "list": ("list",),

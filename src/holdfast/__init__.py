@@ -5,7 +5,8 @@
     print(record)
 
 `audit`, `compare`, `check`, `open` and `harden` are all there is to begin with; the command line is `holdfast`.
-`measure` and `loss` make functions of yours part of an audit. What they are made of is in `holdfast.core` (the nouns),
+`measure` and `loss` make functions of yours part of an audit; `export_vnnlib` and `verify_vnnlib` exchange questions
+with other verifiers. What they are made of is in `holdfast.core` (the nouns),
 `holdfast.sources.encoders.open_encoder`, `holdfast.sources.data.open_images`, `holdfast.auditing.plan_file.make_plan`
 and `holdfast.auditing.run.run_audit`; `holdfast.extend` is what parts of your own are written with.
 """
@@ -25,19 +26,22 @@ if TYPE_CHECKING:
     from holdfast.results import Record as Record
     from holdfast.results import check as check
     from holdfast.runtime.errors import HoldfastError as HoldfastError
+    from holdfast.workflows.exchange.export import export_vnnlib as export_vnnlib
+    from holdfast.workflows.exchange.verify import verify_vnnlib as verify_vnnlib
 
     __version__: str
 
 __all__ = [
-    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare", "harden",
-    "loss", "measure", "open",
+    "CheckResult", "Comparison", "HoldfastError", "Record", "__version__", "audit", "check", "compare",
+    "export_vnnlib", "harden", "loss", "measure", "open", "verify_vnnlib",
 ]  # fmt: skip
 
 _HOME = {
     "audit": "holdfast.api", "compare": "holdfast.api", "check": "holdfast.results", "open": "holdfast.api",
     "harden": "holdfast.hardened", "Record": "holdfast.results", "Comparison": "holdfast.results",
     "measure": "holdfast.extend", "loss": "holdfast.extend", "CheckResult": "holdfast.results",
-    "HoldfastError": "holdfast.runtime.errors",
+    "HoldfastError": "holdfast.runtime.errors", "export_vnnlib": "holdfast.workflows.exchange.export",
+    "verify_vnnlib": "holdfast.workflows.exchange.verify",
 }  # fmt: skip
 """Name -> the module that holds it, imported when the name is first used: `import holdfast` brings no torch."""
 

@@ -227,17 +227,16 @@ def test_a_clamp_behind_a_batch_norm_is_kept() -> None:
     assert float(bound.lower) == pytest.approx(8.5, rel=1e-6)
 
 
-class Attends(nn.Module):
-    """A network with attention in a place that has a name."""
+class Jumps(nn.Module):
+    """A network with a function that jumps, in a place that has a name."""
 
     def __init__(self):
         super().__init__()
         self.embed = nn.Linear(8, 8)
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.shrink = nn.Hardshrink()
 
     def forward(self, x: Tensor) -> Tensor:
-        tokens = self.embed(x.flatten(1, 2))
-        return self.attention(tokens, tokens, tokens, need_weights=False)[0].mean(1)
+        return self.shrink(self.embed(x.flatten(1, 2))).mean(1)
 
 
 class Branches(nn.Module):
@@ -270,7 +269,7 @@ def test_what_cannot_be_certified_is_refused_with_its_name(
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
-    assert "attention" in refused(Encoder(Attends(), mean=0, std=1), margin=margins(8))
+    assert "Hardshrink at shrink" in refused(Encoder(Jumps(), mean=0, std=1), margin=margins(8))
     for module, width in ((Branches(), 64), (Reads(), 5)):
         said = refused(Encoder(nn.Sequential(nn.Identity(), module), mean=0, std=1), margin=margins(width))
         assert f"not certified: {type(module).__name__} at 1 of encoder" in said

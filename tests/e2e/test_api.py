@@ -256,7 +256,7 @@ def test_what_fails_is_said_and_the_rest_is_measured(x) -> None:
     with pytest.raises(HoldfastError, match="bad could not be audited"):
         found["bad", "breakaway_risk"]
     uncertified = holdfast.audit(
-        nn.Sequential(nn.Flatten(), nn.Hardswish(), nn.Linear(64, 4)), x, mean=0, std=1,
+        nn.Sequential(nn.Flatten(), nn.Hardshrink(), nn.Linear(64, 4)), x, mean=0, std=1,
         **{**FAST, "measures": ["certified_radius", "uniformity"], "settings": ()},
     )  # fmt: skip
     with pytest.raises(HoldfastError, match="certified_radius of Sequential has no score: not certified"):

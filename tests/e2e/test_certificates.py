@@ -79,11 +79,11 @@ def test_the_profile_rvcl_reads_labels_and_orders_both_radii(capsys, tmp_path: P
 
 
 class Normed(nn.Module):
-    """A network whose LayerNorm cannot be bounded."""
+    """A network whose Hardshrink cannot be bounded."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(64)
+        self.norm = nn.Hardshrink(0.1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.norm(x.flatten(1))
@@ -100,11 +100,11 @@ def test_what_cannot_be_certified_is_shown_and_is_no_failure(capsys, tmp_path: P
     measures = record["encoders"][0]["measures"]
     assert measures["breakaway_risk"]["scores"]
     reason = measures["certified_radius"]["not_certified"]
-    assert reason.startswith("not certified: LayerNorm at norm")
+    assert reason.startswith("not certified: Hardshrink at norm")
     print_record(record, Console(width=200), write_report(tmp_path))
     out = capsys.readouterr().out
     assert "not certified" in out
-    assert "LayerNorm at norm" in out
+    assert "Hardshrink at norm" in out
     assert "failed" not in out
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "not certified" in page

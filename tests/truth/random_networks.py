@@ -4,6 +4,7 @@ import random
 
 import torch
 from exact import Residual
+from random_blocks import random_block, random_curve
 from torch import Tensor, nn
 
 from holdfast.core import Encoder
@@ -33,10 +34,13 @@ class Beside(nn.Module):
         return torch.cat([x, self.block(x)], dim=1).mul(0.7) - 0.1
 
 
-def random_encoder(seed: int) -> tuple[Encoder, tuple[int, int, int]]:
-    """Return an encoder of `DIM` numbers drawn by a seed, and the shape of its images; every fifth one is affine."""
+def random_encoder(seed: int, products: bool = False) -> tuple[Encoder, tuple[int, int, int]]:
+    """Return an encoder of `DIM` numbers drawn by a seed, and the shape of its images; every fifth one is affine.
+
+    With `products`, none is affine, and half of all blocks and activations are those of `random_blocks`.
+    """
     draw = random.Random(seed)
-    affine = seed % 5 == 0
+    affine = seed % 5 == 0 and not products
     channels, side = draw.choice([1, 2, 3]), draw.choice([3, 4, 5])
     shape = (channels, side, side)
     with torch.random.fork_rng():
@@ -44,11 +48,15 @@ def random_encoder(seed: int) -> tuple[Encoder, tuple[int, int, int]]:
         layers: list[nn.Module] = []
         for _ in range(draw.choice([1, 2, 2, 3])):
             kind = draw.choice(["conv", "conv", "norm", "pool", "residual", "beside"])
-            block = _block(draw, kind, channels, side, affine)
-            made = nn.Sequential(*layers, block)(torch.zeros(2, *shape))
-            channels, side = made.shape[1], made.shape[2]
-            layers += [block, _curve(draw, affine)]
-        width = channels * side * side
+            if products and draw.random() < 0.5:
+                block = random_block(draw, channels)
+            else:
+                block = _block(draw, kind, channels, side, affine)
+            outer = nn.Sequential(*layers, block)(torch.zeros(2, *shape)).shape
+            channels, side = outer[1], min(outer[2:])
+            new = products and draw.random() < 0.5
+            layers += [block, random_curve(draw, channels) if new else _curve(draw, affine)]
+        width = nn.Sequential(*layers)(torch.zeros(2, *shape))[0].numel()
         layers += [nn.Flatten(), nn.Linear(width, 4), _curve(draw, affine), nn.Linear(4, DIM)]
         network = nn.Sequential(*layers).eval()
         for layer in network.modules():

@@ -31,6 +31,7 @@ from holdfast.parts.measures.certified.tightness import Tightness
 from holdfast.parts.measures.shared.bracket import Bracket, in_order
 from holdfast.parts.measures.shared.drift import drift_bounds
 from holdfast.parts.objectives.instance_contrastive import InstanceContrastive
+from holdfast.parts.objectives.pair_margin import PairMargin
 from holdfast.parts.objectives.untargeted import Untargeted
 from holdfast.parts.observations.attacked_pairs import AttackedPairs
 from holdfast.parts.observations.certified import Certified
@@ -436,7 +437,7 @@ def test_what_cannot_be_certified_is_said_and_is_no_failure(pictures, tmp_path) 
     class Normed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.norm = nn.LayerNorm(PIXELS)
+            self.norm = nn.Hardshrink(0.1)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.norm(x.flatten(1))
@@ -448,7 +449,7 @@ def test_what_cannot_be_certified_is_said_and_is_no_failure(pictures, tmp_path) 
     assert measures.pop("breakaway_risk")["scores"]
     for m in measures.values():
         assert m["error"] is None
-        assert m["not_certified"].startswith("not certified: LayerNorm at")
+        assert m["not_certified"].startswith("not certified: Hardshrink at")
         assert m["scores"] == {}
 
 
@@ -518,3 +519,11 @@ def test_negatives_are_other_images(pictures) -> None:
     where = shard(curved(), pictures)
     others = draw_negatives(where.rng, where.positions, IMAGES, K)
     assert (others != where.positions[:, None]).all()
+
+
+def test_an_attack_on_pairs_goes_for_the_margin_that_is_certified() -> None:
+    for divergence in ("cosine", "l2"):
+        measure = InstanceAccuracy(divergence=divergence)
+        assert measure.attacked.objective == PairMargin(divergence)
+        assert measure.attacked.divergence == measure.proved.divergence
+    assert AttackedPairs(objective=InstanceContrastive(), divergence="l2").objective == InstanceContrastive()

@@ -13,13 +13,9 @@ from tiny_networks import OTHER_PIECEWISE_LINEAR, RELU_NETWORKS, SMOOTH
 from torch import Tensor
 
 from holdfast.core import Margin, registry
-from holdfast.numerics.bounds import activations
-from holdfast.numerics.bounds.activations import Curved, Relu
 from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.beta_crown import BetaCrown
 from holdfast.parts.certifiers.crown import Crown
-
-CURVES = {"ReLU": Relu(), **{name: value for name, value in vars(activations).items() if isinstance(value, Curved)}}
 
 CERTIFIED, SEARCHED = 1e-9, 1e-6
 """Shares of the size of the numbers that a margin adds; attacks leave the ball by their rounding in float32."""
@@ -119,64 +115,3 @@ def test_no_image_beats_a_certificate_on_smooth_networks(name: str, seed: int, f
     for certifier in CERTIFIERS:
         bound = setting.certified(budgeted(certifier))
         all_below(bound.lower, least, setting.scale, SEARCHED, f"{certifier} above an image")
-
-
-def grid(low: Tensor, high: Tensor, points: int) -> Tensor:
-    """Points of each interval, evenly and, where it is wide, densely around zero."""
-    even = low + (high - low) * torch.linspace(0, 1, points, dtype=torch.float64)[:, None]
-    middle = torch.linspace(-8, 8, points, dtype=torch.float64)[:, None]
-    return torch.cat([even, torch.minimum(torch.maximum(middle, low), high)])
-
-
-def intervals(seed: int, count: int = 1000) -> tuple[Tensor, Tensor]:
-    """Intervals of every width from 1e-9 to 1e3, around centres from 1e-3 to 1e3 and on both sides of zero; points."""
-    generator = torch.Generator().manual_seed(seed)
-    kind = {"generator": generator, "dtype": torch.float64}
-    centre = torch.randn(count, **kind).sign() * 10 ** (torch.rand(count, **kind) * 6 - 3)
-    width = 10 ** (torch.rand(count, **kind) * 12 - 9)
-    width[:20] = 0
-    width[20:40], centre[20:40] = centre[20:40].abs(), centre[20:40] / 2  # one end is zero, exactly
-    return centre - width, centre + width
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("name", CURVES)
-def test_activations_stay_between_their_lines_and_in_their_range(name: str, dtype: torch.dtype) -> None:
-    curve = CURVES[name]
-    low, high = (end.to(dtype) for end in intervals(0))
-    lines, (lowest, highest) = curve.relax((low, high)), curve.box((low, high))
-    z = grid(low.double(), high.double(), 401)
-    value = curve(z)
-    below = lines.below_slope.double() * z + (0 if lines.below is None else lines.below.double())
-    above = lines.above_slope.double() * z + lines.above.double()
-    rounding = (2e-13 if dtype == torch.float64 else 2e-6) * (1 + z.abs() + value.abs())
-    for what, gap in {
-        "the line below": value - below,
-        "the line above": above - value,
-        "the least value": value - lowest.double(),
-        "the largest value": highest.double() - value,
-    }.items():
-        at = ((gap + rounding) / (gap + rounding).abs().clamp_min(1e-300)).amin(0).argmin()
-        assert bool((gap >= -rounding).all()), f"{what} on [{low[at]}, {high[at]}]: {gap[:, at].min()}"
-
-
-@pytest.mark.parametrize("name", CURVES)
-def test_lines_are_tight_on_narrow_intervals(name: str) -> None:
-    """The gap between the lines shrinks with the width: a relaxation that is merely safe proves nothing."""
-    low, high = intervals(1)
-    some = (high - low < 1e-2) & (high - low > 1e-4) & (low.abs() < 5)
-    low, high = low[some], high[some]
-    lines = CURVES[name].relax((low, high))
-    z = grid(low, high, 21)
-    gap = (lines.above_slope - lines.below_slope) * z + lines.above - (0 if lines.below is None else lines.below)
-    assert bool((gap.amax(0) <= 1.01 * (high - low)).all())
-
-
-def test_every_slope_that_may_be_searched_lies_below() -> None:
-    low, high = intervals(2)
-    z = grid(low, high, 401)
-    for name, curve in CURVES.items():
-        free = curve.relax((low, high)).free
-        for slope in (0.0, 0.3, 1.0) if free is not None else ():
-            assert bool((slope * z <= curve(z) + 1e-12 * z.abs())[:, free].all()), name
-    assert bool((Relu().relax((low, high)).free == (low < 0) & (high > 0)).all())

@@ -1,6 +1,7 @@
 """Estimates against what is known: the record's passes, clocks of known pace, shards that the audit goes on from."""
 
 import io
+import itertools
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import nn
 from holdfast.auditing.estimate.estimate import estimate
 from holdfast.auditing.estimate.extrapolate import extrapolate, relative_range
 from holdfast.auditing.estimate.time_passes import PassTimes
-from holdfast.auditing.estimate.time_shards import Stopwatch, TimeUp, Timing, time_observation
+from holdfast.auditing.estimate.time_shards import SPARED, Stopwatch, TimeUp, Timing, time_observation
 from holdfast.auditing.partition import Part
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.plan_file import make_plan
@@ -22,9 +23,7 @@ from holdfast.auditing.session import Session
 from holdfast.core import Encoder, HoldfastError, Margin, Passes
 from holdfast.numerics.bounds import effort
 from holdfast.parts.attacks.pgd import Pgd
-from holdfast.parts.certifiers.alpha_crown import AlphaCrown
 from holdfast.parts.certifiers.crown import Crown
-from holdfast.parts.certifiers.crown_ibp import CrownIbp
 from holdfast.parts.measures.drift.universal_quantile import UniversalQuantile
 from holdfast.parts.measures.neighbours.breakaway_risk import BreakawayRisk
 from holdfast.parts.measures.probabilistic.worst_noise_robustness import WorstNoiseRobustness
@@ -32,10 +31,8 @@ from holdfast.parts.observations.attacked import Attacked
 from holdfast.parts.observations.certified import Certified
 from holdfast.parts.observations.clean import Clean
 from holdfast.parts.observations.radii import Radii
-from holdfast.parts.threats.l2 import L2
 from holdfast.parts.threats.linf import Linf
 from holdfast.report.estimate import print_estimate
-from holdfast.runtime.errors import NotCertified
 from holdfast.sources.data import open_images
 from holdfast.storage.run_folder import Store
 
@@ -214,9 +211,23 @@ def test_a_stopped_shard_leaves_no_trace(tiny: Encoder, tmp_path: Path) -> None:
     assert not any(store.exists(shard.file) for shard in ready.shard_files(attacked))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.25])
-def test_what_ends_in_the_middle_of_its_first_propagation_takes_at_least_so_long(
-    tiny: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+@pytest.mark.parametrize(
+    ("observation", "standings", "expected", "at_least"),
+    [
+        (Certified(), [(0, 0)], 6.0, True),  # not even foretold
+        (Certified(), [(0, 0), (0, 60)], 5 + 60.0, False),  # as foretold
+        (Certified(), [(0, 0), (0, 60), (15, 60)], 5 / 0.25, False),  # by its own pace
+        (Radii(), [(0, 0), (0, 60), (15, 60)], 5 / 0.25 * Radii().passes.bounds * SPARED, False),
+    ],
+)
+def test_what_ends_in_the_middle_of_its_first_propagation_is_foretold(
+    tiny: Encoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    observation: Certified | Radii,
+    standings: list[tuple[float, float]],
+    expected: float,
+    at_least: bool,
 ) -> None:
     """It makes no pass, so nothing says how far it came but a propagation that tells its own progress."""
     clock = Clock()
@@ -226,16 +237,16 @@ def test_what_ends_in_the_middle_of_its_first_propagation_takes_at_least_so_long
     def forever(*given: object) -> None:
         listener = effort._listener.get()
         assert listener is not None
-        while True:
+        for done, total in itertools.chain(standings, itertools.repeat(standings[-1])):
             clock.now += 1.0
-            listener(share)
+            listener(effort.Standing(done, total, 1))
 
-    monkeypatch.setattr(Certified, "run", forever)
+    monkeypatch.setattr(type(observation), "run", forever)
     watch.deadline = clock.now + 5.5
-    timing = time_observation(ready, store, Certified(), watch)
-    assert timing.at_least
-    assert timing.seconds == 6.0 / (share or 1.0)
-    assert f"{share:g} of the first bound propagation" in timing.how
+    timing = time_observation(ready, store, observation, watch)
+    assert timing.at_least == at_least
+    assert timing.seconds == pytest.approx(expected)
+    assert "bound propagation was done" in timing.how
 
 
 def test_code_of_users_is_not_to_blame_for_the_end_of_the_time(tmp_path: Path) -> None:
@@ -256,26 +267,6 @@ def test_a_propagation_counts_when_it_is_done(tiny: Encoder, edges: torch.Tensor
     assert tiny.passes == before
     Crown()(tiny, margin, edges, Linf(0.1))
     assert (tiny.passes - before).bounds == 8
-
-
-@pytest.mark.parametrize("certifier", [Crown(), AlphaCrown(2, 2)])
-def test_a_propagation_tells_its_progress_and_what_is_too_much_is_refused(
-    certifier: Crown | AlphaCrown, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layers = [nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Conv2d(2, 2, 3, padding=1), nn.ReLU(), nn.Flatten()]
-    encoder = Encoder(nn.Sequential(*layers, nn.Linear(128, 16), nn.ReLU(), nn.Linear(16, 4)), mean=0, std=1)
-    x, margin = torch.full((1, 1, 8, 8), 0.5), Margin(torch.ones(1, 1, 4), torch.zeros(1, 1))
-    shares: list[float] = []
-    with effort.listening(shares.append):
-        certifier(encoder, margin, x, L2(0.5))
-    assert shares == sorted(shares)
-    assert shares[0] == 0
-    assert 0 < shares[1] < shares[-1] <= 1
-    assert shares[-1] == 1 or isinstance(certifier, AlphaCrown)
-    monkeypatch.setitem(effort.MOST, "cpu", 1e3)
-    with pytest.raises(NotCertified, match=r"not certified: \d+ values .* take crown_ibp or interval"):
-        certifier(encoder, margin, x, L2(0.5))
-    CrownIbp()(encoder, margin, x, L2(0.5))
 
 
 def test_lower_bounds_of_times_are_printed_as_such(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
 from holdfast.numerics.statistics import betting
 from holdfast.parts.measures.smoothed.smoothed_radius import SmoothedRadius
+from holdfast.parts.observations import smoothed
 from holdfast.parts.observations.smoothed import Smoothed, block_size, results
 from holdfast.parts.probes.linear import Linear
 from holdfast.parts.smoothing.center import Center
@@ -32,6 +33,7 @@ SMALL: tuple[Certificate, ...] = (
     Classifier(50, 200),
     Classifier(50, 700, bound="betting", precision=1.0),
     Center(0.05, 400, 300, slack=0.1),
+    Center(0.05, 400, 300, slack=0.1, convention="tight", ratio=2.0),
 )
 
 
@@ -180,6 +182,14 @@ def test_center_smoothing_bounds_a_linear_encoder(weight, x) -> None:
     assert (found["radius"][kept] < 2 * noise).all()
 
 
+@pytest.mark.parametrize(("convention", "factor"), [("paper", 3), ("tight", 2.25)])
+def test_center_multiplies_by_one_plus_the_ratio(convention, factor) -> None:
+    seen = {"spread": torch.tensor([2.0, math.nan]).double(), "draws": torch.tensor([1, 1])}
+    found = Center(convention=convention, ratio=1.25).conclude(seen, 0.25)
+    assert found["radius"][0].item() == 2 * factor
+    assert found["abstained"].tolist() == [0, 1]
+
+
 def test_center_check_number() -> None:
     assert Center(0.25, distances=10_000).quantile(0.25) == pytest.approx(0.8861, abs=5e-5)
 
@@ -228,7 +238,7 @@ def test_a_zero_representation_is_nobody_and_certifies_nothing(x) -> None:
 def test_the_papers_convention_is_the_plain_mean(weight, x) -> None:
     encoder, certificate = linear(weight), PairProbability(256, 4, convention="paper")
     found = results(observe(encoder, x, Smoothed(0.1, (certificate,))), certificate)
-    noisy = next(Gaussian(0.1, clamped=False).draws(x[2], Rng(0, ids=("c",)), block_size(x)))[:256]
+    noisy = next(Gaussian(0.1, clamped=False).draws(x[2:3], Rng(0, ids=("c",)), block_size(x)))(0)[:256]
     with torch.no_grad():
         clean, reps = unit(encoder(x)), unit(encoder(noisy))
     own, other = reps @ clean[2], reps @ clean[found["negatives"][2]].T
@@ -261,7 +271,7 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor], rows=slice(None)) -> None:
         torch.testing.assert_close(a[name][rows], b[name], rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
-def test_results_depend_on_neither_shard_nor_order_nor_company(weight, x) -> None:
+def test_results_depend_on_neither_shard_nor_order_nor_company(weight, x, monkeypatch) -> None:
     encoder = linear(weight)
     whole = observe(encoder, x, Smoothed(0.1, SMALL))
     for rows in (slice(0, 4), slice(4, 9), slice(6, 7)):
@@ -272,6 +282,8 @@ def test_results_depend_on_neither_shard_nor_order_nor_company(weight, x) -> Non
         assert encoder.passes.total <= alone.passes.total * IMAGES
     other = observe(encoder, x, Smoothed(0.1, SMALL), seed=1)
     assert not torch.equal(other[f"{SMALL[0]}.lower"], whole[f"{SMALL[0]}.lower"])
+    monkeypatch.setattr(smoothed, "TOGETHER", 2)
+    same(whole, observe(encoder, x, Smoothed(0.1, SMALL)))
     order = torch.tensor([3, 0, 8])
     shard = Shard(encoder, x[order], order, Rng(0, ids=("d", "a", "i")), encoder(x).detach())
     same(whole, Smoothed(0.1, SMALL).run(shard), order)
@@ -326,8 +338,8 @@ def test_every_draw_is_given_once_and_in_order(weight, x) -> None:
     seen = observe(encoder, x, Smoothed(0.1, recorders), slice(0, 2))
     assert encoder.passes == Passes(forward=2 * 600)
     for i in range(2):
-        stream = Gaussian(0.1, clamped=False).draws(x[i], Rng(0, ids=(IDS[i],)), block_size(x))
-        expected = torch.cat([encoder(next(stream)) for _ in range(3)]).detach()
+        stream = Gaussian(0.1, clamped=False).draws(x[i : i + 1], Rng(0, ids=(IDS[i],)), block_size(x))
+        expected = torch.cat([encoder(next(stream)(0)) for _ in range(3)]).detach()
         for recorder in recorders:
             torch.testing.assert_close(results(seen, recorder)["reps"][i], expected[: recorder.budget])
 
@@ -346,8 +358,8 @@ def test_drawing_stops_when_everything_is_settled(weight, x) -> None:
 
 def test_noise_is_gaussian_and_not_clamped() -> None:
     x = torch.rand(3, 5, 5, generator=torch.Generator().manual_seed(0))
-    stream = Gaussian(0.5, clamped=False).draws(x, Rng(0, ids=("a",)), 4000)
-    first, second = next(stream).clone(), next(stream).clone()
+    stream = Gaussian(0.5, clamped=False).draws(x[None], Rng(0, ids=("a",)), 4000)
+    first, second = next(stream)(0).clone(), next(stream)(0).clone()
     for block in (first, second):
         z = (block - x) / 0.5
         assert z.mean().abs() < 5 / math.sqrt(z.numel())
@@ -364,24 +376,50 @@ def test_noise_is_gaussian_and_not_clamped() -> None:
 
 
 def test_the_memory_format_changes_no_number() -> None:
-    x = torch.rand(3, 6, 6, generator=torch.Generator().manual_seed(0))
-    last = x[None].contiguous(memory_format=torch.channels_last)[0]
-    usual, other = (next(Gaussian(0.1, clamped=False).draws(image, Rng(0, ids=("a",)), 10)) for image in (x, last))
+    x = torch.rand(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    last, rng = x.contiguous(memory_format=torch.channels_last), Rng(0, ids=("a", "b"))
+    usual, other = (next(Gaussian(0.1, clamped=False).draws(images, rng, 10))(1) for images in (x, last))
     assert torch.equal(usual, other)
     assert usual.is_contiguous()
     assert other.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_noise_depends_on_seed_image_and_sigma() -> None:
-    x = torch.zeros(1, 4, 4)
+    x = torch.zeros(1, 1, 4, 4)
 
     def draw(sigma: float, seed: int, image: str) -> Tensor:
-        return next(Gaussian(sigma, clamped=False).draws(x, Rng(seed, ids=(image,)), 5)) / sigma
+        return next(Gaussian(sigma, clamped=False).draws(x, Rng(seed, ids=(image,)), 5))(0) / sigma
 
     usual = draw(0.1, 0, "a")
     assert torch.equal(usual, draw(0.1, 0, "a"))
     for other in (draw(0.1, 1, "a"), draw(0.1, 0, "b"), draw(0.2, 0, "a")):
         assert not torch.allclose(usual, other)
+
+
+def test_images_share_numbers_but_not_their_noise() -> None:
+    """Alone or in company an image has the same draws; those of two images are equal in size and uncorrelated."""
+    x, ids = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0)), ("a", "b", "c")
+    around = next(Gaussian(0.5, clamped=False).draws(x, Rng(0, ids=ids), 500))
+    noise = [around(i).clone() - x[i] for i in range(3)]
+    for i in range(3):
+        alone = next(Gaussian(0.5, clamped=False).draws(x[i : i + 1], Rng(0, ids=ids[i : i + 1]), 500))
+        assert torch.equal(alone(0) - x[i], noise[i])
+    torch.testing.assert_close(noise[0].abs(), noise[1].abs())
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        agree = (noise[i][0] * noise[j][0] > 0).double().mean()  # of 64 signs
+        assert 0.2 < agree < 0.8
+        assert (noise[i] * noise[j]).mean().abs() < 0.15 * 0.25
+
+
+def test_errors_of_two_images_are_uncorrelated() -> None:
+    """With the same signs, p̲ of two images would be too high together, and intervals over images too narrow."""
+    weight = torch.randn(16, generator=torch.Generator().manual_seed(0))
+    x = torch.zeros(2, 1, 4, 4)
+    shares = []
+    for seed in range(300):
+        around = next(Gaussian(0.5, clamped=False).draws(x, Rng(seed, ids=("a", "b")), 100))
+        shares.append([float(((around(i).flatten(1) @ weight) > 0.3).double().mean()) for i in range(2)])
+    assert abs(float(torch.corrcoef(torch.tensor(shares).T)[0, 1])) < 4 / math.sqrt(300)
 
 
 def test_blocks_fit_the_image() -> None:
@@ -428,6 +466,8 @@ def test_impossible_sigmas_are_refused(sigma) -> None:
         (lambda: Classifier(alpha=math.nan), "alpha"),
         (lambda: Center(radius=0.0), "positive radius"),
         (lambda: Center(slack=0.5), "slack"),
+        (lambda: Center(convention="loose"), "'paper' or 'tight'"),
+        (lambda: Center(ratio=2.5), "from 1 to 2"),
         (lambda: Center(distances=0), "at least 1"),
         (lambda: Center(alpha_centre=1.0), "alpha_centre"),
         (lambda: Smoothed(first=0), "smoothed.first: expected a whole number above 0 or None, got 0"),

@@ -3,6 +3,7 @@
 Representations are drawn as a linear encoder would give them, f(x + σz) = W (x + σz): Gaussian with known moments.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from holdfast.core import Rng
 from holdfast.numerics.geometry.divergences import unit
+from holdfast.numerics.geometry.enclosing import small_ball
 from holdfast.parts.smoothing.center import Center, _centre
 from holdfast.parts.smoothing.classifier import Classifier
 from holdfast.parts.smoothing.pair_probability import PairProbability
@@ -190,3 +192,96 @@ def test_a_centre_is_accepted_wrongly_at_most_by_alpha(share, often) -> None:
         assert accepted > 0.9 * runs
     else:
         at_most(accepted, ALPHA, runs)
+
+
+def smallest_radius(points: Tensor, count: int) -> float:
+    """The least radius of a disc with `count` of some points of the plane: two or three of them lie on its edge."""
+    p = points.double()
+    centres = [p, (p[:, None] + p).flatten(0, 1) / 2]
+    for three in torch.combinations(torch.arange(len(p)), 3):
+        a, b, c = p[three]
+        edges = 2 * torch.stack([b - a, c - a])
+        centres.append(torch.linalg.solve(edges, torch.stack([b @ b - a @ a, c @ c - a @ a]))[None])
+    return float(torch.cdist(torch.cat(centres), p).kthvalue(count, 1).values.min())
+
+
+def test_no_ball_with_half_of_the_points_is_smaller_than_the_bound() -> None:
+    random, ratios = torch.Generator().manual_seed(4), []
+    for number in range(60):
+        points = 5 + torch.randn(11, 2, generator=random) * torch.tensor([1.0, (0.02, 0.5, 1.0)[number % 3]])
+        centre, radius, least = small_ball(points, 6)
+        truth = smallest_radius(points, 6)
+        inside = torch.linalg.vector_norm(points.double() - centre, dim=1) <= radius * (1 + 1e-9)
+        assert inside.sum() >= 6
+        assert least <= truth * (1 + 1e-9)
+        assert truth * (1 - 1e-9) <= radius <= 2 * least * (1 + 1e-6)
+        ratios.append(float(radius / least))
+    assert min(ratios) < 1.7
+    high = torch.randn(400, 200, generator=random)
+    _, radius, least = small_ball(high, 200)
+    assert radius < 1.12 * least
+
+
+@RUNS
+@pytest.mark.parametrize(("dim", "share"), [(8, 0.83), (40, 0.7)])
+def test_a_tight_centre_moves_no_farther_than_it_may(dim, share, runs) -> None:
+    """f(x) = W x: what is drawn at x' is what is drawn at x, moved by W (x' - x), and its centre moves along."""
+    random = torch.Generator().manual_seed(5)
+    tight = Center(0.4, 400, 400, slack=0.1, alpha_centre=ALPHA, alpha_distance=ALPHA, convention="tight")
+    anchor = Anchor(SIGMA, 0, torch.zeros(2, dim), Rng(0, ids=("x",)))
+    move = torch.zeros(dim)
+    move[0] = 0.4
+    runs = runs // 10
+
+    def draw(n: int) -> Tensor:
+        return SIGMA * torch.randn(n, dim, generator=random)
+
+    found = repeat(tight, anchor, draw, runs)
+    usual = repeat(dataclasses.replace(tight, convention="paper"), anchor, draw, runs)
+    kept, own = (result["radius"][result["abstained"] == 0] for result in (found, usual))
+    assert len(kept) > 0.5 * runs
+    assert kept.median() < share * own.median()
+    # the smoothed representation at x and at x', as the certificate finds it
+    failures = 0
+    for bound in kept:
+        here, there = (small_ball(place + draw(400), 200)[0] for place in (0, move))
+        failures += float((here - there).norm()) > float(bound)
+    at_most(failures, 2 * ALPHA, len(kept))
+
+
+def test_a_tight_centre_that_jumps_stays_within_its_bound() -> None:
+    """Two clusters, of which the one with most of the mass changes within ε_in: the centre jumps from one to the other.
+
+    R covers both, so the bound is not below their distance; a covering of less, or the reach alone, would be."""
+    random = torch.Generator().manual_seed(6)
+    tight = Center(0.4, 400, 400, slack=0.1, alpha_centre=ALPHA, alpha_distance=ALPHA, convention="tight", ratio=2.0)
+    anchor = Anchor(SIGMA, 0, torch.zeros(2, 6), Rng(0, ids=("x",)))
+
+    def near(border: float):
+        def draw(n: int) -> Tensor:
+            jumped = SIGMA * torch.randn(n, 1, generator=random) > border
+            return 10.0 * jumped + 0.1 * torch.randn(n, 6, generator=random)
+
+        return draw
+
+    found = repeat(tight, anchor, near(0.2), 20)  # x' is 0.4 nearer to the border: 0.66 of its draws are beyond it
+    kept = found["radius"][found["abstained"] == 0]
+    here, there = (small_ball(near(border)(400), 200)[0] for border in (0.2, -0.2))
+    assert len(kept) > 10
+    assert float((here - there).norm()) > 20
+    assert float(kept.min()) >= float((here - there).norm())
+
+
+def test_a_tight_centre_abstains_where_its_ratio_is_not_shown() -> None:
+    """On a line no better ratio than 2 is shown, which is always accepted."""
+    random = torch.Generator().manual_seed(7)
+    anchor = Anchor(SIGMA, 0, torch.zeros(2, 1), Rng(0, ids=("x",)))
+
+    def draw(n: int) -> Tensor:
+        return SIGMA * torch.randn(n, 1, generator=random)
+
+    for ratio, abstains in ((1.5, True), (2.0, False)):
+        certificate = Center(0.2, 2000, 400, slack=0.1, convention="tight", ratio=ratio)
+        found = repeat(certificate, anchor, draw, 5)
+        assert bool((found["abstained"] == 1).all()) == abstains
+        assert bool((found["draws"] == 2000).all()) == abstains

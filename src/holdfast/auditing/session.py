@@ -160,9 +160,10 @@ class Session:
             total = self.split.extent(observation)
             spec = registry.spec(observation)
             folder = f"cache/{digest([self.decisive, spec, *self._labels_read(observation), *files_read(spec)])}"
+            sizes = (total, self.population, self.batch_size, self.images.shape)
             self._shard_files[observation] = [
                 ShardFile(start, stop, f"{folder}/{start:07d}-{stop:07d}.safetensors")
-                for start, stop in spans(observation.scope, total, self.population, self.batch_size, self._cuts)
+                for start, stop in spans(observation, *sizes, self._cuts)
             ]
         return self._shard_files[observation]
 

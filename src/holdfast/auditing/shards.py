@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,10 @@ from holdfast.core import HoldfastError, Observation, Passes, Scope, registry
 
 TOGETHER = 64
 """Batches of training images in one file: there may be a million of them."""
+
+
+PROVED = 2**15
+"""Values of images in one shard of proofs: an interrupt loses what was done of one, which may be minutes an image."""
 
 
 class ShardFile(NamedTuple):
@@ -66,25 +71,46 @@ def fits(tensors: Mapping[str, Tensor], observation: Observation, shard: ShardFi
     return complete and (columns is None or columns == columns_of(tensors))
 
 
+def images_in(observation: Observation, batch_size: int, shape: tuple[int, ...]) -> int:
+    """Return how many images a shard of an observation has: those of a pass, or fewer where they are proved.
+
+    Example:
+        >>> from holdfast.parts.observations.certified import Certified
+        >>> from holdfast.parts.observations.clean import Clean
+        >>> [images_in(Certified(), 64, shape) for shape in ((1, 28, 28), (3, 32, 32), (3, 224, 224))]
+        [41, 10, 1]
+        >>> images_in(Clean(), 64, (3, 32, 32))
+        64
+    """
+    return max(1, min(batch_size, PROVED // prod(shape))) if observation.passes.bounds else batch_size
+
+
 def spans(
-    scope: Scope, images: int, population: int, batch_size: int, cuts: Sequence[int] = ()
+    observation: Observation,
+    images: int,
+    population: int,
+    batch_size: int,
+    shape: tuple[int, ...],
+    cuts: Sequence[int] = (),
 ) -> list[tuple[int, int]]:
     """Return the first and the last (exclusive) image of every shard of an observation.
 
     Args:
-        scope: which images it sees.
-        images: how many of them.
+        observation: which.
+        images: how many it sees.
         population: images of the audit.
         batch_size: images per encoder pass.
+        shape: of an image.
         cuts: where shards of the first images end beside whole batches: as many whatever the number of images is.
     """
-    match scope:
+    match observation.scope:
         case Scope.LAST:
             return [(population - images, population)]
         case Scope.ALL_TRAINING:
             return [(0, images)]
         case Scope.FIRST:
-            ends = sorted({*range(batch_size, images, batch_size), *(cut for cut in cuts if cut < images), images})
+            size = images_in(observation, batch_size, shape)
+            ends = sorted({*range(size, images, size), *(cut for cut in cuts if cut < images), images})
             return [(start, stop) for start, stop in itertools.pairwise([0, *ends]) if start < stop]
         case Scope.TRAINING:
             size = batch_size * TOGETHER

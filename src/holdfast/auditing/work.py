@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from holdfast.auditing.audit_encoder import EncoderResult, ItemError, Scoring, unopened
+from holdfast.auditing.bound_progress import BoundProgress
 from holdfast.auditing.cuts import cuts_of
 from holdfast.auditing.images import AuditImages
 from holdfast.auditing.plan import Plan
@@ -102,6 +103,7 @@ class Worker:
     def __init__(self, audit: PreparedAudit):
         self._audit = audit
         self._opened: tuple[int, Session] | None = None
+        self._progress = BoundProgress(audit.listener)
 
     def __call__(self, item: WorkItem) -> OpenedEncoder | EncoderResult | ItemError | None:
         """Do a work item; None: the shard is stored.
@@ -144,7 +146,7 @@ class Worker:
         plan, session = self._audit.plan, self.session(item.encoder)
         observation = plan.order[item.observation]
         self._audit.listener.stage(observation.title)
-        with foreign(observation.title, "run"):
+        with foreign(observation.title, "run"), self._progress.telling(observation.title):
             needed = plan.dependencies[item.observation] - item.lost.keys()
             for number in sorted(needed, key=lambda number: (len(plan.dependencies[number]), number)):
                 session.observe(plan.order[number])
@@ -176,7 +178,7 @@ class Worker:
         encoder = (audit.encoders[spec] if spec in audit.encoders else open_encoder(spec)).to(plan.device)
         encoder.prepare(precision=plan.precision, compiled=plan.compiled)
         images = audit.images.rendered(encoder.geometry)
-        session = session_of(plan, encoder, images, audit.store, audit.listener.advance)
+        session = session_of(plan, encoder, images, audit.store, self._progress.advance)
         if audit.recorded.get(audit.names[number]) not in (None, session.identity):
             raise OtherEncoder(audit.names[number])
         return session

@@ -16,6 +16,7 @@ from holdfast.cli.common import Command, PartsOption, out, run_parts, warned, wi
 from holdfast.cli.compare import compare
 from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
+from holdfast.cli.export_vnnlib import export_vnnlib
 from holdfast.cli.figures import figures
 from holdfast.cli.harden import harden
 from holdfast.cli.leaderboard import leaderboard
@@ -26,6 +27,7 @@ from holdfast.cli.reproduce import reproduce
 from holdfast.cli.show import show
 from holdfast.cli.study import study
 from holdfast.cli.train import train
+from holdfast.cli.verify import verify
 from holdfast.cli.view import view
 from holdfast.runtime.errors import HoldfastError, first_line, os_reason
 from holdfast.runtime.exit_status import SUMMARY, ExitStatus
@@ -66,6 +68,8 @@ for _command in (
     study,
     harden,
     reproduce,
+    export_vnnlib,
+    verify,
     report,
     show,
     doctor,
@@ -74,6 +78,10 @@ for _command in (
 app.command("list", cls=Command, epilog=SUMMARY)(with_parts(list_parts))
 
 _Click: type[Exception] = typer.BadParameter.__mro__[2]  # of the click that this typer uses, which may be its own
+
+
+STORING_NOTHING = ("verify", "export-vnnlib", "doctor", "list", "show")
+"""Commands that begin anew after an interrupt."""
 
 
 def main() -> None:
@@ -88,7 +96,10 @@ def _status() -> int:
         _not_empty(sys.argv[1:])
         status = app(prog_name="holdfast", standalone_mode=False) or ExitStatus.DONE
         if status == ExitStatus.INTERRUPTED:  # typer makes it of Ctrl-C, without a word
-            warned("interrupted:", "what is done is stored; the same command continues")
+            stores = not set(sys.argv[1:2]) & set(STORING_NOTHING)
+            warned(
+                "interrupted:", "what is done is stored; the same command continues" if stores else "nothing is stored"
+            )
         return status
     # requests that cannot be answered, and wrong usage
     except HoldfastError as error:

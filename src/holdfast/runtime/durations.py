@@ -1,4 +1,4 @@
-"""Times as people write them: 90s, 30m, 1h30m."""
+"""Times as people write them: 90s, 30m, 1h30m; and as they read them: 40 s, 17 min, 1 h 30 min."""
 
 import re
 
@@ -25,3 +25,16 @@ def seconds(text: str, what: str = "budget") -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text.strip():
         raise HoldfastError(f"{what}: expected a time such as 90s, 30m or 1h30m, got {text!r}")
     return sum(float(number) * UNITS[unit] for number, unit in parts)
+
+
+def spelled(seconds: float) -> str:
+    """Return a time as people read it.
+
+    Example:
+        >>> spelled(40.4), spelled(1020), spelled(5400)
+        ('40 s', '17 min', '1 h 30 min')
+    """
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -20,6 +20,8 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from holdfast.runtime.durations import spelled
+
 
 def _column(**widths: int) -> Column:
     """Return a column that shortens its text rather than its neighbours."""
@@ -128,13 +130,13 @@ class Lines:
 
     def _sentence(self, now: float) -> str:
         if not self._name:
-            return f"{self._stage} (for {_spell(now - self._since)})"
+            return f"{self._stage} (for {spelled(now - self._since)})"
         done = min(self._done, self._total)
         share = [f"{done / self._total:.0%}"] if self._total else []
         counted = [] if self._unit == UNSAID else [_counted(self._done, self._total, self._unit)]
         (start, before), (_, after) = self._pace[0], self._pace[-1]
         pace = (after - before) / (now - start) if now > start else 0.0
-        left = [f"about {_spell((self._total - done) / pace)} left"] if pace > 0 else []
+        left = [f"about {spelled((self._total - done) / pace)} left"] if pace > 0 else []
         stage = f": {self._stage}" if self._stage else ""
         return f"{self._name}: {', '.join([*counted, *share, *left])}{stage}"
 
@@ -146,13 +148,6 @@ class Lines:
     def _run(self) -> None:
         while not self._over.wait(TICK):
             self.look(time.monotonic())
-
-
-def _spell(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class Bars:

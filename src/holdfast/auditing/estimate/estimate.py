@@ -27,6 +27,7 @@ from holdfast.auditing.session import Session
 from holdfast.auditing.work import session_of
 from holdfast.core import Encoder, HoldfastError, ImageSource, Observation, Passes
 from holdfast.core.encoder import BOUND
+from holdfast.numerics.bounds.footprint import memory
 from holdfast.numerics.bounds.trace import trace
 from holdfast.runtime.errors import NotCertified, first_line, no_labels
 from holdfast.sources.encoders import open_encoder
@@ -196,10 +197,11 @@ class _Estimator:
         batch_size = plan.batch_size_of(images.shape)
         backward = any(observation.passes.backward for observation in plan.observations)
         passes = time_passes(encoder, images, batch_size, plan.device, backward, self.seconds / 50, clock)
+        bounding, held = 0, peak_memory(plan.device)
         if any(observation.passes.bounds for observation in plan.observations):
             traced = clock()
             with suppress(NotCertified):  # the certificates say why
-                trace(encoder, images.shape)
+                bounding = memory(trace(encoder, images.shape))
                 once.append(_once("tracing the network for bound propagation", clock() - traced))
             began += clock() - traced
 
@@ -238,8 +240,12 @@ class _Estimator:
             }
             complete = [o for o, shards in zip(extents, stored, strict=True) if all(shards)]
             scores = self._scores(session, complete) if lasting and self.part is None else []
-        memory, device_memory = peak_memory(plan.device)
-        memory += sum(cost.stored for o, cost in costs.items() if not o.scope.training)
+        host, device_memory = peak_memory(plan.device)
+        if device_memory is None:  # what was stopped in the middle may not have held all that it will hold
+            host = max(host, held[0] + bounding)
+        else:
+            device_memory = max(device_memory, (held[1] or 0) + bounding)
+        host += sum(cost.stored for o, cost in costs.items() if not o.scope.training)
         kinds = {"observation": costs.values(), "once": once, "reading": [_reading(passes, reading)], "scores": scores}
         return EncoderEstimate(
             name,
@@ -249,7 +255,7 @@ class _Estimator:
             stored=sum(map(sum, stored)) if lasting else None,
             unit_seconds=passes.means,
             parts=tuple((kind, cost) for kind, costs in kinds.items() for cost in costs),
-            memory_bytes=memory,
+            memory_bytes=host,
             device_memory_bytes=device_memory,
         )
 

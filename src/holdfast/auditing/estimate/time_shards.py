@@ -9,12 +9,13 @@ from typing import TypeVar
 
 from torch import Tensor
 
+from holdfast.auditing.bound_progress import left
 from holdfast.auditing.estimate.time_passes import Clock
 from holdfast.auditing.plan import Plan
 from holdfast.auditing.session import Session
 from holdfast.auditing.shards import ShardFile
-from holdfast.core import Encoder, HoldfastError, Observation, Passes
-from holdfast.numerics.bounds.effort import listening
+from holdfast.core import Encoder, HoldfastError, Observation
+from holdfast.numerics.bounds.effort import Standing, listening
 from holdfast.runtime.errors import NotCertified, first_line
 from holdfast.runtime.foreign import Ended
 from holdfast.storage.run_folder import Store, StoreError
@@ -24,6 +25,9 @@ T = TypeVar("T")
 STRETCHES = 4
 """Stretches of one shard whose paces are compared where no other shard was made."""
 
+
+SPARED = 0.6
+"""What a bound propagation of a search takes of the first one: what is known of one radius helps at the next."""
 
 UNTIMED = "a few passes take longer than its share of the time"
 
@@ -42,7 +46,8 @@ class Stopwatch:
     Attributes:
         deadline: when to stop, by the clock.
         moments: (time, work done by then in encoder passes) of what is running.
-        share: of its first bound propagation that is done.
+        standing: how far its last bound propagation is; None where none began.
+        begun: when that began.
     """
 
     def __init__(self, encoder: Encoder, clock: Clock):
@@ -52,7 +57,9 @@ class Stopwatch:
 
     def _start(self) -> None:
         self._before = self._last = self._encoder.passes
-        self.moments, self.share = [(self._clock(), 0)], 0.0
+        self.moments: list[tuple[float, int]] = [(self._clock(), 0)]
+        self.standing: Standing | None = None
+        self.begun = 0.0
 
     @property
     def left(self) -> float:
@@ -85,9 +92,19 @@ class Stopwatch:
         if not added.backward:  # autograd is left in peace
             self._check()
 
-    def _propagated(self, share: float) -> None:
-        self.share = max(self.share, share)
+    def _propagated(self, standing: Standing) -> None:
+        if not standing.total:
+            self.begun = self._clock()
+        self.standing = standing
         self._check()
+
+    @property
+    def propagation(self) -> float | None:
+        """Seconds that the last bound propagation of an image takes in all, about; None where it is not foretold."""
+        if self.standing is None or not self.standing.total:
+            return None
+        lasted = self._clock() - self.begun
+        return (lasted + left(self.standing, lasted)) / self.standing.images
 
     def _check(self) -> None:
         if self.left < 0:
@@ -220,7 +237,7 @@ def time_observation(session: Session, store: Store, observation: Observation, w
             runs.append((size, seconds))
     except TimeUp:
         if not (runs or trials):
-            return _stopped(observation.passes_at(session.encoder.precision), count, watch)
+            return _stopped(observation, session.encoder.precision, count, watch)
     if not runs:
         return _mean(trials[-2:], watch, f"{trials[-1][0]:,} images to the end", rows, trials[-1][0])
     stored = store.read_tensors(file)
@@ -251,20 +268,26 @@ def _stored(store: Store, shards: Sequence[ShardFile]) -> Timing:
     return Timing(sum(paces) / len(paces), paces, "stored already", sound[0][1], sound[0][0])
 
 
-def _stopped(each: Passes, images: int, watch: Stopwatch) -> Timing:
+def _stopped(observation: Observation, precision: str, images: int, watch: Stopwatch) -> Timing:
     """Return what is known of an observation that was stopped before its first images were done.
 
     Args:
-        each: passes that an image costs.
+        observation: which.
+        precision: of its searches.
         images: how many were observed together.
         watch: has heard of what was done.
     """
+    each = observation.passes_at(precision)
     (began, _), (last, done) = watch.moments[0], watch.moments[-1]
     if done > 0:
         share = done / (each.work * images)
         return Timing((last - began) / share / images, tuple(watch.paces()), f"{share:.2g} of a shard of {images:,}")
     if not each.bounds:
         return Timing(None, (), UNTIMED)
-    seconds = watch.elapsed
-    how = f"{watch.share:.2g} of the first bound propagation was done in {seconds:.1f} s"
-    return Timing(seconds / (watch.share or 1.0) / images, (), how, at_least=True)
+    if (seconds := watch.propagation) is None:
+        how = f"nothing of the first bound propagation was done in {watch.elapsed:.1f} s"
+        return Timing(watch.elapsed / images, (), how, at_least=True)
+    assert watch.standing is not None
+    number = each.bounds * (SPARED if observation.adaptive else 1)
+    how = f"{watch.standing.share:.2g} of a bound propagation was done, the rest is foretold"
+    return Timing(seconds * number, (), how)

@@ -1,200 +1,115 @@
-"""Activations and max pooling: the range of each, and its linear relaxation once its input is bounded."""
+"""The activations by name: each with its slope, and where it changes between convex and concave."""
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import lru_cache
+from math import pi, sqrt
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Box = tuple[Tensor, Tensor]
-"""Lowest and highest values, [B, *shape] each."""
+from holdfast.numerics.bounds.max_pool import MaxPool
+from holdfast.numerics.bounds.relaxation import Box, Choice, Curved, LinearRelaxation
+from holdfast.numerics.bounds.relu import Relu
+from holdfast.numerics.bounds.smooth import Smooth
+
+__all__ = ["Box", "Choice", "Curved", "LinearRelaxation", "MaxPool", "Relu", "Smooth"]
 
 
-@dataclass(frozen=True, eq=False)
-class LinearRelaxation:
-    """The two lines of an activation: below_slope · z + below <= σ(z) <= above_slope · z + above; [B, *shape] each.
+def _gelu_slope(z: Tensor) -> Tensor:
+    return 0.5 * (1 + torch.erf(z / sqrt(2))) + z * torch.exp(-z.square() / 2) / sqrt(2 * pi)
 
-    Attributes:
-        below_slope: as above.
-        below: None where it is zero.
-        above_slope: as above.
-        above: as above.
-        free: where any slope in [0, 1] would do below (the values of a ReLU whose sign is open); None for nowhere.
+
+def _gelu_tanh_slope(z: Tensor) -> Tensor:
+    bent = torch.tanh(sqrt(2 / pi) * (z + 0.044715 * z**3))
+    return 0.5 * (1 + bent) + 0.5 * z * (1 - bent.square()) * sqrt(2 / pi) * (1 + 3 * 0.044715 * z.square())
+
+
+def _silu_slope(z: Tensor) -> Tensor:
+    share = torch.sigmoid(z)
+    return share * (1 + z * (1 - share))
+
+
+def _mish_slope(z: Tensor) -> Tensor:
+    bent = torch.tanh(F.softplus(z))
+    return bent + z * torch.sigmoid(z) * (1 - bent.square())
+
+
+def _logistic_slope(z: Tensor) -> Tensor:
+    return torch.sigmoid(z) * torch.sigmoid(-z)
+
+
+TANH = Smooth(torch.tanh, lambda z: 1 - torch.tanh(z).square(), True, (0.0,))
+SIGMOID = Smooth(torch.sigmoid, _logistic_slope, True, (0.0,))
+ERF = Smooth(torch.erf, lambda z: 2 / sqrt(pi) * torch.exp(-z.square()), True, (0.0,))
+SOFTSIGN = Smooth(F.softsign, lambda z: 1 / (1 + z.abs()).square(), True, (0.0,))
+TANHSHRINK = Smooth(F.tanhshrink, lambda z: torch.tanh(z).square(), False, (0.0,))
+
+GELU = Smooth(F.gelu, _gelu_slope, False, (-sqrt(2), sqrt(2)), -0.7517915246935645)
+GELU_TANH = Smooth(
+    lambda z: F.gelu(z, approximate="tanh"),
+    _gelu_tanh_slope,
+    False,
+    (-1.4185040087908284, 1.4185040087908284),
+    -0.7524614220710163,
+)
+SILU = Smooth(F.silu, _silu_slope, False, (-2.3993572805154677, 2.3993572805154677), -1.2784645427610738)
+MISH = Smooth(F.mish, _mish_slope, False, (-2.2563763963607931, 1.4905711794854285), -1.1924312145154952)
+HARDSWISH = Smooth(
+    F.hardswish,
+    lambda z: torch.where(z <= -3, 0.0, torch.where(z >= 3, 1.0, (2 * z + 3) / 6)),
+    False,
+    (-3.0, 3.0),
+    -1.5,
+)
+
+SOFTPLUS = Smooth(F.softplus, torch.sigmoid, departs=2.2e-9)  # torch takes z for it above 20
+
+EXP = Smooth(torch.exp, torch.exp, unit=0.0)
+LOG = Smooth(torch.log, torch.reciprocal, convex=False)
+SQRT = Smooth(torch.sqrt, lambda z: 0.5 * torch.rsqrt(z), convex=False, unit=0.0)
+RSQRT = Smooth(torch.rsqrt, lambda z: -0.5 * torch.rsqrt(z) / z, unit=0.0)
+RECIPROCAL = Smooth(torch.reciprocal, lambda z: -1 / z.square(), False, (0.0,), pole=0.0, unit=0.0)
+SQUARE = Smooth(torch.square, lambda z: 2 * z, valley=0.0, unit=0.0)
+
+
+@lru_cache
+def power(exponent: float) -> Smooth:
+    """Return z to a power >= 2, or to a fraction of any sign, which is not defined below 0.
+
+    Example:
+        >>> [bound.item() for bound in power(3).box((torch.tensor([-1.0]), torch.tensor([2.0])))]
+        [-1.0, 8.0]
+    """
+    whole = float(exponent).is_integer()
+    odd = whole and exponent % 2 == 1
+    return Smooth(
+        lambda z: z**exponent,
+        lambda z: exponent * z ** (exponent - 1),
+        convex=not odd and not 0 < exponent < 1,
+        bends=(0.0,) if odd else (),
+        valley=0.0 if whole and not odd else None,
+        unit=0.0,
+    )
+
+
+@lru_cache
+def elu(alpha: float = 1.0, scale: float = 1.0, steepness: float = 1.0) -> Smooth:
+    """Return scale · z above 0, and scale · alpha · (exp(steepness · z) - 1) below it: ELU, CELU, SELU.
+
+    Example:
+        >>> elu(alpha=2.0)(torch.tensor([-1.0, 1.0]))
+        tensor([-1.2642,  1.0000])
     """
 
-    below_slope: Tensor
-    below: Tensor | None
-    above_slope: Tensor
-    above: Tensor
-    free: Tensor | None = None
+    def function(z: Tensor) -> Tensor:
+        return scale * torch.where(z > 0, z, alpha * torch.expm1(steepness * z.clamp_max(0)))
 
-    def part(self, images: slice) -> "LinearRelaxation":
-        """Return the relaxation of some images."""
-        parts = (self.below_slope, self.below, self.above_slope, self.above, self.free)
-        return LinearRelaxation(*(None if t is None else t[images] for t in parts))  # pyright: ignore[reportArgumentType]
+    def slope(z: Tensor) -> Tensor:
+        below = alpha * steepness * torch.exp(steepness * z.clamp_max(0))
+        return scale * torch.where(z > 0, torch.ones_like(z), below)
 
-    def to(self, dtype: torch.dtype) -> "LinearRelaxation":
-        """Return the relaxation in another precision."""
-        below = None if self.below is None else self.below.to(dtype)
-        return LinearRelaxation(
-            self.below_slope.to(dtype), below, self.above_slope.to(dtype), self.above.to(dtype), self.free
-        )
+    return Smooth(function, slope, True, (0.0,) if alpha * steepness > 1 else ())
 
 
-class Curved(ABC):
-    """An activation: a nonlinear function of each value on its own; a frozen dataclass."""
-
-    @abstractmethod
-    def __call__(self, z: Tensor) -> Tensor:
-        """Return σ(z)."""
-
-    @abstractmethod
-    def box(self, box: Box) -> Box:
-        """Return the range of σ on a box."""
-
-    @abstractmethod
-    def relax(self, box: Box) -> LinearRelaxation:
-        """Return two lines that hold σ between them on a box."""
-
-
-@dataclass(frozen=True)
-class Relu(Curved):
-    """max(z, 0): the chord above; below, z or 0, whichever leaves less area between (an argument of α-CROWN).
-
-    Source: Zhang et al. (2018), "Efficient neural network robustness certification" (CROWN, adaptive slope).
-    """
-
-    def __call__(self, z: Tensor) -> Tensor:
-        """Return max(z, 0)."""
-        return z.clamp_min(0)
-
-    def box(self, box: Box) -> Box:
-        """Return the range: max(., 0) rises."""
-        return box[0].clamp_min(0), box[1].clamp_min(0)
-
-    def relax(self, box: Box) -> LinearRelaxation:
-        """Return the chord, and below z or 0 where the sign of z is open, by the side that is longer."""
-        low, high = box
-        below, above = low.clamp_max(0), high.clamp_min(0)
-        chord = above / (above - below).clamp_min(1e-30)
-        free = (low < 0) & (high > 0)
-        return LinearRelaxation(torch.where(free, (high > -low).to(low), chord), None, chord, -chord * below, free)
-
-
-@dataclass(frozen=True)
-class Smooth(Curved):
-    """A smooth function between two parallel lines with the slope of its chord.
-
-    The gap σ(z) - slope · z is enclosed on a grid of cells of width h: between its values at the ends of a cell it
-    departs from their chord by at most curvature · h²/8. Beyond ±`reach` the function is within `tail` of the line
-    from its value there to its value at the end of the box, and is enclosed by that.
-
-    Attributes:
-        function: σ.
-        curvature: the largest |σ''|.
-        reach: where the tails begin.
-        tail: how far σ is from a straight line in each tail, at most.
-        valley: where σ is lowest; None for functions that rise everywhere.
-    """
-
-    function: Callable[[Tensor], Tensor]
-    curvature: float
-    reach: float = 12.0
-    tail: float = 2e-4
-    valley: float | None = None
-
-    def __call__(self, z: Tensor) -> Tensor:
-        """Return σ(z)."""
-        return self.function(z)
-
-    def box(self, box: Box) -> Box:
-        """Return the range: the ends of the box, and the valley where it lies inside."""
-        low, high = self(box[0]), self(box[1])
-        if self.valley is None:
-            return low, high
-        lowest = self(torch.full_like(low, self.valley)) - 1e-6  # the valley is known to six digits
-        inside = (box[0] < self.valley + 1e-6) & (box[1] > self.valley - 1e-6)
-        return torch.where(inside, lowest, torch.minimum(low, high)), torch.maximum(low, high)
-
-    def relax(self, box: Box) -> LinearRelaxation:
-        """Return two parallel lines."""
-        # the slope of the chord, and a grid between the tails
-        low, high = box
-        width = high - low
-        slope = torch.where(width > 1e-6, (self(high) - self(low)) / width.clamp_min(1e-6), 0.0)
-        start, stop = low.clamp(-self.reach, self.reach), high.clamp(-self.reach, self.reach)
-        cell = (stop - start) / CELLS
-        within = self.curvature * cell.square() / 8
-        outside = torch.where((low < start) | (high > stop), self.tail, 0.0)
-        # the gap σ(z) - slope · z at the ends of the box and of every cell
-        lowest = torch.minimum(self(low) - slope * low, self(high) - slope * high)
-        highest = torch.maximum(self(low) - slope * low, self(high) - slope * high)
-        for i in range(CELLS + 1):
-            z = torch.minimum(start + i * cell, stop)
-            gap = self(z) - slope * z
-            lowest, highest = torch.minimum(lowest, gap), torch.maximum(highest, gap)
-        # what σ may do between the points that were looked at, and rounding
-        rounding = 1e-6 if low.dtype == torch.float32 else 1e-12
-        margin = within + outside + rounding * (1 + lowest.abs() + highest.abs())
-        return LinearRelaxation(slope, lowest - margin, slope, highest + margin)
-
-
-CELLS = 64
-"""Cells of the grid on which `Smooth` encloses a function."""
-
-TANH = Smooth(torch.tanh, 0.77)
-SIGMOID = Smooth(torch.sigmoid, 0.0963)
-GELU = Smooth(F.gelu, 0.798, valley=-0.7517916)
-GELU_TANH = Smooth(lambda z: F.gelu(z, approximate="tanh"), 0.81, valley=-0.7524614)
-SILU = Smooth(F.silu, 0.5, valley=-1.2784645)
-SOFTPLUS = Smooth(F.softplus, 0.25)
-ELU = Smooth(F.elu, 1.0)
-
-
-@dataclass(frozen=True)
-class MaxPool:
-    """The largest value of each window, overlapping or not.
-
-    Below: the input of the window with the largest lower bound. Above: that input too, where no other can exceed it;
-    else the largest upper bound, a constant.
-    """
-
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
-    ceil: bool
-    inner: tuple[int, int, int]
-
-    def __call__(self, z: Tensor) -> Tensor:
-        """Pool."""
-        return F.max_pool2d(z, self.kernel, self.stride, self.padding, self.dilation, self.ceil)
-
-    def box(self, box: Box) -> Box:
-        """Return the range: the maximum rises with every input."""
-        return self(box[0]), self(box[1])
-
-    def choose(self, box: Box) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the chosen input of each window (a flat index), whether it rules, and the largest upper bound."""
-        low, high = box
-        largest, chosen = F.max_pool2d(
-            low, self.kernel, self.stride, self.padding, self.dilation, self.ceil, return_indices=True
-        )
-        ruled = torch.stack([self._others(high, chosen, k) for k in range(math.prod(self.kernel))]).amax(0)
-        return chosen, largest >= ruled, self(high)
-
-    def _others(self, high: Tensor, chosen: Tensor, k: int) -> Tensor:
-        """Return the upper bound of the window's k-th input, -inf where it is the chosen one or padding."""
-        row, column = divmod(k, self.kernel[1])
-        height, width = high.shape[-2:]
-        (dy, dx), (sy, sx), (py, px) = self.dilation, self.stride, self.padding
-        rows = torch.arange(chosen.shape[-2], device=high.device) * sy - py + row * dy
-        columns = torch.arange(chosen.shape[-1], device=high.device) * sx - px + column * dx
-        inside = ((rows >= 0) & (rows < height))[:, None] & ((columns >= 0) & (columns < width))
-        rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
-        value = high[..., rows[:, None], columns]
-        flat = rows[:, None] * width + columns
-        return torch.where(inside & (chosen != flat), value, -torch.inf)
+ELU = elu()
+SELU = elu(1.6732632423543772848170429916717, 1.0507009873554804934193349852946)

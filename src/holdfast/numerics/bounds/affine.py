@@ -3,6 +3,8 @@
 Values are [N, *inner], where N runs over images, or over rows of linear forms.
 """
 
+import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -11,6 +13,9 @@ from functools import cached_property
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+PIECE = 128
+"""Values of a window, at least, in one of the matrix products of `Conv.of_windows`."""
 
 
 class Affine(ABC):
@@ -71,18 +76,48 @@ class Conv(Affine):
         full = self.transposed(forms)
         return (F.pad(full, (-left, left + width - full.shape[-1], -top, top + height - full.shape[-2])),)
 
-    def local(self, height: int, width: int) -> Tensor:
-        """Return `transposed` of the forms that read one value of a window each, [C · height · width, ...]."""
-        if (height, width) not in self._local:
+    def local(self, width: int) -> Tensor:
+        """Return `transposed` of the forms that read one value of a row of this width, [C · width, C', h, w]."""
+        if width not in self._local:
             channels = self.weight.shape[0]
-            units = torch.eye(channels * height * width, dtype=self.weight.dtype, device=self.weight.device)
-            self._local[height, width] = self.transposed(units.view(-1, channels, height, width))
-        return self._local[height, width]
+            units = torch.eye(channels * width, dtype=self.weight.dtype, device=self.weight.device)
+            self._local[width] = self.transposed(units.view(-1, channels, 1, width))
+        return self._local[width]
 
     @cached_property
-    def _local(self) -> dict[tuple[int, int], Tensor]:
-        """What `local` has returned so far, by height and width."""
+    def _local(self) -> dict[int, Tensor]:
+        """What `local` has returned so far, by width."""
         return {}
+
+    def of_windows(self, forms: Tensor) -> Tensor:
+        """Return `transposed(forms)` for many forms that read small windows: matrix products, shifted and added.
+
+        A convolution treats forms one by one. Here a few values beside each other, all channels together, are the rows
+        of one product for all forms; wider pieces would multiply more zeros, narrower ones are slower. Where channels
+        do not mix (depthwise), or nothing but channels does (1 x 1), nothing is multiplied with zero.
+        """
+        count, channels, height, width = forms.shape
+        (sy, sx), (dy, dx) = self.stride, self.dilation
+        kernel_y, kernel_x = self.weight.shape[-2:]
+        if self.groups == 1 and (sy, sx, kernel_y, kernel_x) == (1, 1, 1, 1):
+            return (self.weight.flatten(1).T @ forms.flatten(2)).unflatten(2, (height, width))
+        high, wide = (height - 1) * sy + (kernel_y - 1) * dy + 1, (width - 1) * sx + (kernel_x - 1) * dx + 1
+        if self.groups == channels == self.inner[0]:
+            total = forms.new_zeros(count, channels, high, wide)
+            for y, x in itertools.product(range(kernel_y), range(kernel_x)):
+                rows, columns = slice(y * dy, y * dy + (height - 1) * sy + 1, sy), slice(x * dx, None, sx)
+                total[:, :, rows, columns][..., :width].addcmul_(forms, self.weight[:, 0, y, x, None, None])
+            return total
+        piece = math.ceil(width / max(1, channels * width // PIECE))
+        total = forms.new_zeros(count, self.inner[0], high, wide)
+        for left in range(0, width, piece):
+            matrix = self.local(min(piece, width - left))
+            shape, flat = matrix.shape[1:], matrix.flatten(1)
+            for row in range(height):
+                values = forms[:, :, row, left : left + piece].reshape(count, -1)
+                part = total[:, :, row * sy : row * sy + shape[1], left * sx : left * sx + shape[2]]
+                part += (values @ flat).unflatten(1, shape)
+        return total
 
     def transposed(self, forms: Tensor) -> Tensor:
         """Return the forms on the padded input, as far as they reach."""
@@ -111,6 +146,27 @@ class Matrix(Affine):
 
 
 @dataclass(frozen=True, eq=False)
+class Matrices(Affine):
+    """One or several constant matrices acting on the last axis, or from the left on the one before it."""
+
+    weight: Tensor
+    left: bool
+    constant = None
+
+    def __call__(self, *values: Tensor) -> Tensor:
+        """Multiply."""
+        return self.weight @ values[0] if self.left else values[0] @ self.weight
+
+    def spread(self, *widths: Tensor) -> Tensor:
+        """Multiply by |weight|."""
+        return self.weight.abs() @ widths[0] if self.left else widths[0] @ self.weight.abs()
+
+    def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
+        """Multiply by the transposed matrices."""
+        return (self.weight.mT @ forms if self.left else forms @ self.weight.mT,)
+
+
+@dataclass(frozen=True, eq=False)
 class Scale(Affine):
     """A constant factor and a constant shift for every value: normalisation, BatchNorm, layer scale."""
 
@@ -125,6 +181,11 @@ class Scale(Affine):
     def spread(self, *widths: Tensor) -> Tensor:
         """Scale by |factor|."""
         return widths[0] * self.factor.abs()
+
+    def box(self, box: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the box that a box becomes."""
+        centre, width = self((box[0] + box[1]) / 2), self.spread((box[1] - box[0]) / 2)
+        return centre - width, centre + width
 
     def adjoint(self, forms: Tensor) -> tuple[Tensor, ...]:
         """Scale."""
@@ -171,6 +232,12 @@ class Route(Affine):
         """Differentiate the function, which is the same everywhere."""
         zeros = forms.new_zeros(len(forms), *self.inner)
         return (torch.func.vjp(self.function, zeros)[1](forms)[0],)
+
+    @cached_property
+    def moves(self) -> bool:
+        """Whether every value of y is a value of x: no averages, and no constants."""
+        numbers = torch.rand(1, *self.inner, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        return bool(torch.isin(self.function(numbers), numbers).all()) and self.constant is None
 
 
 @dataclass(frozen=True, eq=False)

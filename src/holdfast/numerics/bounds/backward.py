@@ -1,17 +1,24 @@
 """Bound propagation: intervals forwards, linear forms backwards, as in CROWN."""
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
 from holdfast.core import Ball, HoldfastError
 from holdfast.core.threat import least_in_box
-from holdfast.numerics.bounds.activations import Box, Curved, LinearRelaxation, MaxPool
-from holdfast.numerics.bounds.affine import Affine
-from holdfast.numerics.bounds.forms import Dense, Form
-from holdfast.numerics.bounds.network import Network
+from holdfast.numerics.bounds.affine import Affine, Scale
+from holdfast.numerics.bounds.axes import Total
+from holdfast.numerics.bounds.forms import Dense, Form, Patches
+from holdfast.numerics.bounds.max_pool import MaxPool
+from holdfast.numerics.bounds.network import ANY, Network, Node
+from holdfast.numerics.bounds.products import Bilinear
+from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
+
+Alphas = MutableMapping[tuple[int, str], Tensor]
+"""α for each row, [B, R, *shape], of the lines "below" or "above" each node, or of a product's "plane"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,17 +83,30 @@ def boxes(network: Network, region: Region, held: Mapping[int, Box] | None = Non
     """
     ranges: dict[int, Box] = {0: region.box}
     for index, node in enumerate(network.nodes[1:], 1):
-        inputs = [ranges[i] for i in node.inputs]
-        if isinstance(node.operation, Affine):
-            centre = node.operation(*((low + high) / 2 for low, high in inputs))
-            width = node.operation.spread(*((high - low) / 2 for low, high in inputs))
-            ranges[index] = (centre - width, centre + width)
-        else:
-            assert node.operation is not None
-            ranges[index] = node.operation.box(inputs[0])
+        ranges[index] = box_of(node, [ranges[i] for i in node.inputs])
         if held is not None and index in held:
             ranges[index] = meet(ranges[index], held[index])
     return ranges
+
+
+def box_of(node: Node, inputs: Sequence[Box]) -> Box:
+    """Return the range of a node from those of its inputs: interval arithmetic, met with what is known of any image.
+
+    Example:
+        >>> from holdfast.numerics.bounds.activations import Relu
+        >>> box_of(Node(Relu(), (0,), (1,), "relu"), [(torch.tensor([-1.0]), torch.tensor([2.0]))])
+        (tensor([0.]), tensor([2.]))
+    """
+    assert node.operation is not None
+    if isinstance(node.operation, Affine):
+        centre = node.operation(*((low + high) / 2 for low, high in inputs))
+        width = node.operation.spread(*((high - low) / 2 for low, high in inputs))
+        low, high = (centre - width, centre + width)
+    else:
+        low, high = node.operation.box(*inputs)
+    # what overflowed, such as the exponentials of attention over all images, says nothing but what is known
+    low, high = low.nan_to_num(-inf, inf, -inf), high.nan_to_num(inf, inf, -inf)
+    return (low.clamp(*node.known), high.clamp(*node.known)) if node.known != ANY else (low, high)
 
 
 def in_precision(ranges: Mapping[int, Box], dtype: torch.dtype) -> dict[int, Box]:
@@ -100,13 +120,13 @@ def in_precision(ranges: Mapping[int, Box], dtype: torch.dtype) -> dict[int, Box
 
 
 def meet(a: Box, b: Box) -> Box:
-    """Return the intersection of two boxes that hold the same values.
+    """Return the intersection of two boxes that hold the same values; an end that is NaN says nothing.
 
     Example:
         >>> meet((torch.tensor([0.0]), torch.tensor([2.0])), (torch.tensor([1.0]), torch.tensor([3.0])))
         (tensor([1.]), tensor([2.]))
     """
-    return torch.maximum(a[0], b[0]), torch.minimum(a[1], b[1])
+    return torch.fmax(a[0], b[0]), torch.fmin(a[1], b[1])
 
 
 def backward(
@@ -116,7 +136,7 @@ def backward(
     region: Region,
     ranges: Mapping[int, Box],
     relaxations: Mapping[int, LinearRelaxation],
-    alphas: MutableMapping[int, Tensor] | None = None,
+    alphas: Alphas | None = None,
     betas: Mapping[int, Tensor] | None = None,
     stop: bool = False,
     trail: MutableMapping[int, Tensor] | None = None,
@@ -133,8 +153,8 @@ def backward(
         region: where the image may be.
         ranges: the range of the input of each curved node.
         relaxations: the linear relaxation of each activation.
-        alphas: α-CROWN: the slope below each ReLU whose sign is open, for each row; those that are missing are
-            entered as they are usual.
+        alphas: α-CROWN: which line to take of those below or above each activation, for each row; those that are
+            missing are entered as they are usual.
         betas: β-CROWN: what is added to the coefficients of each curved node's input, [B, R, *shape].
         trail: receives the coefficients of dense forms on the image and on the outputs of curved nodes.
         stop: end at the first curved nodes, at the ranges of their outputs (interval arithmetic, last layers joined).
@@ -152,7 +172,7 @@ def backward(
         0.25
     """
     # the coefficients Λ of each node that is still to be passed, from the output back to the image
-    pending: dict[int, Form] = {start: form}
+    pending: dict[int, Form] = {start: form.each() if isinstance(form, Patches) and alphas is not None else form}
     total: Tensor | float = 0.0
     for index in range(start, -1, -1):
         current = pending.pop(index, None)
@@ -164,24 +184,31 @@ def backward(
             trail[index] = current.coefs
         if operation is None:
             return total + region.least(current)  # concretise: the minimum over the ball
+        if isinstance(operation, Scale) and not node.inputs[0] and not pending and region.ball.is_box and trail is None:
+            return total + _least_in_box(current, operation.box(region.box))  # normalised pixels fill a box, too
         if isinstance(operation, Affine):
             if operation.constant is not None:
                 total = total + current.dot(operation.constant)
             passed = current.through(operation)
         elif stop:  # concretise early, on the range of this activation
-            total = total + _least_in_box(current, operation.box(ranges[node.inputs[0]]))
+            total = total + _least_in_box(current, box_of(node, [ranges[i] for i in node.inputs]))
             continue
+        elif isinstance(operation, Bilinear):
+            x, y = (ranges[i] for i in node.inputs)
+            coefs = current.dense().coefs
+            if alphas is not None and (index, "plane") not in alphas:
+                alphas[index, "plane"] = operation.usual(coefs, x[0], y[0])
+            *relaxed, constant = operation.relaxed(coefs, x, y, None if alphas is None else alphas[index, "plane"])
+            total, passed = total + constant, [Dense(part) for part in relaxed]
+        elif isinstance(operation, Total):
+            coefs, constant = operation.shifted(current.dense().coefs, ranges[node.inputs[0]])
+            total, passed = total + constant, [Dense(coefs)]
         elif isinstance(operation, MaxPool):
             relaxed, constant = current.pooled(*operation.choose(ranges[node.inputs[0]]), operation)
             total, passed = total + constant, [relaxed]
-        else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses the lower slope, β adds the split's multiplier
-            free = alphas is not None and relaxations[index].free is not None
-            if alphas is not None and free and index not in alphas:
-                usual = current.broadcast(relaxations[index]).below_slope
-                alphas[index] = usual.expand(torch.broadcast_shapes(usual.shape, current.coefs.shape)).clone()
-            relaxed, constant = current.relaxed(
-                relaxations[index], alphas[index] if alphas is not None and free else None
-            )
+        else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses among lines, β adds the split's multiplier
+            lower, upper = _alphas(alphas, index, relaxations[index], current)
+            relaxed, constant = current.relaxed(relaxations[index], lower, upper)
             if betas is not None and index in betas:
                 assert isinstance(relaxed, Dense)
                 relaxed = Dense(relaxed.coefs + betas[index])
@@ -191,6 +218,19 @@ def backward(
             pending[source] = pending[source] + part if source in pending else part
     assert isinstance(total, Tensor)
     return total
+
+
+def _alphas(
+    alphas: Alphas | None, index: int, relaxation: LinearRelaxation, form: Form
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the α of the lines below and above a node; those that are missing are entered."""
+    if alphas is None:
+        return None, None
+    for side, choice in (("below", relaxation.lower), ("above", relaxation.upper)):
+        if choice is not None and (index, side) not in alphas:
+            usual = form.spread(choice.usual)
+            alphas[index, side] = usual.expand(torch.broadcast_shapes(usual.shape, form.coefs.shape)).clone()
+    return alphas.get((index, "below")), alphas.get((index, "above"))
 
 
 def _least_in_box(form: Form, box: Box) -> Tensor:

@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from holdfast.core import Margin
-from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, in_precision, standard_relaxations
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
+from holdfast.numerics.bounds.relaxation import Box
+
+Key = TypeVar("Key")
 
 CANDIDATES = 6
 """ReLUs per subproblem whose split is tried before one is chosen."""
@@ -96,7 +99,8 @@ class Tree:
             lower = lower + self.margin.bias[0, [leaf.row for leaf in leaves]]
         bounded = []
         for i, leaf in enumerate(leaves):
-            alphas, betas = ({k: t[i, 0] for k, t in part.items()} for part in (best.alphas, best.betas))
+            alphas = {k: t[i, 0] for k, t in best.alphas.items()}
+            betas = {k: t[i, 0] for k, t in best.betas.items()}
             lowest = max(leaf.lower, float(lower[i]))  # a part is never worse than the whole
             bounded.append(replace(leaf, parameters=AlphaBeta(alphas, betas), lower=lowest))
         return self._chosen(bounded, trail), trail[0][:, 0]
@@ -189,7 +193,7 @@ class Tree:
 def _stacked(leaves: list[Leaf]) -> AlphaBeta:
     """Return the parameters of some leaves as a batch, one row each."""
 
-    def stack(parts: list[dict[int, Tensor]]) -> dict[int, Tensor]:
+    def stack(parts: list[dict[Key, Tensor]]) -> dict[Key, Tensor]:
         return {k: torch.stack([part[k] for part in parts])[:, None] for k in parts[0]}
 
     return AlphaBeta(stack([x.parameters.alphas for x in leaves]), stack([x.parameters.betas for x in leaves]))

@@ -9,14 +9,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.numerics.bounds.activations import LinearRelaxation, MaxPool
-from holdfast.numerics.bounds.affine import Affine, Conv, Scale
+from holdfast.numerics.bounds.affine import Add, Affine, Conv, Scale
+from holdfast.numerics.bounds.max_pool import MaxPool
+from holdfast.numerics.bounds.relaxation import LinearRelaxation
 
 
 def _weighed(coefs: Tensor, relaxation: LinearRelaxation) -> tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients below an activation, and the positive and negative parts of those above it."""
     up, down = coefs.clamp_min(0), coefs.clamp_max(0)
     return torch.addcmul(down * relaxation.above_slope, up, relaxation.below_slope), up, down
+
+
+def _dot(coefs: Tensor, values: Tensor) -> Tensor:
+    """Return Σ coefs · values of each position's window, [B, L, O], for values [B, L, 1 or O, C, h, w]."""
+    if values.shape[2] == 1:
+        return (coefs.flatten(3) @ values.flatten(3).transpose(2, 3)).squeeze(-1)
+    return (coefs * values).flatten(3).sum(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +39,11 @@ class Dense:
 
     def __add__(self, addend: "Form") -> "Dense":
         """Add the forms of two paths, row by row."""
-        return Dense(self.coefs + (addend if isinstance(addend, Dense) else addend.dense()).coefs)
+        return Dense(self.coefs + addend.dense().coefs)
+
+    def dense(self) -> "Dense":
+        """Return the same rows: they are dense."""
+        return self
 
     def dot(self, values: Tensor) -> Tensor:
         """Return Σ coefs · values, [B, R], for values [*shape] or [B, *shape]."""
@@ -43,19 +55,21 @@ class Dense:
         batch, rows = self.coefs.shape[:2]
         return [Dense(a.unflatten(0, (batch, rows))) for a in operation.adjoint(self.coefs.flatten(0, 1))]
 
-    def broadcast(self, relaxation: LinearRelaxation) -> LinearRelaxation:
-        """Return the relaxation of the values that these forms read, broadcast over rows."""
-        return LinearRelaxation(*(None if t is None else t[:, None] for t in _parts(relaxation)))  # pyright: ignore[reportArgumentType]
+    def spread(self, values: Tensor) -> Tensor:
+        """Return values [B, *shape] broadcast over rows."""
+        return values[:, None]
 
-    def relaxed(self, relaxation: LinearRelaxation, alphas: Tensor | None = None) -> tuple["Dense", Tensor]:
+    def relaxed(
+        self, relaxation: LinearRelaxation, lower: Tensor | None = None, upper: Tensor | None = None
+    ) -> tuple["Dense", Tensor]:
         """Return forms that lie below these once σ is replaced by its relaxation, and their constants [B, R].
 
         Args:
             relaxation: that of σ.
-            alphas: slopes below, where those are free, [B, R, *shape].
+            lower: α of the lines below, [B, R, *shape]; None: the usual lines.
+            upper: that of the lines above.
         """
-        chosen = relaxation if alphas is not None else replace(relaxation, free=None)
-        relaxation = _with_alphas(self.broadcast(chosen), alphas)
+        relaxation = relaxation.over(self.spread, lower, upper)
         coefs, up, down = _weighed(self.coefs, relaxation)
         constant = (down * relaxation.above).flatten(2).sum(2)
         if relaxation.below is not None:
@@ -81,16 +95,6 @@ class Dense:
         return values
 
 
-def _parts(relaxation: LinearRelaxation) -> tuple[Tensor | None, ...]:
-    return relaxation.below_slope, relaxation.below, relaxation.above_slope, relaxation.above, relaxation.free
-
-
-def _with_alphas(relaxation: LinearRelaxation, alphas: Tensor | None) -> LinearRelaxation:
-    if alphas is None or relaxation.free is None:
-        return relaxation
-    return replace(relaxation, below_slope=torch.where(relaxation.free, alphas, relaxation.below_slope))
-
-
 @dataclass(frozen=True, eq=False)
 class Patches:
     """Rows that read a window each: coefs [B, L, O, C, h, w], for O rows at each of L positions of an output.
@@ -106,6 +110,8 @@ class Patches:
         left: columns likewise.
         shape: (channels, height, width) of the values.
         spills: whether coefficients outside the values may differ from zero.
+        of: which coefficients each position reads, [L], of those that `coefs` has along its second axis; None: its own.
+        paired: whether rows come as pairs, a form and its opposite.
     """
 
     coefs: Tensor
@@ -115,21 +121,34 @@ class Patches:
     left: int
     shape: tuple[int, int, int]
     spills: bool = False
+    of: Tensor | None = None
+    paired: bool = False
 
     def to(self, dtype: torch.dtype) -> "Patches":
         """Return the forms in another precision."""
         return replace(self, coefs=self.coefs.to(dtype))
 
+    def each(self) -> "Patches":
+        """Return the same rows, where every position has coefficients of its own or all share them."""
+        return replace(self, coefs=self._read(self.coefs), of=None)
+
+    def _read(self, coefs: Tensor) -> Tensor:
+        """Return the coefficients that each position reads."""
+        return coefs if self.of is None else coefs.index_select(1, self.of)
+
     def __add__(self, addend: "Form") -> "Form":
         """Add the forms of two paths, row by row: as patches where both read windows at the same distances."""
         if not isinstance(addend, Patches) or addend.stride != self.stride:
             return self.dense() + addend
+        if self.of is not addend.of:
+            return self.each() + addend.each()
         top, left = max(self.top, addend.top), max(self.left, addend.left)
         bottom = max(p.coefs.shape[-2] - p.top for p in (self, addend))
         right = max(p.coefs.shape[-1] - p.left for p in (self, addend))
         coefs = self._reaching(top, bottom, left, right) + addend._reaching(top, bottom, left, right)
         spills = self.spills or addend.spills
-        return Patches(coefs, self.at, self.stride, top, left, self.shape, spills)._or_dense()
+        paired = self.paired and addend.paired
+        return Patches(coefs, self.at, self.stride, top, left, self.shape, spills, self.of, paired)._or_dense()
 
     def _reaching(self, top: int, bottom: int, left: int, right: int) -> Tensor:
         """Return the coefficients on a larger window."""
@@ -148,22 +167,25 @@ class Patches:
         height, width = values.shape[-2:]
         bottom, right = last_y * sy + h - self.top - height, last_x * sx + w - self.left - width
         padded = F.pad(values, (self.left, right, self.top, bottom))
-        windows = padded.unfold(2, h, sy).unfold(3, w, sx).permute(0, 2, 3, 1, 4, 5)  # [B, Ho, Wo, C, h, w]
-        rows = windows.reshape(len(values), -1, *windows.shape[3:])  # copied once, then taken row by row
-        return rows.index_select(1, self.at[:, 0] * windows.shape[2] + self.at[:, 1])
+        windows = padded.unfold(2, h, sy).unfold(3, w, sx).permute(0, 2, 3, 1, 4, 5)  # a view, [B, Ho, Wo, C, h, w]
+        down, across = self.at.unbind(1)
+        if windows.shape[1:3].numel() > len(self.at):
+            return windows[:, down, across]  # copies these positions alone: there may be millions of others
+        return windows.flatten(1, 2).index_select(1, down * windows.shape[2] + across)  # each may be read many times
 
     def dot(self, values: Tensor) -> Tensor:
         """Return Σ coefs · values, [B, L · O], for values [*shape] or [B, *shape]."""
         windows = self.cut(values.expand(1, *self.shape) if values.ndim == 3 else values)
-        return (self.coefs.flatten(3) @ windows.flatten(2)[..., None]).squeeze(-1).flatten(1)
+        return (self._read(self.coefs).flatten(3) @ windows.flatten(2)[..., None]).squeeze(-1).flatten(1)
 
     def through(self, operation: Affine) -> list["Form"]:
         """Return the forms on each input of an affine operation."""
         if isinstance(operation, Conv):
-            coefs = self.coefs
+            coefs, of = self.coefs, self.of
             if self.spills:  # the padding of the convolution after this one, which this one does not compute
+                coefs, of = self._read(coefs), None
                 coefs = coefs * self.cut(coefs.new_ones(1, 1, *self.shape[1:]))[:, :, None]
-            flat = _transposed(operation, coefs.flatten(0, 2))
+            flat = operation.of_windows(coefs.flatten(0, 2))
             (sy, sx), (left, _, top, _) = operation.stride, operation.padding
             patches = Patches(
                 flat.unflatten(0, coefs.shape[:3]),
@@ -173,36 +195,58 @@ class Patches:
                 self.left * sx + left,
                 operation.inner,
                 any(operation.padding),
+                of,
+                self.paired,
             )
             return [patches._or_dense()]
         if isinstance(operation, Scale):
             factor = self.cut(operation.factor.expand(1, *self.shape))
-            return [self._with(self.coefs * factor[:, :, None])]
+            return [replace(self._with(self._read(self.coefs) * factor[:, :, None]), paired=self.paired)]
+        if isinstance(operation, Add):
+            return [self, replace(self, coefs=operation.sign * self.coefs)]
         return self.dense().through(operation)
 
     def _with(self, coefs: Tensor) -> "Patches":
         """Return the same windows with coefficients that are zero outside the values."""
         return Patches(coefs, self.at, self.stride, self.top, self.left, self.shape)
 
-    def broadcast(self, relaxation: LinearRelaxation) -> LinearRelaxation:
-        """Return the relaxation of the values that these forms read, broadcast over rows."""
-        cut = (None if t is None else self.cut(t)[:, :, None] for t in _parts(relaxation))
-        return LinearRelaxation(*cut)  # pyright: ignore[reportArgumentType]
+    def spread(self, values: Tensor) -> Tensor:
+        """Return values [B, C, H, W] broadcast over rows."""
+        return self.cut(values)[:, :, None]
 
-    def relaxed(self, relaxation: LinearRelaxation, alphas: Tensor | None = None) -> tuple["Patches", Tensor]:
+    def relaxed(
+        self, relaxation: LinearRelaxation, lower: Tensor | None = None, upper: Tensor | None = None
+    ) -> tuple["Patches", Tensor]:
         """Return forms that lie below these once σ is replaced by its relaxation, and their constants [B, L · O].
 
         Args:
             relaxation: that of σ.
-            alphas: slopes below, where those are free, in the shape of `coefs`.
+            lower: α of the lines below, in the shape of `coefs`; None: the usual lines.
+            upper: that of the lines above.
         """
-        chosen = relaxation if alphas is not None else replace(relaxation, free=None)
-        relaxation = _with_alphas(self.broadcast(chosen), alphas)
-        coefs, up, down = _weighed(self.coefs, relaxation)
-        constant = (down.flatten(3) @ relaxation.above.flatten(3).transpose(2, 3)).squeeze(-1)
+        relaxation = relaxation.over(self.spread, lower, upper)
+        if self.paired and lower is None and upper is None:
+            return self._relaxed_in_pairs(relaxation)
+        coefs, up, down = _weighed(self._read(self.coefs), relaxation)
+        constant = _dot(down, relaxation.above)
         if relaxation.below is not None:
-            constant = constant + (up.flatten(3) @ relaxation.below.flatten(3).transpose(2, 3)).squeeze(-1)
+            constant = constant + _dot(up, relaxation.below)
         return self._with(coefs), constant.flatten(1)
+
+    def _relaxed_in_pairs(self, relaxation: LinearRelaxation) -> tuple["Patches", Tensor]:
+        """Return `relaxed` of pairs, by their first rows: what is positive in one is negative in the other."""
+        forms = self.coefs[:, :, ::2]
+        up, down = self._read(forms.clamp_min(0)), self._read(forms.clamp_max(0))
+        below, above = relaxation.below_slope, relaxation.above_slope
+        size = torch.broadcast_shapes(up.shape, below.shape)
+        coefs = up.new_empty(*size[:3], 2, *size[3:])
+        first, second = coefs.unbind(3)
+        torch.mul(down, above, out=first).addcmul_(up, below)
+        torch.mul(up, above, out=second).addcmul_(down, below).neg_()
+        constants = [_dot(down, relaxation.above), -_dot(up, relaxation.above)]
+        if relaxation.below is not None:
+            constants = [constants[0] + _dot(up, relaxation.below), constants[1] - _dot(down, relaxation.below)]
+        return self._with(coefs.flatten(2, 3)), torch.stack(constants, 3).flatten(1)
 
     def pooled(self, chosen: Tensor, rules: Tensor, ceiling: Tensor, operation: MaxPool) -> tuple[Dense, Tensor]:
         """See `Dense.pooled`."""
@@ -210,7 +254,7 @@ class Patches:
 
     def windows(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return (coefs, values) flattened so that values broadcast over rows: [B, L, O, n] and [B, L, n]."""
-        return self.coefs.flatten(3), self.cut(values).flatten(2)
+        return self._read(self.coefs).flatten(3), self.cut(values).flatten(2)
 
     def rows(self, values: Tensor) -> Tensor:
         """Return a number per position and row, [B, L, O], as [B, L · O]."""
@@ -225,25 +269,10 @@ class Patches:
         x = self.at[:, 1:] * self.stride[1] - self.left + torch.arange(w, device=device)
         inside = ((y >= 0) & (y < height))[:, :, None] & ((x >= 0) & (x < width))[:, None]
         index = torch.where(inside, y[:, :, None] * width + x[:, None], height * width).flatten(1)
-        coefs = self.coefs.expand(batch, len(self.at), rows, channels, h, w).flatten(4)
+        coefs = self._read(self.coefs).expand(batch, len(self.at), rows, channels, h, w).flatten(4)
         index = index[None, :, None, None].expand_as(coefs)
         canvas = coefs.new_zeros(*coefs.shape[:4], height * width + 1).scatter_add(4, index, coefs)
         return Dense(canvas[..., :-1].unflatten(-1, (height, width)).flatten(1, 2))
 
 
 Form = Dense | Patches
-
-
-def _transposed(operation: Conv, windows: Tensor) -> Tensor:
-    """Return `operation.transposed(windows)`: for many small windows as one matrix product, which is faster."""
-    size = windows[0].numel()
-    if len(windows) < size:
-        return operation.transposed(windows)
-    matrix = operation.local(windows.shape[2], windows.shape[3])
-    if matrix[0].numel() * windows.shape[1] > WASTE * operation.weight.numel():
-        return operation.transposed(windows)
-    return (windows.flatten(1) @ matrix.flatten(1)).unflatten(1, matrix.shape[1:])
-
-
-WASTE = 8
-"""How many times more multiplications a matrix product may make than a convolution."""

@@ -1,15 +1,24 @@
 """A network as bound propagation sees it: affine and curved operations in the order in which they run."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.activations import Curved, MaxPool
-from holdfast.numerics.bounds.affine import Affine, Conv, Matrix, Reshape, Scale
+from holdfast.numerics.bounds.activations import Curved, MaxPool, Relu
+from holdfast.numerics.bounds.affine import Affine, Conv, Matrix, Reshape, Route, Scale
+from holdfast.numerics.bounds.axes import Differences, Total
+from holdfast.numerics.bounds.products import Bilinear
 
-Operation = Affine | Curved | MaxPool
+Operation = Affine | Curved | MaxPool | Bilinear | Total
+
+ANY = (-math.inf, math.inf)
+"""What is known of values of which nothing is known."""
+
+PAIRS = 2**12
+"""Differences of one softmax that are bounded one by one, at most; of more, the scores are, and differences follow."""
 
 SMALLEST_NORM = 1e-6
 """Normalised heads may divide by this instead of a norm that is smaller (torch: by 1e-12)."""
@@ -24,12 +33,14 @@ class Node:
         inputs: from which nodes.
         shape: of the value, without the batch.
         name: the module that computes it, for messages.
+        known: lowest and highest value that it can have for any image, such as 0 and 1 of a softmax.
     """
 
     operation: Operation | None
     inputs: tuple[int, ...]
     shape: tuple[int, ...]
     name: str
+    known: tuple[float, float] = ANY
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +66,46 @@ class Network:
 
     @cached_property
     def curved(self) -> tuple[int, ...]:
-        """The nodes whose operation is not affine."""
-        return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.operation, (Curved, MaxPool)))
+        """The nodes whose operation is not affine: they need the ranges of their inputs."""
+        return tuple(i for i, n in enumerate(self.nodes) if n.inputs and not isinstance(n.operation, Affine))
+
+    @cached_property
+    def ranged(self) -> dict[int, tuple[Operation, ...]]:
+        """The nodes whose ranges are needed, in order, and the operations that need them."""
+        readers: dict[int, list[Operation]] = {}
+        for index in self.curved:
+            node = self.nodes[index]
+            assert node.operation is not None
+            for source in node.inputs:
+                readers.setdefault(source, []).append(node.operation)
+                if self._many_pairs(source):  # whose ranges then follow from those of what is subtracted
+                    readers.setdefault(self.nodes[source].inputs[0], []).append(node.operation)
+        return {source: tuple(readers[source]) for source in sorted(readers)}
+
+    def _many_pairs(self, index: int) -> bool:
+        """Whether a node is more differences of scores than are worth a range of their own."""
+        node = self.nodes[index]
+        return isinstance(node.operation, Differences) and torch.Size(node.shape).numel() > PAIRS
+
+    @cached_property
+    def following(self) -> frozenset[int]:
+        """Nodes whose range is exactly what interval arithmetic makes of ranges that are known anyway.
+
+        That of an activation follows from the range of its input, and moving or scaling values changes nothing.
+        """
+        tight = {i for i in self.ranged if not self.sign_alone(i)}  # all its values are ranged with effort
+        follows: set[int] = set()
+        for i, node in enumerate(self.nodes):
+            moved = isinstance(node.operation, (Reshape, Scale, Total))
+            moved |= self._many_pairs(i)
+            moved |= isinstance(node.operation, Route) and node.operation.moves
+            if isinstance(node.operation, Curved) or (moved and node.inputs[0] in follows | tight):
+                follows.add(i)
+        return frozenset(follows)
+
+    def sign_alone(self, index: int) -> bool:
+        """Whether nothing but ReLUs needs a node's range: where a sign is known they are exact."""
+        return all(isinstance(operation, Relu) for operation in self.ranged[index])
 
     @cached_property
     def boxed(self) -> frozenset[int]:

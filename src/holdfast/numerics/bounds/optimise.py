@@ -1,15 +1,16 @@
-"""The best linear relaxation by gradient ascent: α, slopes below ReLUs, and β, multipliers of splits."""
+"""The best linear relaxation by gradient ascent: α, the lines of activations, and β, multipliers of splits."""
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.activations import Box, LinearRelaxation
 from holdfast.numerics.bounds.backward import Region, backward, in_precision
 from holdfast.numerics.bounds.forms import Form
 from holdfast.numerics.bounds.network import Network
+from holdfast.numerics.bounds.relaxation import Box, LinearRelaxation
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Ascent:
 
     Attributes:
         steps: how many.
-        rate: length of the first step, in units of a slope, which lies in [0, 1].
+        rate: length of the first step, in units of α, which lies in [0, 1].
         decay: by which the rate is multiplied after each step.
     """
 
@@ -32,16 +33,17 @@ class AlphaBeta:
     """What α,β-CROWN chooses for each row: any choice gives a valid bound.
 
     Attributes:
-        alphas: of the lines below ReLUs whose sign is open, in [0, 1], [B, R, *shape] for each node.
+        alphas: which of the lines below and above activations, in [0, 1], [B, R, *shape] for each node and side.
         betas: multipliers >= 0 of the constraints ±z >= 0 of split ReLUs, [B, R, *shape] for each node.
     """
 
-    alphas: dict[int, Tensor] = field(default_factory=dict)
+    alphas: dict[tuple[int, str], Tensor] = field(default_factory=dict)
     betas: dict[int, Tensor] = field(default_factory=dict)
 
     def to(self, dtype: torch.dtype) -> "AlphaBeta":
         """Return it in another precision."""
-        return AlphaBeta(*({k: t.to(dtype) for k, t in part.items()} for part in (self.alphas, self.betas)))
+        alphas = {k: t.to(dtype) for k, t in self.alphas.items()}
+        return AlphaBeta(alphas, {k: t.to(dtype) for k, t in self.betas.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +89,10 @@ class Problem:
         return replace(self, region=self.region.part(images), ranges=ranges, relaxations=relaxations)
 
     def bound(self, parameters: AlphaBeta | None, trail: MutableMapping[int, Tensor] | None = None) -> Tensor:
-        """Return lower bounds [B, R]; slopes that are missing are entered as they are usual; see `backward`.
+        """Return lower bounds [B, R]; α that are missing are entered as they are usual; see `backward`.
 
         Args:
-            parameters: α and β; None for the usual slopes, which are then not kept.
+            parameters: α and β; None for the usual lines, which are then not kept.
             trail: see `backward`.
         """
         betas = None if parameters is None else {k: -self.signs[k] * p for k, p in parameters.betas.items()}
@@ -110,13 +112,13 @@ class Problem:
 def optimise(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -> tuple[Tensor, AlphaBeta]:
     """Return the best bounds [B, R] and, for each row, the parameters that give them.
 
-    The bound is concave in α and β where the ranges are fixed, so ascent finds its maximum; rows do not
-    influence each other.
+    For ReLU the bound is concave in α and β where the ranges are fixed, so ascent finds its maximum; for other
+    activations it finds one nearby. Rows do not influence each other.
 
     Args:
         problem: what to bound.
         ascent: how to look.
-        begin: where to begin: the usual slopes and β = 0 by default.
+        begin: where to begin: the usual lines and β = 0 by default.
 
     Source: Xu et al. (2021), "Fast and complete" (α-CROWN); Wang et al. (2021), "β-CROWN", Eq. 8.
 
@@ -140,7 +142,7 @@ def optimise(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -
     at = begin or AlphaBeta()
     with torch.no_grad():
         best = problem.bound(at)
-    # a first bound enters the usual slopes; `kept` holds the best of each row so far
+    # a first bound enters the usual α; `kept` holds the best of each row so far
     kept = AlphaBeta({k: t.clone() for k, t in at.alphas.items()}, {k: t.clone() for k, t in at.betas.items()})
     leaves = [t.detach().clone().requires_grad_() for t in (*at.alphas.values(), *at.betas.values())]
     if not leaves or not ascent.steps:
@@ -174,7 +176,9 @@ def optimise(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -
 def _keep(kept: AlphaBeta, moving: AlphaBeta, best: Tensor, bounds: Tensor) -> None:
     """Copy the parameters of the rows that have become better."""
     better = bounds > best
-    for old, new in ((kept.alphas, moving.alphas), (kept.betas, moving.betas)):
+    pairs: list[tuple[dict[Any, Tensor], dict[Any, Tensor]]]
+    pairs = [(kept.alphas, moving.alphas), (kept.betas, moving.betas)]
+    for old, new in pairs:
         for key, value in new.items():
             rows = better.view(*value.shape[: _row_axes(value, better)], *[1] * (value.ndim - _row_axes(value, better)))
             old[key] = torch.where(rows, value.detach(), old[key])

@@ -1,17 +1,21 @@
 """The ranges of the values inside a network: layer by layer, each from those before it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.activations import Box, Curved, LinearRelaxation, Relu
-from holdfast.numerics.bounds.backward import Region, boxes, meet
-from holdfast.numerics.bounds.effort import Effort
-from holdfast.numerics.bounds.forms import Dense, Form, Patches
+from holdfast.numerics.bounds.backward import Region, box_of, boxes, meet
+from holdfast.numerics.bounds.effort import USUAL, Effort, Limit
+from holdfast.numerics.bounds.footprint import footprint
+from holdfast.numerics.bounds.forecast import forecast
+from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import Network
-from holdfast.numerics.bounds.optimise import Ascent, Problem, optimise
+from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
+from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
+from holdfast.numerics.bounds.slopes import Slopes
+from holdfast.numerics.bounds.units import units
 
 AT_ONCE = {"cpu": 2**20, "cuda": 2**26}
 """Coefficients that one backward pass holds at a time, about: on a CPU what stays in its caches."""
@@ -19,8 +23,8 @@ AT_ONCE = {"cpu": 2**20, "cuda": 2**26}
 STEP = 3
 """Propagations that one step of ascent is worth, with its gradient."""
 
-WINDOW = 8
-"""How many times smaller than all values a window is, about."""
+FORESIGHT = 15.0
+"""Seconds of work, by interval arithmetic, from which on it is foretold more exactly, which takes time itself."""
 
 
 def ranges_inside(
@@ -29,6 +33,8 @@ def ranges_inside(
     held: Mapping[int, Box] | None = None,
     ascent: Ascent | None = None,
     intervals: bool = True,
+    limit: Limit = USUAL,
+    slopes: Slopes | None = None,
 ) -> dict[int, Box]:
     """Return the ranges of the inputs of all curved nodes.
 
@@ -42,12 +48,15 @@ def ranges_inside(
         held: ranges that hold besides, such as those over a larger region.
         ascent: how to look for α; None: the usual slopes.
         intervals: False for CROWN alone, which is met with nothing, `held` included.
+        limit: how much work it may be.
+        slopes: of earlier searches for this image, where an ascent begins; it leaves its own there.
 
     Raises:
-        NotCertified: a network so large that this would not end, see `Effort`.
+        NotCertified: it is more work than that.
 
     Example:
         >>> from holdfast.numerics.bounds.network import Node
+        >>> from holdfast.numerics.bounds.relu import Relu
         >>> from holdfast.parts.threats.linf import Linf
         >>> network = Network((Node(None, (), (1, 1, 1), "x"), Node(Relu(), (0,), (1, 1, 1), "relu")))
         >>> region = Region.around(Linf(0.25), torch.full((1, 1, 1, 1), 0.5), torch.tensor([0.25]).double())
@@ -59,38 +68,59 @@ def ranges_inside(
     exact = network.boxed if region.ball.is_box else frozenset()
     before = boxes(network, region, held if intervals else None)
     if not intervals:
-        before = {k: box if k in exact else _anything(box) for k, box in before.items()}
-    sources = {network.nodes[index].inputs[0]: network.nodes[index].operation for index in network.curved}
-    effort = Effort(
-        network,
-        {k: _values(network, k, before[k], kind) for k, kind in sources.items() if k not in exact},
-        1 if ascent is None else 1 + STEP * ascent.steps,
-        region.x.device.type,
-    )
-    for index in network.curved:
-        node = network.nodes[index]
-        source, relu = node.inputs[0], isinstance(node.operation, Relu)
-        if source not in ranges:
-            ranges[source] = before[source]
-            if source not in exact:
-                # CROWN first, which settles most signs; then α-CROWN for those still open
-                for climb in (None, ascent) if ascent is not None and relaxations else (None,):
-                    matters = _sign_is_open(ranges[source]) if relu else None
-                    tighter = _box_of(network, source, matters, region, ranges, relaxations, climb, effort)
-                    ranges[source] = meet(ranges[source], tighter)
+        before = {k: box if k in exact else _anything(box, network.nodes[k].known) for k, box in before.items()}
+    # what is to be done: by interval arithmetic, or, where that is much, by a forecast
+    signs = {k: network.sign_alone(k) for k in network.ranged if k not in exact | network.following}
+    climb, is_box = 0 if ascent is None else STEP * ascent.steps, region.ball.is_box
+    effort = Effort(network, limit, climb, region.x.device.type, len(region.x), is_box)
+    counts = [(k, _count(network, k, _sign_is_open(before[k]) if sign else None)) for k, sign in signs.items()]
+    known = [(k, count, count) for k, count in counts]
+    if len(region.x) > 1 and not effort.fits(known):  # the limit is each image's own, whatever its company
+        alone = [
+            ranges_inside(network, region.part([i]), _of(held, i), ascent, intervals, limit, slopes)
+            for i in range(len(region.x))
+        ]
+        return {k: (torch.cat([r[k][0] for r in alone]), torch.cat([r[k][1] for r in alone])) for k in alone[0]}
+    if intervals and effort.total(known) > FORESIGHT:
+        worst = [int(region.radii.argmax())]
+        of_worst = {k: (low[worst], high[worst]) for k, (low, high) in before.items()}
+        effort.foretell(forecast(network, region.part(worst), of_worst, signs))
+    else:
+        effort.foretell(known)
+    for index, node in enumerate(network.nodes):
+        # interval arithmetic, from the tightest ranges so far
+        if index and index not in exact and (intervals or index in network.following):
+            before[index] = box_of(node, [before[i] for i in node.inputs])
+            if intervals and held is not None and index in held:
+                before[index] = meet(before[index], held[index])
+        if index in network.ranged:
+            ranges[index] = before[index]
+        if index in signs:
+            # CROWN first, which settles most signs; then α-CROWN for those still open
+            for climb in (None, ascent) if ascent is not None and any(i < index for i in network.curved) else (None,):
+                matters = _sign_is_open(ranges[index]) if signs[index] else None
+                if effort.affords(index, _count(network, index, matters), climbing=climb is not None):
+                    tighter = _box_of(network, index, matters, region, ranges, relaxations, climb, effort, slopes)
+                    ranges[index] = meet(ranges[index], tighter)
+            before[index] = ranges[index]
         if isinstance(node.operation, Curved):
-            relaxations[index] = node.operation.relax(ranges[source])
+            relaxations[index] = node.operation.relax(ranges[node.inputs[0]])
     return ranges
 
 
-def _anything(box: Box) -> Box:
-    return torch.full_like(box[0], -torch.inf), torch.full_like(box[1], torch.inf)
+def _of(held: Mapping[int, Box] | None, image: int) -> Mapping[int, Box] | None:
+    """Return the ranges of one image; those of a batch of one hold for all."""
+    part = slice(image, image + 1)
+    return held and {k: (low[part], high[part]) if len(low) > 1 else (low, high) for k, (low, high) in held.items()}
 
 
-def _values(network: Network, node: int, box: Box, operation: object) -> int:
-    """Number of values of a node that matter."""
-    count = torch.Size(network.nodes[node].shape).numel()
-    return int(_sign_is_open(box).sum()) if isinstance(operation, Relu) else count
+def _anything(box: Box, known: tuple[float, float]) -> Box:
+    return torch.full_like(box[0], known[0]), torch.full_like(box[1], known[1])
+
+
+def _count(network: Network, node: int, matters: Tensor | None) -> int:
+    """Number of values of a node that matter; None: all."""
+    return torch.Size(network.nodes[node].shape).numel() if matters is None else int(matters.sum())
 
 
 def _sign_is_open(box: Box) -> Tensor:
@@ -107,61 +137,35 @@ def _box_of(
     relaxations: Mapping[int, LinearRelaxation],
     ascent: Ascent | None,
     effort: Effort,
+    slopes: Slopes | None,
 ) -> Box:
     """Return the range of the values of a node that matter, (-inf, inf) elsewhere, in pieces that fit in memory."""
     shape = network.nodes[node].shape
     x = region.x
-    low = x.new_full((len(x), *shape), -torch.inf)
+    low = x.new_full((len(x), *(shape or (1,))), -torch.inf)  # a single number is the only one on an axis, see `units`
     high = -low
-    largest = max(torch.Size(n.shape).numel() for n in network.nodes[: node + 1])
     # pieces: as many images, and as many rows of each, as the memory of one backward pass allows
-    room = AT_ONCE.get(x.device.type, AT_ONCE["cuda"]) // (2 * largest)
-    many = torch.Size(shape).numel() if matters is None else int(matters.sum())
-    images = max(1, room * WINDOW // max(1, many))
+    room = max(1, AT_ONCE.get(x.device.type, AT_ONCE["cuda"]) // (2 * footprint(network, node).widest))
+    images = max(1, room // max(1, _count(network, node, matters)))
     for first in range(0, len(x), images):
         batch = slice(first, first + images)
         batched = Problem(network, node, Dense(x), region, ranges, relaxations).part(batch)
-        for form, index in _units(shape, matters, x, max(1, room)):
+        # in this piece fewer signs may be open than in the batch, such as at a smaller radius
+        own = None if matters is None else matters & _sign_is_open((ranges[node][0][batch], ranges[node][1][batch]))
+        for form, index in units(shape, own, x, room):
             problem = replace(batched, form=form)
-            parameters = None if ascent is None else optimise(problem.single(), ascent)[1].to(x.dtype)
+            parameters = None if ascent is None else _best(problem.single(), ascent, node, index, slopes).to(x.dtype)
             with torch.no_grad():
                 ends = problem.bound(parameters).unflatten(1, (-1, 2))
             low[(batch, *index)], high[(batch, *index)] = ends[..., 0], -ends[..., 1]
-            effort.add(node, 2 * len(index[0]) * len(batched.region.x) / len(x))
-    return low, high
+            effort.add(node, 2 * len(index[0]) * len(batched.region.x) / len(x), climbing=ascent is not None)
+    return low.view(len(x), *shape), high.view(len(x), *shape)
 
 
-def _units(
-    shape: tuple[int, ...], matters: Tensor | None, x: Tensor, at_once: int
-) -> Iterator[tuple[Form, tuple[Tensor, ...]]]:
-    """Give the forms +value and -value of the values that matter, some at a time, each time with their indices.
-
-    Values of [C, H, W] are read as patches. Where half of them matter, all channels of a position go together and
-    share its windows.
-    """
-    kind = {"dtype": x.dtype, "device": x.device}
-    places = (torch.ones(shape, device=x.device) if matters is None else matters).nonzero()
-    if not len(places):
-        return
-    # all channels of a position together: one window serves their rows
-    if len(shape) == 3 and 2 * len(places) > torch.Size(shape).numel():
-        channels, _, width = shape
-        eye = torch.eye(channels, **kind)
-        positions = torch.arange(shape[1] * width, device=x.device)
-        for piece in positions.split(max(1, at_once * WINDOW // channels)):
-            at = torch.stack([piece // width, piece % width], 1)
-            unit = torch.stack([eye, -eye], 1).view(1, 1, 2 * channels, channels, 1, 1)
-            channel = torch.arange(channels, device=x.device).repeat(len(piece))
-            index = (channel, *at.repeat_interleave(channels, 0).unbind(1))
-            yield Patches(unit, at, (1, 1), 0, 0, (shape[0], shape[1], shape[2])), index
-    elif len(shape) == 3:
-        # single values, each a window of its own
-        for piece in places.split(at_once * WINDOW):
-            channel = torch.eye(shape[0], **kind)[piece[:, 0]]
-            unit = torch.stack([channel, -channel], 1).view(1, len(piece), 2, shape[0], 1, 1)
-            yield Patches(unit, piece[:, 1:], (1, 1), 0, 0, (shape[0], shape[1], shape[2])), piece.unbind(1)
-    else:
-        for piece in places.split(at_once):
-            flat = torch.zeros(len(piece), *shape, **kind)
-            flat[(torch.arange(len(piece)), *piece.unbind(1))] = 1
-            yield Dense(torch.stack([flat, -flat], 1).flatten(0, 1)[None]), piece.unbind(1)
+def _best(problem: Problem, ascent: Ascent, node: int, index: tuple[Tensor, ...], slopes: Slopes | None) -> AlphaBeta:
+    """Return the best slopes that an ascent finds, from those that are known for the same values."""
+    begin = None if slopes is None else slopes.begin(node, index, problem)
+    parameters = begin if begin is not None and not ascent.steps else optimise(problem, ascent, begin)[1]
+    if slopes is not None:
+        slopes.keep(node, problem.network.nodes[node].shape or (1,), index, parameters)
+    return parameters

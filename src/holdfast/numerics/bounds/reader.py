@@ -1,25 +1,24 @@
-"""Reads an exported graph into a network; the operations are in `operations.py`."""
+"""Reads an exported graph into a network; the handlers of its operations are in the files `read_*`.
 
-from collections.abc import Callable
-from dataclasses import replace
+The graph is that of one image, so that its batch axis may go anywhere: to the middle in an attention, into the number
+of heads. The values of a network have no batch axis; each is a tensor of the graph without a first axis of length 1.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 
-from holdfast.numerics.bounds.activations import Curved, MaxPool
-from holdfast.numerics.bounds.affine import Affine, Conv, Matrix, Route, Scale
-from holdfast.numerics.bounds.network import Network, Node
+from holdfast.numerics.bounds.affine import Affine, Conv, Matrix, Reshape, Route, Scale
+from holdfast.numerics.bounds.network import ANY, Network, Node, Operation
 from holdfast.runtime.errors import NotCertified
 
-EXAMPLES = 2
-"""Images in the example batch; any number but 1, which torch.export treats specially."""
-
-
 REMEDY = (
-    "certify a convolutional or fully connected encoder, an earlier layer (?layer=), or use the sampled certificates, "
-    "which take any encoder"
+    "replace it by an operation that docs/certificates.md lists, certify an earlier layer (?layer=), or use the "
+    "sampled certificates, which take any encoder"
 )
 """What to do where a network cannot be bounded."""
 
@@ -35,8 +34,53 @@ def place(path: str, kind: str) -> str:
     return f"{kind} at {path}"
 
 
+VIEWS = {
+    "T", "adjoint", "alias", "chunk", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "getitem",
+    "mT", "movedim", "narrow", "numpy_T", "permute", "reshape", "select", "slice", "split", "split_with_sizes",
+    "squeeze", "swapaxes", "t", "to", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as",
+}  # fmt: skip
+"""Operations whose result may be the same memory."""
+
+
 class Value(int):
-    """The number of a node; a type of its own, because whole numbers are constants of the graph too."""
+    """The number of a node; a type of its own, because whole numbers are constants of the graph too.
+
+    Attributes:
+        shape: of the tensor in the graph, where the network's value has no first axis of length 1.
+    """
+
+    shape: tuple[int, ...]
+
+    def __new__(cls, number: int, shape: tuple[int, ...]) -> "Value":
+        """Return the number with the shape."""
+        value = super().__new__(cls, number)
+        value.shape = shape
+        return value
+
+
+@dataclass(frozen=True)
+class Several:
+    """The outputs of an operation with several, each a function of one value; `getitem` takes them.
+
+    Attributes:
+        value: of which they are functions.
+        function: from it to all of them.
+        extreme: whether the first is a maximum or minimum, and the second its place, which cannot be bounded.
+    """
+
+    value: Value
+    function: Callable[[Tensor], Any]
+    extreme: bool = False
+
+
+def without_batch(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape without its first axis where that has length 1.
+
+    Example:
+        >>> without_batch((1, 3, 8, 8)), without_batch((4, 1, 16))
+        ((3, 8, 8), (4, 1, 16))
+    """
+    return shape[1:] if shape[:1] == (1,) else shape
 
 
 class Reader:
@@ -45,7 +89,7 @@ class Reader:
     def __init__(self, program: torch.export.ExportedProgram, encoder: str):
         self._program, self._encoder = program, encoder
         self.nodes: list[Node] = []
-        self.values: dict[fx.Node, int | Tensor] = {}
+        self.values: dict[fx.Node, int | Tensor | Several] = {}
         self.normalised: str | None = None
         self.at: fx.Node | None = None
 
@@ -62,13 +106,33 @@ class Reader:
             elif node.op == "placeholder":
                 self.values[node] = self.append(None, ())
             elif node.op == "output":
-                return self._finish(node.args[0][0])
+                return self._finish(node.args[0])
             else:
                 self.values[node] = self._call(node)
+                if str(node.target).partition(".")[2].partition(".")[0].endswith("_"):
+                    self._change(node.args[0], node)
         raise self.refuse("a graph without output")
 
-    def _finish(self, output: fx.Node) -> Network:
-        last = self.values[output]
+    def _change(self, changed: Any, by: fx.Node) -> None:
+        """Let what reads a value after an operation in place read what that gave; refuse parts of values."""
+        root = changed
+        while root.op == "call_function" and operation(root) in VIEWS:
+            root = root.all_input_nodes[0]
+        shared = [root]
+        for node in shared:
+            shared += [user for user in node.users if user is not by and operation(user) in VIEWS]
+        others = [user for node in shared if node is not changed for user in node.users if operation(user) not in VIEWS]
+        if any(user not in self.values and user is not by for user in others):
+            raise self.refuse(f"{operation(by)} in place on a part of a value")
+        self.values[changed] = self.values[by]
+
+    def _finish(self, outputs: tuple[fx.Node, ...]) -> Network:
+        if len(outputs) != 1:
+            raise NotCertified(
+                f"not certified: encoder {self._encoder!r} gives {len(outputs)} outputs, expected one: take a layer of "
+                "it (?layer=)"
+            )
+        last = self.values[outputs[0]]
         if not isinstance(last, int):
             raise NotCertified(f"not certified: the output of encoder {self._encoder!r} does not depend on the image")
         needed, order = {last}, []
@@ -80,7 +144,7 @@ class Reader:
         place = {old: new for new, old in enumerate(order)}
         nodes = [self.nodes[old] for old in order]
         return Network(
-            tuple(Node(n.operation, tuple(place[i] for i in n.inputs), n.shape, n.name) for n in nodes),
+            tuple(replace(n, inputs=tuple(place[i] for i in n.inputs)) for n in nodes),
             self.normalised,
         )
 
@@ -101,67 +165,149 @@ class Reader:
             f"not certified: {self.where()} of encoder {self._encoder!r}: {operation} cannot be bounded; {REMEDY}"
         )
 
+    def full_shape(self) -> tuple[int, ...]:
+        """Return the shape of the current tensor of the graph."""
+        assert self.at is not None
+        return tuple(self.at.meta["val"].shape)
+
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the current value, without its batch."""
-        assert self.at is not None
-        shape = tuple(self.at.meta["val"].shape)
-        if not shape or shape[0] != EXAMPLES:
-            raise self.refuse("an operation that mixes the images of a batch")
-        return shape[1:]
+        return without_batch(self.full_shape())
 
-    def append(self, operation: Affine | Curved | MaxPool | None, inputs: tuple[int, ...]) -> int:
-        """Append an operation on earlier values; return the number of its own value."""
-        shape = self.shape()
+    def picture(self, x: int) -> tuple[int, int, int]:
+        """Return the shape of a value that is [channels, height, width]."""
+        shape = self.nodes[x].shape
+        if len(shape) != 3:
+            raise self.refuse(f"this operation on {list(shape)} (expected channels, height, width)")
+        return shape[0], shape[1], shape[2]
+
+    def then(self, operation: Operation, *inputs: int, known: tuple[float, float] = ANY) -> Value:
+        """Append one of several operations that make up a node of the graph, with a shape of its own."""
+        zeros = (torch.zeros(1, *self.nodes[i].shape, dtype=torch.float64) for i in inputs)
+        shape = tuple(operation(*zeros).shape[1:])
+        self.nodes.append(Node(operation, inputs, shape, self.where(), known))
+        return Value(len(self.nodes) - 1, shape)
+
+    def reshaped(self, x: int, shape: tuple[int, ...]) -> Value:
+        """Return the same values in another shape."""
+        inner = self.nodes[x].shape
+        return Value(x, shape) if inner == shape else self.then(Reshape(inner, shape), x)
+
+    def append(self, operation: Operation | None, inputs: Sequence[int], full: tuple[int, ...] | None = None) -> Value:
+        """Append an operation on earlier values; return the number of its own value.
+
+        Args:
+            operation: on the network's values.
+            inputs: their numbers.
+            full: the shape of the graph's tensor; None: that of the current one.
+        """
+        full = self.full_shape() if full is None else full
+        shape = without_batch(full)
         previous = self.nodes[inputs[0]] if inputs else None
         if isinstance(operation, Scale) and previous is not None and self._alone(inputs[0]):
             folded = _folded(previous.operation, operation)
             if folded is not None:
                 self.nodes.append(Node(folded, previous.inputs, shape, previous.name))
-                return Value(len(self.nodes) - 1)
-        self.nodes.append(Node(operation, inputs, shape, self.where()))
-        return Value(len(self.nodes) - 1)
+                return Value(len(self.nodes) - 1, full)
+        self.nodes.append(Node(operation, tuple(inputs), shape, self.where()))
+        return Value(len(self.nodes) - 1, full)
 
     def _alone(self, index: int) -> bool:
         """Whether a value has one reader."""
         readers = (len(n.users) for n, value in self.values.items() if isinstance(value, int) and value == index)
         return sum(readers) == 1
 
-    def _call(self, node: fx.Node) -> int | Tensor:
+    def _call(self, node: fx.Node) -> int | Tensor | Several:
         def value(argument: Any) -> Any:
             return self.values[argument] if isinstance(argument, fx.Node) else argument
 
         arguments: Any = map_aggregate(node.args, value)
         options: Any = map_aggregate(node.kwargs, value)
-        if not any(isinstance(self.values.get(n), int) for n in node.all_input_nodes):
+        if not any(isinstance(self.values.get(n), (int, Several)) for n in node.all_input_nodes):
             return node.target(*arguments, **options)  # pyright: ignore[reportCallIssue]
-        name = str(node.target).removeprefix("aten.").partition(".")[0].rstrip("_")
-        handler: Callable[..., int] | None = getattr(self, f"_op_{name}", None)
-        if handler is None:
-            raise self.refuse(name if name != "<built-in function getitem>" else "an operation with several outputs")
-        return handler(*arguments, **options)
+        name = operation(node)
+        handler: Callable[..., int | Several] | None = getattr(self, f"_op_{name}", None)
+        result = handler(*arguments, **options) if handler is not None else self.unnamed(name, *arguments, **options)
+        return result if isinstance(result, Several) else Value(result, self.full_shape())
+
+    def unnamed(self, name: str, *arguments: Any, **options: Any) -> int | Several:
+        """Append an operation that has no handler of its own."""
+        raise self.refuse(name)
 
     def constant_of(self, value: Tensor | float) -> Tensor:
         """Return something that does not depend on the image, in the shape of this node's value."""
-        shape = self.shape()
         tensor = torch.as_tensor(value, dtype=torch.float64)
-        tensor = tensor.to(self.at.meta["val"].dtype).expand(EXAMPLES, *shape)  # type: ignore[union-attr]
-        if not torch.equal(tensor[0], tensor[1]):
-            raise self.refuse("a constant that differs between the images of a batch")
-        return tensor[0]
+        tensor = tensor.to(self.at.meta["val"].dtype)  # type: ignore[union-attr]
+        if not tensor.isfinite().all():
+            raise self.refuse("a constant that is NaN or infinite")
+        return tensor.expand(self.full_shape()).reshape(self.shape())
 
     def depends(self, *values: Any) -> list[bool]:
         """Whether each value depends on the image."""
         return [isinstance(value, Value) for value in values]
 
-    def route(self, x: int, function: Callable[[Tensor], Tensor]) -> int:
-        """Append an operation that only moves values from place to place."""
-        inner = self.nodes[x].shape
-        constant = function(torch.zeros(1, *inner, dtype=self.at.meta["val"].dtype))[0]  # type: ignore[union-attr]
-        return self.append(Route(function, inner, constant if constant.any() else None), (x,))
+    def scale(self, x: int, factor: Tensor | float, shift: Tensor | float) -> int:
+        """Append factor · value + shift."""
+        constant = self.constant_of(shift)
+        return self.append(Scale(self.constant_of(factor), constant if constant.any() else None), (x,))
+
+    def route(self, x: Value, function: Callable[[Tensor], Tensor]) -> Value:
+        """Append a function of the graph's tensor that moves values, or adds them up with weights >= 0."""
+        before, inner = x.shape, self.nodes[x].shape
+        values = torch.rand(before, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        moved = function(values)
+        full, outer = tuple(moved.shape), without_batch(tuple(moved.shape))
+        if torch.equal(moved.flatten(), values.flatten()):  # only another shape
+            same = inner == outer
+            return Value(x, full) if same else self.append(Reshape(inner, outer), (x,), full)
+        value = self.at.meta["val"]  # type: ignore[union-attr]
+        dtype = (value if isinstance(value, Tensor) else value[0]).dtype
+        constant = function(torch.zeros(before, dtype=dtype)).reshape(outer)
+        rows = function if _image_by_image(function, values, moved) else _for_each_row(function, before, outer)
+        return self.append(Route(rows, inner, constant if constant.any() else None), (x,), full)
+
+
+def _image_by_image(function: Callable[[Tensor], Tensor], values: Tensor, moved: Tensor) -> bool:
+    """Whether a function of one image does for several what it does for each."""
+    if values.shape[:1] != (1,) or moved.shape[:1] != (1,):
+        return False
+    try:
+        several = function(torch.cat([values, 2 * values, -values]))
+    except (RuntimeError, IndexError):  # sizes that are those of one image
+        return False
+    return torch.equal(several, torch.cat([moved, function(2 * values), function(-values)]))
+
+
+def _for_each_row(
+    function: Callable[[Tensor], Tensor], before: tuple[int, ...], outer: tuple[int, ...]
+) -> Callable[[Tensor], Tensor]:
+    """Return a function of one tensor of the graph as one of rows of values."""
+    return torch.func.vmap(lambda z: function(z.reshape(before)).reshape(outer))
+
+
+def operation(node: fx.Node) -> str:
+    """Return the name of a node's operation, without the overload and the _ of those in place.
+
+    Example:
+        >>> operation(fx.Graph().call_function(torch.ops.aten.relu_.default))
+        'relu'
+    """
+    return getattr(node.target, "__name__", str(node.target)).removeprefix("aten.").partition(".")[0].rstrip("_")
+
+
+def two(value: Any) -> tuple[int, int]:
+    """Return a pair from a number, a list of one or a pair.
+
+    Example:
+        >>> two(3), two([1, 2])
+        ((3, 3), (1, 2))
+    """
+    values = [value] if isinstance(value, int) else list(value)
+    return values[0], values[-1]
 
 
 def _folded(before: Any, scale: Scale) -> Affine | None:
-    """Return one operation for a convolution or a matrix with a scale after it; None where there is none."""
+    """Return one operation for a convolution, matrix or scale with a scale after it; None where there is none."""
     shift = 0 if scale.constant is None else scale.constant
     constant = (
         shift if before is None or getattr(before, "constant", None) is None else before.constant * scale.factor + shift
@@ -171,6 +317,8 @@ def _folded(before: Any, scale: Scale) -> Affine | None:
         factor = scale.factor[:, 0, 0]
         if torch.equal(factor[:, None, None].expand_as(scale.factor), scale.factor):
             return replace(before, weight=before.weight * factor[:, None, None, None], constant=constant)
+    if isinstance(before, Scale):
+        return Scale(before.factor * scale.factor, constant)
     if isinstance(before, Matrix) and scale.factor.ndim == 1:
         return replace(before, weight=before.weight * scale.factor[:, None], constant=constant)
     return None

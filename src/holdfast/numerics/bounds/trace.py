@@ -4,7 +4,7 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from weakref import WeakKeyDictionary
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from holdfast.core import Encoder
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.operations import Operations
-from holdfast.numerics.bounds.reader import EXAMPLES, REMEDY, place
+from holdfast.numerics.bounds.reader import REMEDY, place
 from holdfast.runtime.errors import NotCertified, first_line
 
 _traced: WeakKeyDictionary[Encoder, dict[tuple[int, ...], tuple[dict[str, Tensor], str, Network]]] = WeakKeyDictionary()
@@ -74,7 +74,7 @@ class _Pixels(nn.Module):
 
 
 def _export(pixels: _Pixels, name: str, shape: tuple[int, ...]) -> torch.export.ExportedProgram:
-    example = torch.full((EXAMPLES, *shape), 0.5).to(pixels.mean)
+    example = torch.full((1, *shape), 0.5).to(pixels.mean)
     inside: list[str] = []
     try:
         with _quiet(), _followed(pixels, inside):
@@ -123,13 +123,61 @@ def _quiet() -> Iterator[None]:
 
 
 def _compare(pixels: _Pixels, network: Network, name: str, shape: tuple[int, ...]) -> None:
-    """Refuse a network that does not compute what the encoder computes."""
+    """Refuse a network that does not compute what the encoder computes, for each image of a batch."""
     x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0)).to(pixels.mean)
     with torch.no_grad():
         expected, computed = pixels(x), network(x)
     if network.normalised is not None:
         computed = F.normalize(computed)
-    if expected.shape != computed.shape or not torch.allclose(
-        expected, computed, rtol=1e-9, atol=1e-9 * float(expected.abs().max())
-    ):
+    if not torch.isfinite(expected).any():
+        raise NotCertified(
+            f"not certified: encoder {name!r} gives NaN or infinite representations of images in [0, 1]: expected "
+            "numbers; look for weights that are too large, or a root or logarithm outside its domain"
+        )
+    if not _near(expected, computed):
+        mixes = _mixes(pixels, x)
+        if mixes is not None:
+            raise NotCertified(
+                f"not certified: {mixes} of encoder {name!r} mixes the images of a batch, so that an image has no "
+                "representation of its own; take out what reads the batch axis, or take an earlier layer (?layer=)"
+            )
         raise NotCertified(f"not certified: the traced network of encoder {name!r} computes something else")
+
+
+def _near(expected: Tensor, computed: Tensor) -> bool:
+    """Whether two results are the same but for rounding; NaN, outside a root's domain say, is the same as NaN."""
+    size = float(expected.nan_to_num(0.0, 0.0, 0.0).abs().max())
+    return expected.shape == computed.shape and torch.allclose(
+        expected, computed, rtol=1e-9, atol=1e-9 * size, equal_nan=True
+    )
+
+
+def _mixes(pixels: _Pixels, x: Tensor) -> str | None:
+    """Return the first module, in the order in which they end, whose output for an image depends on the others."""
+    together, alone = _outputs(pixels, x), _outputs(pixels, x[:1])
+    for location, expected in alone.items():
+        output = together[location]
+        if len(expected) == 1 and len(output) == len(x) and not _near(expected, output[:1]):
+            return location
+    return None
+
+
+def _outputs(pixels: _Pixels, x: Tensor) -> dict[str, Tensor]:
+    """Return what each module gives, by its place."""
+    outputs: dict[str, Tensor] = {}
+
+    def keep(location: str) -> Callable[..., None]:
+        def hook(module: nn.Module, inputs: object, output: object) -> None:
+            if isinstance(output, Tensor) and output.ndim:
+                outputs.setdefault(location, output.clone())
+
+        return hook
+
+    hooks = [m.register_forward_hook(keep(place(path, type(m).__name__))) for path, m in pixels.named_modules()]
+    try:
+        with torch.no_grad():
+            pixels(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return outputs

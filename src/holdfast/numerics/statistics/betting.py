@@ -27,6 +27,7 @@ def _levels() -> Tensor:
 
 LEVELS = _levels()
 """Values at which draws are tallied, [levels]; 0, ½ and 1 are among them, and 1 - LEVELS is LEVELS reversed."""
+GAPS = LEVELS.diff()
 
 HALVINGS = 34
 LOG_ROUNDING = 1e-10
@@ -54,18 +55,19 @@ def tally(values: Float[Tensor, "draws *shape"]) -> Counts:
         (4.0, 0.6875)
     """
     values = values.double().cpu()
-    if not bool(((values >= 0) & (values <= 1)).all()):
+    least, most = values.aminmax()
+    if not 0 <= float(least) <= float(most) <= 1:
         raise HoldfastError(
-            f"draws of a mean: expected numbers in [0, 1], got {float(values.min())} to {float(values.max())}; "
+            f"draws of a mean: expected numbers in [0, 1], got {float(least)} to {float(most)}; "
             "NaN comes from an encoder that fails on noisy images"
         )
     # each value is shared between the two levels beside it, so that its mean is kept
-    above = torch.bucketize(values, LEVELS).clamp_min(1)
-    share = (values - LEVELS[above - 1]) / (LEVELS[above] - LEVELS[above - 1])
-    counts = torch.zeros(values[0].numel(), len(LEVELS), dtype=torch.float64)
-    rows = torch.arange(len(counts)).expand(len(values), -1)
-    for level, weight in ((above, share), (above - 1, 1 - share)):
-        counts.index_put_((rows, level.reshape(len(values), -1)), weight.reshape(len(values), -1), accumulate=True)
+    below = torch.bucketize(values, LEVELS).sub_(1).clamp_min_(0)
+    share = ((values - LEVELS.take(below)) / GAPS.take(below)).flatten()
+    variables = values[0].numel()
+    place = (below.view(len(values), -1) + len(LEVELS) * torch.arange(variables)).flatten()
+    size = variables * len(LEVELS)
+    counts = place.bincount(1 - share, size) + (place + 1).bincount(share, size)
     return counts.view(*values.shape[1:], len(LEVELS))
 
 
@@ -91,6 +93,7 @@ def empirical_mean(counts: Counts) -> PerVariable:
     return counts @ LEVELS / counts.sum(-1)
 
 
+@cache
 def bets(alpha: float, budget: int) -> Float[Tensor, "bets"]:
     """Fractions c of the capital that are put at stake, from the smallest that `budget` draws may need up.
 

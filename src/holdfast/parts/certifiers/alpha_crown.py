@@ -1,4 +1,4 @@
-"""α-CROWN: CROWN with the slopes below ReLUs chosen for each bound, inside the network as well as at its end."""
+"""α-CROWN: CROWN with the lines of activations chosen for each bound, inside the network as well as at its end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,15 +9,21 @@ from torch import Tensor
 from holdfast.core import HoldfastError, Margin
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, standard_relaxations
+from holdfast.numerics.bounds.effort import Limit
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
 from holdfast.numerics.bounds.ranges import ranges_inside
+from holdfast.numerics.bounds.slopes import Slopes
+from holdfast.parts.certifiers.crown import Crown
+from holdfast.parts.certifiers.shared.by_layers import ByLayers
 from holdfast.parts.certifiers.shared.certifier import Propagation, rows_of, start
 
 
 @dataclass(frozen=True)
-class AlphaCrown(Propagation):
-    """max_α CROWN(α): any slope in [0, 1] is valid below a ReLU whose sign is open, and each row may choose its own.
+class AlphaCrown(ByLayers):
+    """max_α CROWN(α): each row may choose its own line below each ReLU whose sign is open: any slope in [0, 1].
+
+    Of other activations it chooses points of tangency, below and above.
 
     Layer by layer, every value whose sign is still open gets the slopes that make its own range smallest; what this
     gives serves all rows of the margin, each of which then chooses its slopes. (The usual α-CROWN instead moves the
@@ -27,6 +33,8 @@ class AlphaCrown(Propagation):
     Attributes:
         inside: steps of ascent for each layer inside the network.
         steps: steps of ascent for the margin.
+        minutes: what the ranges inside may take, see `ByLayers`.
+        beyond: what happens where that is too little: "refuse" or "intervals".
 
     Source: Xu et al. (2021), "Fast and complete: enabling complete verification with rapid and massively parallel
     incomplete verifiers".
@@ -51,19 +59,77 @@ class AlphaCrown(Propagation):
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges; images are treated one by one, for each has its own open signs."""
-        results = []
-        for i in range(len(region.x)):
-            image, rows = region.part([i]), rows_of(margin, i)
-            # intermediate bounds first, each with slopes of its own; then those of the margin
-            ranges = ranges_inside(network, image, held, Ascent(self.inside, 0.5, 0.85))
-            problem = Problem(network, *start(network, rows), image, ranges, standard_relaxations(network, ranges))
-            results.append((best_bound(problem, Ascent(self.steps, 0.3, 0.97))[0] + rows.bias, ranges))
+        effort = (Ascent(self.inside, 0.5, 0.85), Ascent(self.steps, 0.3, 0.97))
+        images = [(rows_of(margin, i), region.part([i])) for i in range(len(region.x))]
+        results = [_image(network, rows, image, held, effort, self.limit) for rows, image in images]
         return torch.cat([bound for bound, _ in results]), joined([ranges for _, ranges in results])
 
+    def searching(self) -> "_Searching":
+        """Return α-CROWN for many radii around one image: each search for slopes begins where the last one ended."""
+        return _Searching(self)
 
-def best_bound(problem: Problem, ascent: Ascent) -> tuple[Tensor, AlphaBeta]:
+    def beginning(self) -> Crown:
+        """Return CROWN, whose radii are not far below."""
+        return Crown(minutes=self.minutes, beyond=self.beyond)
+
+
+class _Searching(Propagation):
+    """α-CROWN around one image, which remembers slopes.
+
+    A whole ascent at the first radius; at radii that are only approached (in float32) none inside and a short one for
+    the margin; short ones at those that are to be proved.
+    """
+
+    def __init__(self, certifier: AlphaCrown):
+        self._certifier, self._slopes, self._of_margin = certifier, Slopes(), AlphaBeta()
+
+    def lower(
+        self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
+    ) -> tuple[Tensor, dict[int, Box]]:
+        """Return lower bounds and ranges, radius by radius."""
+        results: dict[int, tuple[Tensor, dict[int, Box]]] = {}
+        for i in region.radii.argsort(descending=True).tolist():  # from each radius to the next one below
+            if not self._of_margin.alphas:
+                effort = (Ascent(self._certifier.inside, 0.5, 0.85), Ascent(self._certifier.steps, 0.3, 0.97))
+            elif network.dtype == torch.float32:
+                effort = (Ascent(0), Ascent(self._certifier.steps // SHORTER, 0.1, 0.8))
+            else:
+                inside, steps = self._certifier.inside // SHORTER, self._certifier.steps // SHORTER
+                effort = (Ascent(inside, 0.1, 0.8), Ascent(steps, 0.1, 0.9))
+            known = (self._slopes, self._of_margin)
+            results[i] = _image(network, margin, region.part([i]), held, effort, self._certifier.limit, known)
+        ordered = [results[i] for i in range(len(results))]
+        return torch.cat([bound for bound, _ in ordered]), joined([ranges for _, ranges in ordered])
+
+
+SHORTER = 4
+"""How many times fewer steps an ascent has that begins where one for a radius nearby ended."""
+
+
+def _image(
+    network: Network,
+    margin: Margin,
+    region: Region,
+    held: Mapping[int, Box] | None,
+    effort: tuple[Ascent, Ascent],
+    limit: Limit,
+    known: tuple[Slopes, AlphaBeta] | None = None,
+) -> tuple[Tensor, dict[int, Box]]:
+    """Return lower bounds and ranges of one image; what is known of slopes is where ascents begin, and is renewed."""
+    # intermediate bounds first, each with slopes of its own; then those of the margin
+    ranges = ranges_inside(network, region, held, effort[0], limit=limit, slopes=known[0] if known else None)
+    problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
+    bound, parameters = best_bound(problem, effort[1], known[1] if known else None)
+    if known:
+        known[1].alphas.update({k: t.float() for k, t in parameters.alphas.items()})
+    return bound + margin.bias, ranges
+
+
+def best_bound(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -> tuple[Tensor, AlphaBeta]:
     """Return the bounds of the best parameters that float32 finds, in the problem's own precision."""
-    parameters = optimise(problem.single(), ascent)[1].to(problem.region.x.dtype)
+    single = problem.single()
+    begin = begin if begin is not None and begin.alphas else None
+    parameters = optimise(single, ascent, begin)[1].to(problem.region.x.dtype)
     with torch.no_grad():
         return problem.bound(parameters), parameters
 

@@ -16,7 +16,8 @@ from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.parts.certifiers.alpha_crown import best_bound, joined
-from holdfast.parts.certifiers.shared.certifier import Propagation, on_all_images, rows_of, start
+from holdfast.parts.certifiers.shared.by_layers import ByLayers
+from holdfast.parts.certifiers.shared.certifier import on_all_images, rows_of, start
 from holdfast.runtime.checked import Positive
 
 AT_ONCE = 64
@@ -24,7 +25,7 @@ AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class BetaCrown(Propagation):
+class BetaCrown(ByLayers):
     """min over leaves of max_{α, β >= 0} CROWN(α, β): a complete verifier of ReLU networks, given enough splits.
 
     First α-CROWN. For rows that it leaves open, the leaf with the lowest bound is split at the ReLU that promises
@@ -41,6 +42,8 @@ class BetaCrown(Propagation):
         steps: steps of ascent for the margin, before it is split.
         leaf_steps: steps of ascent for each leaf; None: 20 where signs decide, 100 where minima do.
         seconds: time after which an image's splitting ends; it makes the result depend on the machine.
+        minutes: what the ranges inside may take, see `ByLayers`.
+        beyond: what happens where that is too little: "refuse" or "intervals".
 
     Source: Wang et al. (2021), "Beta-CROWN: efficient bound propagation with per-neuron split constraints"; splits
     as in Bunel et al. (2020), "Branch and bound for piecewise linear neural network verification", and De Palma et
@@ -91,7 +94,7 @@ class BetaCrown(Propagation):
         began = time.monotonic()
         margin = margin.to(torch.float64)
         held = None if held is None else in_precision(held, torch.float64)
-        ranges = ranges_inside(network, region, held, Ascent(self.inside, 0.5, 0.85))
+        ranges = ranges_inside(network, region, held, Ascent(self.inside, 0.5, 0.85), limit=self.limit)
         problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
         bound, parameters = best_bound(problem, Ascent(self.steps))
         lower = (bound + margin.bias)[0]

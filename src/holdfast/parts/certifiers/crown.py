@@ -6,16 +6,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.core import Margin
+from holdfast.core import HoldfastError, Margin
 from holdfast.numerics.bounds.activations import Box
-from holdfast.numerics.bounds.backward import Region, backward, standard_relaxations
+from holdfast.numerics.bounds.backward import Region, standard_relaxations
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.ranges import ranges_inside
-from holdfast.parts.certifiers.shared.certifier import Propagation, start
+from holdfast.parts.certifiers.shared.by_layers import ByLayers
+from holdfast.parts.certifiers.shared.certifier import pulled_back
 
 
 @dataclass(frozen=True)
-class Crown(Propagation):
+class Crown(ByLayers):
     """min m(x') >= min_{x' in ball} c · x' + c₀, with c from Λ⁺ (line below) + Λ⁻ (line above) at each activation.
 
     The ranges that decide the lines come from CROWN itself, layer by layer, and from interval arithmetic where that
@@ -25,6 +26,8 @@ class Crown(Propagation):
 
     Attributes:
         intervals: whether all ranges and the bound are met with those of interval arithmetic.
+        minutes: what the ranges inside may take, see `ByLayers`.
+        beyond: what happens where that is too little: "refuse" or "intervals".
 
     Source: Zhang et al. (2018), "Efficient neural network robustness certification with general activation
     functions", Theorem 3.2; RVCL, Lemma 25.
@@ -40,15 +43,21 @@ class Crown(Propagation):
 
     intervals: bool = True
 
+    def __post_init__(self) -> None:
+        if not self.intervals and self.beyond == "intervals":
+            raise HoldfastError(
+                "crown: expected beyond = refuse with intervals = false, got beyond = intervals: CROWN as published "
+                "meets nothing with interval arithmetic; leave out one of them"
+            )
+
     @torch.no_grad()
     def lower(
         self, network: Network, margin: Margin, region: Region, held: Mapping[int, Box] | None = None
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
-        ranges = ranges_inside(network, region, held, intervals=self.intervals)
+        ranges = ranges_inside(network, region, held, intervals=self.intervals, limit=self.limit)
         relaxations = standard_relaxations(network, ranges)
-        row = (network, *start(network, margin), region, ranges)
-        bound = backward(*row, relaxations)
+        bound = pulled_back(network, margin, region, ranges, relaxations)
         if self.intervals:
-            bound = torch.maximum(bound, backward(*row, {}, stop=True))
-        return bound + margin.bias, ranges
+            bound = torch.maximum(bound, pulled_back(network, margin, region, ranges, {}, stop=True))
+        return bound, ranges

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from holdfast.core import Margin
 from holdfast.numerics.bounds.activations import Box
-from holdfast.numerics.bounds.backward import Region, backward, boxes, standard_relaxations
+from holdfast.numerics.bounds.backward import Region, boxes, standard_relaxations
 from holdfast.numerics.bounds.network import Network
-from holdfast.parts.certifiers.shared.certifier import Propagation, start
+from holdfast.parts.certifiers.shared.certifier import Propagation, pulled_back
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,4 @@ class CrownIbp(Propagation):
         """Return lower bounds and ranges."""
         ranges = boxes(network, region, held)
         relaxations = standard_relaxations(network, ranges)
-        return backward(network, *start(network, margin), region, ranges, relaxations) + margin.bias, ranges
+        return pulled_back(network, margin, region, ranges, relaxations), ranges

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from holdfast.core import Margin
 from holdfast.numerics.bounds.activations import Box
-from holdfast.numerics.bounds.backward import Region, backward, boxes
+from holdfast.numerics.bounds.backward import Region, boxes
 from holdfast.numerics.bounds.network import Network
-from holdfast.parts.certifiers.shared.certifier import Propagation, start
+from holdfast.parts.certifiers.shared.certifier import Propagation, pulled_back
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,4 @@ class Interval(Propagation):
     ) -> tuple[Tensor, dict[int, Box]]:
         """Return lower bounds and ranges."""
         ranges = boxes(network, region, held)
-        return backward(network, *start(network, margin), region, ranges, {}, stop=True) + margin.bias, ranges
+        return pulled_back(network, margin, region, ranges, {}, stop=True), ranges

@@ -27,7 +27,8 @@ class AttackedPairs(OfMargins):
     Attributes:
         attack: how to search.
         ball: where to search.
-        objective: what to maximise: the margin itself, or for instance-wise PGD the contrastive loss.
+        objective: what to maximise: the margin itself, in this observation's divergence, or for instance-wise PGD the
+            contrastive loss.
 
     Source: RVCL, section 6.3; Kim et al. (2020), "Adversarial self-supervised contrastive learning" (instance-wise).
     """
@@ -38,6 +39,8 @@ class AttackedPairs(OfMargins):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.objective, PairMargin):  # the margin that counts, and that is certified
+            object.__setattr__(self, "objective", PairMargin(self.divergence))
         if self.objective.batchwise:
             raise HoldfastError(
                 f"{type(self.objective).__name__} couples the images of a batch; attack pairs with pair_margin, "

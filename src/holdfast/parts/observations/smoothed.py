@@ -1,8 +1,9 @@
 """Noisy representations: one stream of draws f(x + σ z) per image, read by all certificates that share σ."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -21,10 +22,16 @@ from holdfast.core import (
 )
 from holdfast.core.registry import part_name
 from holdfast.parts.smoothing.pair_probability import PairProbability
-from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling
+from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate
+from holdfast.parts.smoothing.shared.readers import Readers
 from holdfast.parts.threats.gaussian import Gaussian
 from holdfast.runtime.checked import Count
 from holdfast.runtime.errors import no_labels
+
+TOGETHER = 16
+"""Images that draw at a time, each number once for all of them."""
+KEPT = 2**26
+"""Numbers that certificates may hold on to at a time, so that fewer images draw together."""
 
 
 @dataclass(frozen=True)
@@ -100,23 +107,32 @@ class Smoothed(Observation):
         return Passes(forward=max((certificate.budget for certificate in self.certificates), default=0))
 
     def run(self, shard: Shard) -> dict[str, Tensor]:
-        """Draw for the images of one shard, one after the other.
+        """Draw for the images of one shard, some at a time.
 
         Raises:
             HoldfastError: a representation of a noisy image that is not finite.
         """
         assert shard.clean is not None  # clean representations are always observed first
         clean = shard.clean.to(shard.x.device)
-        block = block_size(shard.x)
         heads = {certificate: self._head(shard, certificate.probe) for certificate in self.certificates}
+        kept = max((certificate.kept for certificate in self.certificates), default=0) * clean.shape[1]
+        together = max(1, min(TOGETHER, KEPT // max(kept, 1)))
         samples: dict[Certificate, list[dict[str, Tensor]]] = {certificate: [] for certificate in self.certificates}
-        for x, position, image in zip(shard.x, shard.positions.tolist(), shard.rng.ids, strict=True):
-            rng = shard.rng.at((image,))
-            anchors = {
-                certificate: Anchor(self.sigma, position, clean, rng, head) for certificate, head in heads.items()
-            }
-            for certificate, sample in self._sample(shard.encoder, x, anchors, rng, block).items():
-                samples[certificate].append(sample)
+        for first in range(0, len(shard.x), together):
+            rows = slice(first, first + together)
+            rng, positions = shard.rng.at(shard.rng.ids[rows]), shard.positions[rows].tolist()
+            readers = [
+                Readers(
+                    {
+                        certificate: Anchor(self.sigma, position, clean, rng.at((image,)), head)
+                        for certificate, head in heads.items()
+                    }
+                )
+                for position, image in zip(positions, rng.ids, strict=True)
+            ]
+            self._read(shard.encoder, shard.x[rows], rng, readers)
+            for certificate, image in product(self.certificates, readers):
+                samples[certificate].append(image.results[certificate])
         return {
             f"{certificate}.{name}": value
             for certificate, images in samples.items()
@@ -131,29 +147,15 @@ class Smoothed(Observation):
             raise no_labels("certificates of a probe", "the source of images")
         return shard.head(probe, self.noise)
 
-    def _sample(
-        self, encoder: Encoder, x: Tensor, anchors: Mapping[Certificate, Anchor], rng: Rng, block: int
-    ) -> dict[Certificate, dict[str, Tensor]]:
-        """Return what every certificate saw of one image."""
-        at_work = {certificate: certificate.sample(anchor) for certificate, anchor in anchors.items()}
-        wants = {certificate: next(sampling) for certificate, sampling in at_work.items()}
-        results: dict[Certificate, dict[str, Tensor]] = {}
-        drawn = 0
+    def _read(self, encoder: Encoder, x: Images, rng: Rng, readers: Sequence[Readers]) -> None:
+        """Draw block by block for the images of which some certificate is not done."""
         with torch.no_grad():
-            for noisy in self.noise.draws(x, rng, block):
-                useful = max(certificate.budget for certificate in wants) - drawn
-                reps = _represent(encoder, noisy[:useful], self.sigma, rng)
-                drawn += len(reps)
-                for certificate in list(wants):
-                    want = _feed(at_work[certificate], wants[certificate], reps)
-                    if isinstance(want, int):
-                        wants[certificate] = want
-                    else:
-                        results[certificate] = want
-                        del wants[certificate]
-                if not wants:
+            for around in self.noise.draws(x, rng, block_size(x)):
+                for image, reader in enumerate(readers):
+                    if reader.useful:
+                        reader.read(_represent(encoder, around(image)[: reader.useful], self.sigma, rng.ids[image]))
+                if not any(reader.useful for reader in readers):
                     break
-        return results
 
 
 def results(observed: dict[str, Tensor], certificate: Certificate) -> dict[str, Tensor]:
@@ -171,27 +173,15 @@ def block_size(x: Images) -> int:
     return max(8, min(most, values // math.prod(x.shape[1:])))
 
 
-def _represent(encoder: Encoder, noisy: Images, sigma: float, rng: Rng) -> Reps:
+def _represent(encoder: Encoder, noisy: Images, sigma: float, image: str) -> Reps:
     reps = encoder(noisy)
-    if not bool(torch.isfinite(reps).all()):
+    # the sum of what is not finite is not finite; where it overflows, every number is looked at
+    if not bool(reps.sum().isfinite()) and not bool(reps.isfinite().all()):
         raise HoldfastError(
             f"encoder {encoder.name!r}: the representation of a noisy image is NaN or infinite (sigma {sigma:g}, image "
-            f"{rng.ids[0]}); an encoder that cannot take pixels outside [0, 1] is smoothed with clip=true"
+            f"{image}); an encoder that cannot take pixels outside [0, 1] is smoothed with clip=true"
         )
     return reps.float()
-
-
-def _feed(sampling: Sampling, want: int, reps: Reps) -> int | dict[str, Tensor]:
-    """Give a certificate the draws of a block that it wants; return what it wants next, or what it saw in all."""
-    start = 0
-    try:
-        while start < len(reps):
-            part = reps[start : start + want]
-            start += len(part)
-            want = sampling.send(part)
-    except StopIteration as done:
-        return done.value
-    return want
 
 
 def _stacked(images: list[dict[str, Tensor]]) -> dict[str, Tensor]:

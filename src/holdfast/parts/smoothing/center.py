@@ -11,22 +11,29 @@ from torch import Tensor
 
 from holdfast.core import HoldfastError, Reps
 from holdfast.numerics.geometry.divergences import l2, unit
+from holdfast.numerics.geometry.enclosing import BLOCK_BYTES, small_ball
 from holdfast.numerics.statistics import betting
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling
-
-BLOCK_BYTES = 64 * 2**20
-"""Memory that one block of distances between draws may take."""
 
 
 @dataclass(frozen=True)
 class Center(Certificate):
-    """ε_out = 3 R: every x' with ||x' - x||_2 <= ε_in has a smoothed representation within ε_out of that of x.
+    """ε_out = (1 + β) R: every x' with ||x' - x||_2 <= ε_in has a smoothed representation within ε_out of that of x.
 
     The smoothed representation is the centre of a ball that holds half of the draws: of n draws the one with the
     smallest median distance r to all n. With `frac` the share of n fresh draws within r of it, it is accepted if
     max(δ₁, δ₂) <= Δ, δ₁ = √(ln(2/α₁) / 2n), δ₂ = ½ - (frac - δ₁); else the certificate abstains. R is the ⌈qm⌉-th
     smallest of m fresh distances to the centre, q = Φ(Φ⁻¹(½+Δ) + ε_in/σ) + √(ln(1/α₂) / 2m): an order statistic, not
     interpolated, so never below the quantile that Hoeffding's inequality vouches for. Holds with confidence 1-α₁-α₂.
+
+    Why 1 + β: near x, the ball of radius R holds the share ½+Δ of what is drawn at x' (R covers q of it at x). So the
+    smallest ball with ½+Δ at x' has a radius ρ <= R, and with probability 1-α₁/2 it holds half of the n draws at x'.
+    If the ball found there has a radius r <= β ρ, and holds the share ½-Δ, both balls meet: the centres are at most
+    R + r <= (1 + β) R apart. A ball around the best of the draws has β = 2.
+
+    With the convention "tight" the centre need not be a draw, and β is `ratio`: the certificate also abstains unless r
+    is at most `ratio` times a lower bound of the radius of any ball with half of the n draws (`small_ball`), so never
+    where `ratio` is 2. So does the smoothed encoder at x', of which nothing is said where it abstains.
 
     Attributes:
         radius: ε_in in pixels, ℓ2.
@@ -36,6 +43,8 @@ class Center(Certificate):
         alpha_centre: α₁, the chance that a centre is wrongly accepted.
         alpha_distance: α₂, the chance that R is too small.
         normalised: whether distances are those of unit vectors, √(2 - 2 cos), instead of the representations.
+        convention: "paper", β = 2 and a draw as the centre; or "tight".
+        ratio: β where it is "tight", from 1 to 2; lower is tighter, and abstains more often.
 
     Raises:
         HoldfastError: n that always abstains (1,198 at the defaults), or parameters out of range.
@@ -54,10 +63,16 @@ class Center(Certificate):
     alpha_centre: float = 0.005
     alpha_distance: float = 0.005
     normalised: bool = False
+    convention: str = "paper"
+    ratio: float = 1.5
 
     def __post_init__(self) -> None:
         betting.check_level(self.alpha_centre, "center alpha_centre")
         betting.check_level(self.alpha_distance, "center alpha_distance")
+        if self.convention not in ("paper", "tight"):
+            raise HoldfastError(f"center convention: expected 'paper' or 'tight', got {self.convention!r}")
+        if not 1 <= self.ratio <= 2:
+            raise HoldfastError(f"center ratio: expected a number from 1 to 2, got {self.ratio}")
         if not 0 < self.radius < float("inf") or not 0 < self.slack < 0.5:
             raise HoldfastError(
                 f"center: expected a positive radius in pixels and a slack between 0 and 0.5, got {self.radius} and "
@@ -76,6 +91,11 @@ class Center(Certificate):
     def budget(self) -> int:
         """2 n + m."""
         return 2 * self.draws + self.distances
+
+    @property
+    def kept(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The first n."""
+        return self.draws
 
     def quantile(self, sigma: float) -> float:
         """Return q, the share of the m distances that R has to cover; above 1 where nothing can be said."""
@@ -101,7 +121,13 @@ class Center(Certificate):
         points: list[Tensor] = []
         while (drawn := sum(map(len, points))) < self.draws:
             points.append(self._compared((yield self.draws - drawn)).clone())
-        centre, reach = _centre(torch.cat(points))
+        abstains = {"spread": torch.tensor(torch.nan, dtype=torch.float64)}
+        if self.convention == "tight":
+            centre, reach, least = small_ball(torch.cat(points), -(-self.draws // 2))
+            if reach > self.ratio * least:
+                return {**abstains, "draws": torch.tensor(self.draws)}
+        else:
+            centre, reach = _centre(torch.cat(points))
         del points
         # 2. test it on n fresh draws, and abstain unless max(δ₁, δ₂) <= Δ
         inside = drawn = 0
@@ -112,7 +138,7 @@ class Center(Certificate):
         deviation = math.sqrt(math.log(2 / self.alpha_centre) / (2 * self.draws))
         short = 0.5 - (inside / self.draws - deviation)
         if max(deviation, short) > self.slack:
-            return {"spread": torch.tensor(torch.nan, dtype=torch.float64), "draws": torch.tensor(2 * self.draws)}
+            return {**abstains, "draws": torch.tensor(2 * self.draws)}
         # 3. R: the order statistic of m fresh distances that covers the share q
         distances: list[Tensor] = []
         while (drawn := sum(map(len, distances))) < self.distances:
@@ -130,7 +156,7 @@ class Center(Certificate):
         `radius`, ε_out, in the units of the representation, NaN where it `abstained` (1 or 0); and `draws`, how many
         were used.
         """
-        radius = 3 * results["spread"]
+        radius = (1 + (self.ratio if self.convention == "tight" else 2)) * results["spread"]
         return {"radius": radius, "abstained": radius.isnan().double(), "draws": results["draws"]}
 
 
@@ -144,4 +170,4 @@ def _centre(points: Float[Tensor, "draws dim"]) -> tuple[Float[Tensor, "dim"], F
 
 
 def _distances(points: Reps, centre: Float[Tensor, "dim"]) -> Float[Tensor, "batch"]:
-    return l2(points, centre.expand_as(points))
+    return l2(points.to(centre), centre.expand_as(points))

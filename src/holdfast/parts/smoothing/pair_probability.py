@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast.core import HoldfastError
 from holdfast.numerics.geometry.divergences import unit
 from holdfast.numerics.geometry.negatives import draw_negatives
-from holdfast.numerics.statistics import betting
+from holdfast.numerics.statistics import betting, sequential
 from holdfast.parts.smoothing.shared.certificate import Anchor, Certificate, Sampling, radius
 
 NEAREST = 2.0**-53
@@ -119,11 +119,7 @@ class PairProbability(Certificate):
     def _settled(self, counts: Float[Tensor, "negatives levels"], twin: Bool[Tensor, "negatives"]) -> bool:
         if self.convention == "paper":
             return False
-        # a pair is settled where more draws would hardly raise its bound, or cannot lift it above ½
-        near = betting.near_mean(counts, self.precision, self.level, self.draws)
-        certified = betting.exceeds(counts, near, self.level, self.draws)
-        hopeless = twin | betting.stays_below(counts, torch.full_like(near, 0.5), self.level, self.draws)
-        return bool((certified | hopeless).all())
+        return bool((twin | sequential.settled(counts, self.precision, self.level, self.draws)).all())
 
     def conclude(self, results: Mapping[str, Tensor], sigma: float) -> dict[str, Tensor]:
         """Return bounds and radii of all pairs.

@@ -1,11 +1,9 @@
 """Gaussian noise: every pixel moves by an independent normal amount."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from holdfast.core import HoldfastError, Images, Rng, Threat
 
@@ -40,25 +38,36 @@ class Gaussian(Threat):
         noisy = x + self.sigma * rng.normal(*x.shape[1:]).to(x)
         return noisy.clamp_(0, 1) if self.clamped else noisy
 
-    def draws(self, x: Float[Tensor, "channel height width"], rng: Rng, block: int) -> Iterator[Images]:
-        """Yield noisy versions of one image without end, `block` at a time, clamped to [0, 1] or not.
+    def draws(self, x: Images, rng: Rng, block: int) -> Iterator[Callable[[int], Images]]:
+        """Yield, without end, a function that gives image i its next `block` noisy versions x_i + σ s_i z.
 
-        A block's memory is used again for the next one: whoever keeps draws must copy them. The noise depends on the
-        seed, the image's id, σ, the block size, and on whether it is drawn on a CPU or on an accelerator; clamped draws
-        are those that are not, clamped.
+        The images share the numbers z ~ N(0, I), since drawing them on a CPU costs as much as a small encoder; each has
+        its own signs s_i, drawn once. As s_i does not depend on z, and N(0, I) is symmetric in each pixel, an image's
+        draws are independent and N(x_i, σ² I), exactly. Those of two images are not independent, but their noise is
+        uncorrelated: E[(s_i z)(s_j z)ᵀ] = E[diag(s_i s_j)] = 0.
+
+        All versions are written into one block of memory: whoever keeps draws must copy them. The noise depends on
+        the seed, the image's id, σ, the block size, and on whether it is drawn on a CPU or on an accelerator, but not
+        on the other images; clamped draws are those that are not, clamped.
 
         Args:
-            x: the image, on the encoder's device and in its memory format.
-            rng: random numbers bound to the id of this image.
-            block: draws at a time.
+            x: images, on the encoder's device and in its memory format.
+            rng: random numbers bound to their ids.
+            block: draws of each image at a time.
         """
-        generator = rng.child("gaussian", self.sigma).generator(rng.ids[0])
+        own = rng.child("gaussian", self.sigma)
+        signs = own.child("signs").uniform(*x.shape[1:]).to(x).lt_(0.5).mul_(2).sub_(1)
+        generator = own.generator()
         if x.device.type != "cpu":  # drawing on the CPU would take longer than the encoder does
             generator = torch.Generator(x.device).manual_seed(generator.initial_seed())
-        noise = torch.empty(block, *x.shape, dtype=x.dtype, device=x.device)
-        last = x[None].is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-        noisy = torch.empty_like(noise, memory_format=torch.channels_last) if last else noise
+        noise = torch.empty(block, *x.shape[1:], dtype=x.dtype, device=x.device)
+        last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+        noisy = torch.empty_like(noise, memory_format=torch.channels_last) if last else torch.empty_like(noise)
+
+        def around(image: int) -> Images:
+            drawn = torch.addcmul(x[image], noise, signs[image], value=self.sigma, out=noisy)
+            return drawn.clamp_(0, 1) if self.clamped else drawn
+
         while True:
             noise.normal_(generator=generator)
-            torch.add(x, noise, alpha=self.sigma, out=noisy)
-            yield noisy.clamp_(0, 1) if self.clamped else noisy
+            yield around

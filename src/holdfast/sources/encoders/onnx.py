@@ -136,6 +136,10 @@ def _read(name: str, onnx: Any) -> Any:
         onnx.checker.check_model(proto)
     except Exception as error:  # protobuf and onnx raise errors of their own
         raise HoldfastError(f"{name!r} is not a readable ONNX file: {first_line(error)}") from error
+    for tensor in proto.graph.initializer:  # infinite ones may be masks
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.dtype.kind == "f" and bool((values != values).any()):
+            raise HoldfastError(f"{name!r}: its weights {tensor.name!r} are NaN, expected numbers; export it again")
     return proto
 
 

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
-from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, backward, boxes
+from holdfast.numerics.bounds.footprint import ROWS, footprint
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import SMALLEST_NORM, Network
+from holdfast.numerics.bounds.relaxation import Box, LinearRelaxation
 from holdfast.numerics.bounds.trace import trace
 from holdfast.runtime.errors import NotCertified
 
@@ -52,6 +53,14 @@ class Propagation(Certifier):
             held: ranges that hold besides, such as those of a larger region around the same image.
         """
 
+    def searching(self) -> "Propagation":
+        """Return the certifier for one search: many radii around one image, the same rows; it may remember slopes."""
+        return self
+
+    def beginning(self) -> "Propagation | None":
+        """Return a cheaper certifier whose radii a search begins with; None: it begins anywhere."""
+        return None
+
 
 def prepare(
     encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None
@@ -62,13 +71,17 @@ def prepare(
         HoldfastError: images outside [0, 1] or NaN, radii that are negative, margins that do not fit, margins with a
             bias for an encoder that normalises its output.
     """
+    if x.ndim == 4 and not x.numel():
+        raise HoldfastError(f"certifiers take at least one image with pixels, got {list(x.shape)}: give some")
     if x.ndim != 4 or not bool(((x >= 0) & (x <= 1)).all()):
         raise HoldfastError("certifiers take images [B, C, H, W] with pixels in [0, 1]; these are not (or hold NaN)")
     encoder._check_input(x)
     if radii is None:
         radii = torch.full((len(x),), getattr(ball, "radius", torch.nan), dtype=torch.float64)
-    if not bool((radii >= 0).all()) or len(radii) != len(x):
-        raise HoldfastError(f"certifiers take one radius >= 0 in pixels for each image, got {radii.tolist()[:5]}")
+    if not bool(((radii >= 0) & radii.isfinite()).all()) or len(radii) != len(x):
+        raise HoldfastError(
+            f"certifiers take one finite radius >= 0 in pixels for each image, got {radii.tolist()[:5]}"
+        )
     # the network that the encoder computes, and rows that fit its representation
     network = trace(encoder, tuple(x.shape[1:]))
     dim = network.nodes[-1].shape
@@ -117,10 +130,28 @@ def on_all_images(network: Network, margin: Margin, region: Region) -> tuple[Ten
     """
     everywhere = Region(region.ball, region.x, region.radii, (torch.zeros_like(region.x), torch.ones_like(region.x)))
     ranges = boxes(network, everywhere)
-    trivial = backward(network, *start(network, margin), everywhere, ranges, {}, stop=True) + margin.bias
+    trivial = pulled_back(network, margin, everywhere, ranges, {}, stop=True)
     low, high = ranges[len(network.nodes) - 1]
     magnitude = (margin.weights.abs() @ torch.maximum(low.abs(), high.abs())[..., None]).squeeze(-1)
     return trivial, SLACK * (magnitude + margin.bias.abs())
+
+
+def pulled_back(
+    network: Network,
+    margin: Margin,
+    region: Region,
+    ranges: Mapping[int, Box],
+    relaxations: Mapping[int, LinearRelaxation],
+    stop: bool = False,
+) -> Tensor:
+    """Return lower bounds of a margin, [B, R], by one pass backwards, of as many rows at a time as fit in memory."""
+    node, rows = start(network, margin)
+    room = max(1, ROWS // (footprint(network, node).widest * len(region.x)))
+    bounds = [
+        backward(network, node, Dense(some), region, ranges, relaxations, stop=stop)
+        for some in rows.coefs.split(room, dim=1)
+    ]
+    return torch.cat(bounds, 1) + margin.bias
 
 
 def start(network: Network, margin: Margin) -> tuple[int, Dense]:

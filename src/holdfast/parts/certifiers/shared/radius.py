@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from statistics import median
 
 import torch
 from jaxtyping import Float
@@ -15,6 +16,12 @@ from holdfast.parts.certifiers.shared.certifier import Propagation, on_all_image
 
 FIRST = (1 / 64, 1 / 16)
 """First probes, in units of the largest radius; where all of them are certified, larger ones follow."""
+
+FURTHER = 1.1
+"""How much larger radii are than those of a cheaper certifier, about."""
+
+CLOSE = 2e-4
+"""How near to a cheaper certifier's radii to begin, in units of the largest radius."""
 
 ROUNDS = 100
 """Rounds after which a search ends with what is certified by then; a handful is usual."""
@@ -70,9 +77,11 @@ class _Search:
         self, certifier: Propagation, network: Network, region: Region, margin: Margin, end: float, together: bool
     ):
         self._together = together
-        self._certifier, self._network, self._region, self._margin, self._end = certifier, network, region, margin, end
-        clean = margin(network.double(region.x))[0]
-        self._slack = on_all_images(network.double, margin, region)[1][0]
+        self._certifier, self._cheaper = certifier.searching(), certifier.beginning()
+        self._network, self._region, self._margin, self._end = network, region, margin, end
+        # what is known of radii stays on the CPU: a few numbers, which the search reads one by one
+        clean = margin(network.double(region.x))[0].cpu()
+        self._slack = on_all_images(network.double, margin, region)[1][0].cpu()
         possible = clean > self._slack
         if together:  # one row, the smallest of them
             clean, possible = clean.amin(0, keepdim=True), possible.all(0, keepdim=True)
@@ -87,10 +96,20 @@ class _Search:
         """Return the largest certified radius of each row."""
         rows = self._possible.nonzero().flatten().tolist()
         if rows:
-            self._probe([self._end * first for first in FIRST], exact=False)
-            roots = self._approach(rows, SETTLED * tolerance)
-            self._finish(roots, tolerance)
+            self._finish(self._roots(rows, tolerance), tolerance)
         return self._proved
+
+    def _roots(self, rows: list[int], tolerance: float) -> dict[int, tuple[float, float]]:
+        """Return where float32 sees the bound of each row fall to zero, and how steeply: (radius, slope)."""
+        if self._cheaper is None:
+            self._probe([self._end * first for first in FIRST], exact=False)
+        else:  # slopes are best where they are found: in the middle of the radii that matter
+            search = _Search(self._cheaper, self._network, self._region, self._margin, self._end, self._together)
+            near = [root for root, _ in search._roots(rows, CLOSE * self._end / SETTLED).values()]
+            self.probes += search.probes
+            for first in (median(near), min(near), max(near)) if near else FIRST:
+                self._probe([min(FURTHER * first, self._end)], exact=False)
+        return self._approach(rows, SETTLED * tolerance)
 
     def _approach(self, rows: list[int], enough: float) -> dict[int, tuple[float, float]]:
         """Return, for each row, where float32 sees its bound fall to zero, and how steeply: (radius, slope)."""
@@ -172,7 +191,7 @@ class _Search:
         held = self._ranges[min(larger, key=lambda key: key[1])] if larger else None
         region = Region.around(self._region.ball, x, probes.to(x.device)).to(dtype)
         bounds, ranges = self._certifier.lower(network, self._margin.to(dtype), region, held)
-        bounds = bounds.double() - self._slack
+        bounds = bounds.double().cpu() - self._slack
         if self._together:
             bounds = bounds.amin(1, keepdim=True)
         self._ranges[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}

@@ -44,6 +44,8 @@ class Certificate(metaclass=Checked):
 
     probe: LinearProbe | None = None
     """Whose linear head it reads; None: it reads no labels."""
+    kept: int = 0
+    """Representations that it holds on to at a time."""
 
     @property
     @abstractmethod

@@ -1,7 +1,8 @@
 """Give the operations of a converted ONNX graph their sizes as numbers instead of tensors, so that it can be traced.
 
 onnx2torch reads the shape of a Reshape, the ends of a Slice and the widths of a Pad from tensors whenever the network
-runs. torch.export does not follow numbers through tensors, so such a network could not be certified.
+runs. torch.export does not follow numbers through tensors, so such a network could not be certified. Values that
+depend on the shape of the images alone, such as a class token for each of them, become constants.
 """
 
 from collections.abc import Callable
@@ -34,14 +35,31 @@ class Fixed(nn.Module):
         return self.operation(x)
 
 
+class Rows(nn.Module):
+    """The same row for every image, whatever its pixels."""
+
+    def __init__(self, row: Tensor):
+        super().__init__()
+        self.register_buffer("row", row, persistent=False)
+        self.row: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return [len(x), *row]."""
+        return self.row.expand(x.shape[0], *self.row.shape)
+
+
 class _Sizes(fx.Interpreter):
-    """Runs a graph and keeps the shape of every value, and the values of single numbers and of a few integers."""
+    """Runs a graph and keeps the shape of every value, and the values of single numbers and of a few integers.
+
+    Of what depends on the shape of the images alone, it keeps all.
+    """
 
     def __init__(self, graph: fx.GraphModule, batch: int = 0):
         super().__init__(graph)
         self.batch = batch
         self.shapes: dict[fx.Node, tuple[int, ...]] = {}
         self.numbers: dict[fx.Node, Any] = {}
+        self.constants: dict[fx.Node, Tensor] = {node: torch.empty(0) for node in _without_pixels(graph)}
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -55,14 +73,29 @@ class _Sizes(fx.Interpreter):
             self.shapes[n] = tuple(value.shape)
             if value.numel() <= (1 if value.is_floating_point() else SMALL):
                 self.numbers[n] = value.tolist()
+            if n in self.constants:
+                self.constants[n] = value
         return value
+
+
+def _without_pixels(graph: fx.GraphModule) -> list[fx.Node]:
+    """Return the operations that depend on the shape of the images, and on nothing else of them."""
+    of_pixels, of_shape = set[fx.Node](), dict[fx.Node, None]()
+    for node in graph.graph.nodes:
+        inputs = node.all_input_nodes
+        if node.op == "placeholder" or any(source in of_pixels for source in inputs):
+            known = node.op == "call_module" and type(graph.get_submodule(str(node.target))).__name__ == "OnnxShape"
+            (of_shape.setdefault(node) if known else of_pixels.add(node))
+        elif any(source in of_shape for source in inputs):
+            of_shape[node] = None
+    return list(of_shape)
 
 
 def with_fixed_sizes(graph: fx.GraphModule, shape: tuple[int, int, int], batch: int) -> fx.GraphModule:
     """Return the graph with the sizes of every Reshape, Slice, Pad and Gather of one index as numbers.
 
-    Those that depend on more than the number of images stay as they are. A graph that was exported for batches of one
-    size is made to take any.
+    Those that depend on more than the number of images stay as they are. What depends on the shape of the images alone
+    is a constant, or a row for each image. A graph that was exported for batches of one size is made to take any.
 
     Args:
         graph: what onnx2torch makes.
@@ -116,9 +149,30 @@ def _fixed(graph: fx.GraphModule, runs: tuple["_Sizes", ...]) -> fx.GraphModule:
         if operation is not None:
             graph.add_submodule(str(node.target), Fixed(operation))
             node.args, node.kwargs = node.args[:1], {}
+    _lower_constants(graph, runs)
     graph.graph.eliminate_dead_code()
     graph.recompile()
     return graph
+
+
+def _lower_constants(graph: fx.GraphModule, runs: tuple["_Sizes", ...]) -> None:
+    """Replace, in place, what depends on the shape of the images alone by what it is."""
+    first, second = (run.constants for run in runs)
+    pixels = next(node for node in graph.graph.nodes if node.op == "placeholder")
+    for node in first:
+        a, b = first[node], second[node]
+        if all(user in first for user in node.users):
+            continue
+        with graph.graph.inserting_before(node):
+            if a.shape == b.shape and torch.equal(a, b):
+                graph.register_buffer(f"{node.name}_constant", a, persistent=False)
+                constant = graph.graph.get_attr(f"{node.name}_constant")
+            elif a.shape[1:] == b.shape[1:] and len(a) and bool((a == b[0]).all() and (b == b[0]).all()):
+                graph.add_submodule(f"{node.name}_rows", Rows(b[0]))
+                constant = graph.graph.call_module(f"{node.name}_rows", (pixels,))
+            else:
+                continue
+        node.replace_all_uses_with(constant)
 
 
 Rule = Callable[[fx.GraphModule, fx.Node, tuple[_Sizes, ...]], Callable[[Tensor], Tensor] | None]

@@ -1,0 +1,37 @@
+"""ReLU: its range and its linear relaxation."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.numerics.bounds.relaxation import Box, Choice, Curved, Line, LinearRelaxation
+
+
+@dataclass(frozen=True)
+class Relu(Curved):
+    """max(z, 0): the chord above; below, z or 0, whichever leaves less area between (an argument of α-CROWN).
+
+    Source: Zhang et al. (2018), "Efficient neural network robustness certification" (CROWN, adaptive slope).
+    """
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """Return max(z, 0)."""
+        return z.clamp_min(0)
+
+    def box(self, box: Box) -> Box:
+        """Return the range: max(., 0) rises."""
+        return box[0].clamp_min(0), box[1].clamp_min(0)
+
+    def relax(self, box: Box) -> LinearRelaxation:
+        """Return the chord, and below z or 0 where the sign of z is open, by the side that is longer."""
+        low, high = box
+        below, above = low.clamp_max(0), high.clamp_min(0)
+        chord = above / (above - below).clamp_min(1e-30)
+        free = (low < 0) & (high > 0)
+        slope = torch.where(free, (high > -low).to(low), chord)
+        return LinearRelaxation(slope, None, chord, -chord * below, Choice(_through_zero, free, slope))
+
+
+def _through_zero(slope: Tensor, size: Tensor | None) -> Line:
+    return slope, None
