@@ -137,7 +137,7 @@ def backward(
     ranges: Mapping[int, Box],
     relaxations: Mapping[int, LinearRelaxation],
     alphas: Alphas | None = None,
-    betas: Mapping[int, Tensor] | None = None,
+    betas: Mapping[int, tuple[Tensor, Tensor]] | None = None,
     stop: bool = False,
     trail: MutableMapping[int, Tensor] | None = None,
 ) -> Tensor:
@@ -155,7 +155,8 @@ def backward(
         relaxations: the linear relaxation of each activation.
         alphas: α-CROWN: which line to take of those below or above each activation, for each row; those that are
             missing are entered as they are usual.
-        betas: β-CROWN: what is added to the coefficients of each curved node's input, [B, R, *shape].
+        betas: β-CROWN: γ and z₀ of constraints γ (z - z₀) <= 0 on values of some nodes, [B, R, *shape] each, which are
+            added to the forms.
         trail: receives the coefficients of dense forms on the image and on the outputs of curved nodes.
         stop: end at the first curved nodes, at the ranges of their outputs (interval arithmetic, last layers joined).
 
@@ -180,6 +181,10 @@ def backward(
             continue
         node = network.nodes[index]
         operation = node.operation
+        if betas is not None and index in betas:
+            factor, place = betas[index]
+            current = Dense(current.dense().coefs + factor)
+            total = total - (factor * place).flatten(2).sum(2)
         if trail is not None and not isinstance(operation, Affine) and isinstance(current, Dense):
             trail[index] = current.coefs
         if operation is None:
@@ -206,12 +211,9 @@ def backward(
         elif isinstance(operation, MaxPool):
             relaxed, constant = current.pooled(*operation.choose(ranges[node.inputs[0]]), operation)
             total, passed = total + constant, [relaxed]
-        else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses among lines, β adds the split's multiplier
+        else:  # Λ⁺ takes the line below and Λ⁻ the one above; α chooses among lines
             lower, upper = _alphas(alphas, index, relaxations[index], current)
             relaxed, constant = current.relaxed(relaxations[index], lower, upper)
-            if betas is not None and index in betas:
-                assert isinstance(relaxed, Dense)
-                relaxed = Dense(relaxed.coefs + betas[index])
             total, passed = total + constant, [relaxed]
         # branches that join (residual connections) add up
         for source, part in zip(node.inputs, passed, strict=True):

@@ -1,5 +1,6 @@
-"""Branch and bound over the signs of ReLUs: subproblems, how they are bounded together, and where they are split."""
+"""Branch and bound over the ranges of values: subproblems, how they are bounded together, and where they are split."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -9,37 +10,56 @@ from torch import Tensor
 
 from holdfast.core import Margin
 from holdfast.numerics.bounds.backward import Region, in_precision, standard_relaxations
+from holdfast.numerics.bounds.choice import costs, cut
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem, optimise
-from holdfast.numerics.bounds.relaxation import Box
+from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
 
 Key = TypeVar("Key")
 
 CANDIDATES = 6
-"""ReLUs per subproblem whose split is tried before one is chosen."""
+"""Values per subproblem whose split is tried before one is chosen."""
 
 LONGER = 25
-"""How many times more steps of ascent a leaf gets in which no sign is open."""
+"""How many times more steps of ascent a leaf gets in which nothing is left to split."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Where a range is cut: a node, a flat index of its values, and the place.
+
+    Attributes:
+        node: whose range.
+        index: which value, flat.
+        place: between both halves.
+    """
+
+    node: int
+    index: int
+    place: float
 
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """The part of the ball in which some ReLUs have a given sign.
+    """The part of the ball in which some values of the network have narrower ranges.
 
     Attributes:
         row: of the margin.
-        signs: +1 (z >= 0), -1 (z <= 0) or 0 (open) for each ReLU node, [*shape].
+        ranges: of the nodes of which some range was cut, [*shape].
+        signs: which end of a value's range was cut last: +1 (the lower), -1 (the upper) or 0 (none), [*shape] for each
+            node.
         parameters: the best so far, [*shape] for each node.
         lower: a proved lower bound of the row.
-        split: the node and flat index of the ReLU that is worth splitting; None where no sign is open.
+        split: what is worth splitting; None where nothing is.
     """
 
     row: int
+    ranges: dict[int, Box]
     signs: dict[int, Tensor]
     parameters: AlphaBeta
     lower: float
-    split: tuple[int, int] | None = None
+    split: Split | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +71,7 @@ class Tree:
         margin: rows of the image, a batch of one.
         region: of the image, a batch of one.
         ranges: of the inputs of curved nodes over the whole ball.
-        scales: the usual size of the coefficients of each ReLU's output, the unit of β.
+        scales: the usual size of the coefficients of what reads a node, the unit of β, for each node that may be split.
     """
 
     network: Network
@@ -67,6 +87,11 @@ class Tree:
         ranges = in_precision(self.ranges, kind)
         return Tree(self.network.single, self.margin.to(kind), self.region.to(kind), ranges, self.scales)
 
+    @cached_property
+    def relaxations(self) -> dict[int, LinearRelaxation]:
+        """Those of the whole ball."""
+        return standard_relaxations(self.network, self.ranges)
+
     def roots(self, rows: list[int], parameters: AlphaBeta, lower: Tensor) -> list[Leaf]:
         """Return the leaves without a split: one for each row, with the slopes that α-CROWN chose."""
         signs = {i: torch.zeros(self.network.nodes[i].shape, device=self.region.x.device) for i in self.scales}
@@ -74,14 +99,15 @@ class Tree:
         for row in rows:
             alphas = {k: t[0, row].float() for k, t in parameters.alphas.items()}
             betas = {k: torch.zeros_like(s) for k, s in signs.items()}
-            leaves.append(Leaf(row, signs, AlphaBeta(alphas, betas), float(lower[row])))
+            leaves.append(Leaf(row, {}, signs, AlphaBeta(alphas, betas), float(lower[row])))
         return self._chosen(leaves)
 
     def split(self, leaves: list[Leaf], ascent: Ascent) -> tuple[list[Leaf], Tensor, Tensor]:
         """Return both halves of every leaf, bounded, the row of each, and the row's value at an image of the ball."""
-        halves, coefs = self._bounded([half for leaf in leaves for half in self._halves(leaf, leaf.split)], ascent)
+        splits = [(leaf, leaf.split) for leaf in leaves if leaf.split is not None]
+        halves, coefs = self._bounded([half for leaf, split in splits for half in self._halves(leaf, split)], ascent)
         ends = [i for i, half in enumerate(halves) if half.split is None]
-        if ends:  # no sign is open: what is left is a linear program, whose multipliers deserve more steps
+        if ends:  # nothing is relaxed: what is left is a linear program, whose multipliers deserve more steps
             many = LONGER * ascent.steps
             longer = Ascent(many, ascent.rate, 1e-3 ** (1 / max(1, many)))
             for i, half in zip(ends, self._bounded([halves[i] for i in ends], longer)[0], strict=True):
@@ -105,80 +131,94 @@ class Tree:
             bounded.append(replace(leaf, parameters=AlphaBeta(alphas, betas), lower=lowest))
         return self._chosen(bounded, trail), trail[0][:, 0]
 
-    def _inner(self, index: int) -> Box:
-        return self.ranges[self.network.nodes[index].inputs[0]]
-
-    def _halves(self, leaf: Leaf, split: tuple[int, int] | None) -> list[Leaf]:
-        assert split is not None
-        node, index = split
+    def _halves(self, leaf: Leaf, split: Split) -> list[Leaf]:
+        """Return both parts of a leaf; the multiplier of the value that is split begins at 0."""
+        node, parameters = split.node, leaf.parameters
+        betas = {**parameters.betas, node: _changed(parameters.betas[node], split.index, 0.0)}
+        low, high = leaf.ranges.get(node) or (end[0] for end in self.ranges[node])
         halves = []
         for sign in (1.0, -1.0):
-            signs = leaf.signs[node].clone(memory_format=torch.contiguous_format)
-            signs.view(-1)[index] = sign
-            halves.append(replace(leaf, signs={**leaf.signs, node: signs}, split=None))
+            cut = _changed(low if sign > 0 else high, split.index, split.place)
+            part = {**leaf.ranges, node: (cut, high) if sign > 0 else (low, cut)}
+            signs = {**leaf.signs, node: _changed(leaf.signs[node], split.index, sign)}
+            halves.append(Leaf(leaf.row, part, signs, AlphaBeta(parameters.alphas, betas), leaf.lower))
         return halves
 
     def _problem(self, leaves: list[Leaf]) -> Problem:
-        """Return the bound of every leaf's row as one batch: the ranges end at zero where a sign is given."""
+        """Return the bound of every leaf's row as one batch, each with its own ranges."""
         many, kind = len(leaves), self.region.x.dtype
-        # a split sign cuts the range of its ReLU at zero
-        signs = {k: torch.stack([leaf.signs[k] for leaf in leaves])[:, None].to(kind) for k in self.scales}
-        ranges = {k: (a.expand(many, *a.shape[1:]), b.expand(many, *b.shape[1:])) for k, (a, b) in self.ranges.items()}
-        for index, sign in signs.items():
-            source = self.network.nodes[index].inputs[0]
-            low, high = ranges[source]
-            low = torch.where(sign[:, 0] > 0, low.clamp_min(0), low)
-            high = torch.where(sign[:, 0] < 0, high.clamp_max(0), high)
-            ranges[source] = (torch.minimum(low, high), torch.maximum(low, high))
+        narrowed = {node for leaf in leaves for node in leaf.ranges}
+        ranges = {
+            k: (low.expand(many, *low.shape[1:]), high.expand(many, *high.shape[1:]))
+            for k, (low, high) in self.ranges.items()
+        }
+        for node in narrowed:
+            parts = [leaf.ranges.get(node) or (end[0] for end in self.ranges[node]) for leaf in leaves]
+            low, high = (torch.stack([end.to(kind) for end in ends]) for ends in zip(*parts, strict=True))
+            ranges[node] = (low, high)
+        # relaxations: of what reads a range that was cut anew, elsewhere those of the whole ball
+        renewed = [i for i in self.relaxations if self.network.nodes[i].inputs[0] in narrowed]
+        relaxations = {
+            i: self._relaxed(i, ranges) if i in renewed else relaxation.spread(many)
+            for i, relaxation in self.relaxations.items()
+        }
         # one row per leaf, all around the same image; β multiplies sign · scale
         form = Dense(self.margin.weights[0, [leaf.row for leaf in leaves]][:, None])
         region = self.region.part([0] * many)
-        relaxations = standard_relaxations(self.network, ranges)
-        scaled = {k: sign * self.scales[k] for k, sign in signs.items()}
-        return Problem(self.network, len(self.network.nodes) - 1, form, region, ranges, relaxations, scaled)
+        signs = {
+            k: torch.stack([leaf.signs[k] for leaf in leaves])[:, None].to(kind) * s for k, s in self.scales.items()
+        }
+        return Problem(self.network, len(self.network.nodes) - 1, form, region, ranges, relaxations, signs)
+
+    def _relaxed(self, index: int, ranges: Mapping[int, Box]) -> LinearRelaxation:
+        node = self.network.nodes[index]
+        assert isinstance(node.operation, Curved)
+        return node.operation.relax(ranges[node.inputs[0]])
 
     def _chosen(self, leaves: list[Leaf], trail: dict[int, Tensor] | None = None) -> list[Leaf]:
-        """Return the leaves with the ReLU whose split helps most: some are short-listed by score, then tried.
+        """Return the leaves with the split that helps most: some are short-listed by their costs, then tried.
 
-        The score is what the relaxation of a ReLU can cost at most: |a| times the largest distance from σ, for the
-        coefficient a of its output. Each on the list is split with the parameters of the leaf as they are, and that
-        whose weaker half is best is chosen.
+        Each on the list is split with the parameters of the leaf as they are, and that whose weaker half is best is
+        chosen.
         """
-        if not self.scales:  # a network without ReLU: its bound is final
+        if not self.scales:  # nothing is relaxed: the bound is final
             return leaves
+        problem = self.single._problem(leaves)
         if trail is None:
             trail = {}
             with torch.no_grad():
-                self.single._problem(leaves).bound(_stacked(leaves), trail)
-        # short-list: the ReLUs whose relaxation may cost most (the scores of BaBSR)
+                problem.bound(_stacked(leaves), trail)
+        # short-list: the values whose relaxations may cost most
+        at_most = costs(self.network, problem.ranges, problem.relaxations, trail)
         scores, places = [], []
-        for index in self.scales:
-            low, high = self._inner(index)
-            coefs = trail[index][:, 0]
-            over = coefs.clamp_max(0).abs() * (-low * high / (high - low).clamp_min(1e-30))
-            under = coefs.clamp_min(0) * torch.minimum(-low, high)
-            decided = torch.stack([leaf.signs[index] for leaf in leaves]) != 0
-            score = torch.where(decided | (low >= 0) | (high <= 0), -1.0, over + under).flatten(1)
-            scores.append(score)
-            places += [(index, i) for i in range(score.shape[1])]
-        best = torch.cat(scores, 1).topk(min(CANDIDATES, len(places)), 1)
+        for node in self.scales:
+            place, worth = cut(self.network, node, problem.ranges[node])
+            cost = at_most.get(node, torch.zeros_like(place))
+            scores.append(torch.where(worth & (cost > 0), cost, -1.0).flatten(1))
+            places.append(place.flatten(1))
+        listed = torch.cat(scores, 1)
+        best, order = listed.topk(min(CANDIDATES, listed.shape[1]), 1)
+        place = torch.cat(places, 1).gather(1, order)
+        owners = [
+            (node, index) for node, score in zip(self.scales, scores, strict=True) for index in range(score.shape[1])
+        ]
         tried = [
-            (number, places[int(place)])
-            for number, (values, order) in enumerate(zip(best.values, best.indices, strict=True))
-            for value, place in zip(values, order, strict=True)
-            if value >= 0
+            (number, Split(*owners[int(order[number, k])], float(place[number, k])))
+            for number in range(len(leaves))
+            for k in range(order.shape[1])
+            if best[number, k] >= 0
         ]
         if not tried:
             return leaves
         # try each of them (FSB): bound both halves and take the split whose weaker half is best
-        halves = [half for number, place in tried for half in self._halves(leaves[number], place)]
+        halves = [half for number, split in tried for half in self._halves(leaves[number], split)]
         with torch.no_grad():
             bounds = self.single._problem(halves).bound(_stacked(halves)).view(-1, 2)
         weaker = (bounds.amin(1) + 1e-3 * bounds.amax(1)).tolist()
-        pick: dict[int, tuple[float, tuple[int, int]]] = {}
-        for (number, place), value in zip(tried, weaker, strict=True):
+        pick: dict[int, tuple[float, Split]] = {}
+        for (number, split), value in zip(tried, weaker, strict=True):
             if number not in pick or value > pick[number][0]:
-                pick[number] = (value, place)
+                pick[number] = (value, split)
         return [replace(leaf, split=pick[i][1]) if i in pick else leaf for i, leaf in enumerate(leaves)]
 
     def _reached(self, rows: Tensor, coefs: Tensor) -> Tensor:
@@ -188,6 +228,13 @@ class Tree:
             step = ball.ascend(-coefs) * self.region.radii[0]
             reps = self.network((x + step).clamp(0, 1))
             return (self.margin.weights[0, rows] * reps).sum(1) + self.margin.bias[0, rows]
+
+
+def _changed(values: Tensor, index: int, value: float) -> Tensor:
+    """Return a copy with another value at a flat index."""
+    changed = values.clone(memory_format=torch.contiguous_format)
+    changed.view(-1)[index] = value
+    return changed
 
 
 def _stacked(leaves: list[Leaf]) -> AlphaBeta:

@@ -34,7 +34,7 @@ class AlphaBeta:
 
     Attributes:
         alphas: which of the lines below and above activations, in [0, 1], [B, R, *shape] for each node and side.
-        betas: multipliers >= 0 of the constraints ±z >= 0 of split ReLUs, [B, R, *shape] for each node.
+        betas: multipliers >= 0 of the ends at which ranges were cut, [B, R, *shape] for each node.
     """
 
     alphas: dict[tuple[int, str], Tensor] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class Problem:
         region: where the image may be.
         ranges: of the inputs of curved nodes.
         relaxations: of curved nodes.
-        signs: of split ReLUs: positive where z >= 0 is assumed, negative where z <= 0, 0 elsewhere, [B, 1, *shape];
-            their size is the unit of β.
+        signs: of values whose ranges were cut: positive where the constraint is that z is not below its range, negative
+            where it is that z is not above it, 0 elsewhere, [B, 1, *shape]; their size is the unit of β.
     """
 
     network: Network
@@ -95,7 +95,11 @@ class Problem:
             parameters: α and β; None for the usual lines, which are then not kept.
             trail: see `backward`.
         """
-        betas = None if parameters is None else {k: -self.signs[k] * p for k, p in parameters.betas.items()}
+        ends = {}
+        for k, sign in self.signs.items():
+            low, high = (end[:, None] for end in self.ranges[k])
+            ends[k] = torch.where(sign > 0, low, torch.where(sign < 0, high, 0.0))
+        betas = None if parameters is None else {k: (-self.signs[k] * p, ends[k]) for k, p in parameters.betas.items()}
         return backward(
             self.network,
             self.start,

@@ -70,6 +70,10 @@ class LinearRelaxation:
         """Return the relaxation of some images."""
         return _changed(self, lambda t: t[images])
 
+    def spread(self, many: int) -> "LinearRelaxation":
+        """Return the relaxation of one image as that of many."""
+        return _changed(self, lambda t: t.expand(many, *t.shape[1:]))
+
     def to(self, dtype: torch.dtype) -> "LinearRelaxation":
         """Return the relaxation in another precision."""
         return _changed(self, lambda t: t if t.dtype == torch.bool else t.to(dtype))

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from holdfast.core import HoldfastError, Margin
-from holdfast.numerics.bounds.activations import Box, Relu
+from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, in_precision, standard_relaxations
 from holdfast.numerics.bounds.branch import Tree
+from holdfast.numerics.bounds.choice import splittable
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem
 from holdfast.numerics.bounds.ranges import ranges_inside
@@ -139,9 +140,13 @@ class BetaCrown(ByLayers):
 
 
 def _scales(problem: Problem, parameters: AlphaBeta) -> dict[int, float]:
-    """Return the mean size of the coefficients of each ReLU's output."""
+    """Return the mean size of the coefficients of what reads each node that may be split, the largest of them."""
     trail: dict[int, Tensor] = {}
     with torch.no_grad():
         problem.bound(parameters, trail)
-    relus = (i for i in problem.network.curved if isinstance(problem.network.nodes[i].operation, Relu))
-    return {i: float(trail[i].abs().mean()) or 1.0 for i in relus if i in trail}
+    network, sizes = problem.network, dict.fromkeys(splittable(problem.network), 0.0)
+    for index in trail.keys() - {0}:
+        for source in network.nodes[index].inputs:
+            if source in sizes:
+                sizes[source] = max(sizes[source], float(trail[index].abs().mean()))
+    return {node: size for node, size in sizes.items() if size > 0}

@@ -19,7 +19,7 @@ SHIPPED = {
     "digits-simclr": "digits_cnn trained by SimCLR, without labels",
     "digits-simclr-adv": "digits_cnn trained by SimCLR on attacked views: the hardened one",
 }
-"""Encoders whose weights are part of the package, in half precision (`recipes/digits_*.toml` make them) -> one line each."""
+"""Encoders whose weights are part of the package, in half precision (from `recipes/digits_*.toml`) -> one line each."""
 
 _WEIGHTS = Path(__file__).parent / "weights"
 
