@@ -189,6 +189,7 @@ class Tree:
             with torch.no_grad():
                 problem.bound(_stacked(leaves), trail)
         # short-list: the values whose relaxations may cost most
+        trail = {k: coefs.to(problem.region.x) for k, coefs in trail.items()}
         at_most = costs(self.network, problem.ranges, problem.relaxations, trail)
         scores, places = [], []
         for node in self.scales:

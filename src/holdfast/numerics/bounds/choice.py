@@ -5,10 +5,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from holdfast.numerics.bounds.activations import Relu
+from holdfast.numerics.bounds.activations import Relu, Smooth
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.products import Bilinear
 from holdfast.numerics.bounds.relaxation import Box, Curved, LinearRelaxation
+
+SHARE = 0.2
+"""Of a range, that a cut where an activation bends leaves on either side."""
 
 NARROW = 1e-6
 """A range is not cut any more once it is this narrow, next to the larger of 1 and its ends."""
@@ -29,7 +32,8 @@ def splittable(network: Network) -> tuple[int, ...]:
 def cut(network: Network, source: int, box: Box) -> tuple[Tensor, Tensor]:
     """Return where the ranges of a node would be cut, and whether that is worth it; [B, *shape] each.
 
-    At 0 where a ReLU reads a value of either sign, for ReLU is exact on both sides of it; else in the middle.
+    At 0 where a ReLU reads a value of either sign, for ReLU is exact on both sides of it; where an activation bends, if
+    that is not near an end; else in the middle.
 
     Example:
         >>> from holdfast.numerics.bounds.network import Node
@@ -41,6 +45,10 @@ def cut(network: Network, source: int, box: Box) -> tuple[Tensor, Tensor]:
     low, high = box
     middle = low / 2 + high / 2
     either = (low < 0) & (high > 0)
+    for operation in network.ranged[source]:
+        for bend in operation.bends if isinstance(operation, Smooth) else ():
+            inside = (bend > low + SHARE * (high - low)) & (bend < high - SHARE * (high - low))
+            middle = torch.where(inside, bend, middle)
     if any(isinstance(operation, Relu) for operation in network.ranged[source]):
         middle = torch.where(either, 0.0, middle)
     if network.sign_alone(source):

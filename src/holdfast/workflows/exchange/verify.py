@@ -136,7 +136,9 @@ def _together(margins: Sequence[Margin]) -> Margin:
 
 
 def _within(certifier: Certifier, seconds: float) -> Certifier:
-    """Return a certifier that ends in time, where it knows about time; as many splits as that allows."""
+    """Return a certifier that ends in time, where it knows about time or work; as many splits as that allows."""
     part: Any = certifier
-    limits = {"seconds": seconds, "splits": SPLITS} if hasattr(part, "seconds") else {}
-    return replace(part, **{name: value for name, value in limits.items() if hasattr(part, name)})
+    limits: dict[str, float] = {"seconds": seconds, "splits": SPLITS} if hasattr(part, "seconds") else {}
+    if hasattr(part, "minutes"):
+        limits["minutes"] = min(part.minutes, seconds / 60)
+    return replace(part, **limits)
