@@ -29,9 +29,9 @@ AT_ONCE = 64
 class BetaCrown(ByLayers):
     """min over leaves of max_{α, β >= 0} CROWN(α, β): a complete verifier of ReLU networks, given enough splits.
 
-    First α-CROWN. For rows that it leaves open, the leaf with the lowest bound is split at the value that promises most,
-    again and again: at 0 before a ReLU, before other activations where they bend or in the middle of the range, and so
-    for the factors of products. The narrower range enters the relaxation, and the end that was cut enters as a
+    First α-CROWN. For rows that it leaves open, the leaf with the lowest bound is split at the value that promises
+    most, again and again: at 0 before a ReLU, before other activations where they bend or in the middle of the range,
+    and so for the factors of products. The narrower range enters the relaxation, and the end that was cut enters as a
     constraint with a multiplier β. A row ends when all its leaves are proved, when an image of the ball is found that
     its margin cannot exceed (with `until="positive"`: whose margin is not positive), or when its splits are spent; the
     lowest bound of its leaves is then still a proof. Every leaf is bounded in float64.
