@@ -9,7 +9,14 @@ from holdfast.runtime.errors import HoldfastError
 from holdfast.sources.encoders import open_encoder
 from holdfast.sources.encoders.shared.networks import NETWORKS
 
-DIMS = {"resnet18_32": 512, "resnet20_32": 64, "vit_small_32": 512, "vit_tiny_p8_32": 48, "vit_tiny_p16_32": 48, "digits_cnn": 64}
+DIMS = {
+    "resnet18_32": 512,
+    "resnet20_32": 64,
+    "vit_small_32": 512,
+    "vit_tiny_p8_32": 48,
+    "vit_tiny_p16_32": 48,
+    "digits_cnn": 64,
+}
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -103,8 +103,8 @@ NETWORKS: dict[str, Architecture] = {
         "ResNet-20 of He et al. for CIFAR (option A shortcuts), 64-d",
     ),
     "vit_small_32": Architecture(SmallViT, _CIFAR, "small vision transformer for 32x32 images, class token, 512-d"),
-    "vit_tiny_p8_32": Architecture(partial(_vit_tiny, 8), _CIFAR, "tiny vision transformer, 16 patches of 8x8, 48-d"),
-    "vit_tiny_p16_32": Architecture(partial(_vit_tiny, 16), _CIFAR, "tiny vision transformer, 4 patches of 16x16, 48-d"),
+    "vit_tiny_p8_32": Architecture(partial(_vit_tiny, 8), _CIFAR, "tiny transformer, 16 patches of 8x8, 48-d"),
+    "vit_tiny_p16_32": Architecture(partial(_vit_tiny, 16), _CIFAR, "tiny transformer, 4 patches of 16x16, 48-d"),
     "digits_cnn": Architecture(_digits_cnn, (1, 8, 8), "two convolutions for 8x8 digits, 64-d", 64),
 }
 """Every architecture of the zoo.
