@@ -131,7 +131,8 @@ class Effort:
 
     def _both(self, node: int, count: int, still_open: int) -> float:
         climbing = self._cost(node, 2 * still_open, True) if self._climb else 0.0
-        return self._cost(node, 2 * count, False) + climbing
+        chains = 2 if self._climb else 1  # before an ascent, CROWN's own
+        return chains * self._cost(node, 2 * count, False) + climbing
 
     def foretell(self, values: Iterable[Values]) -> None:
         """Note what is to be done, and tell who listens that it begins.

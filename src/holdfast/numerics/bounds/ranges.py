@@ -1,7 +1,7 @@
 """The ranges of the values inside a network: layer by layer, each from those before it."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,12 +35,15 @@ def ranges_inside(
     intervals: bool = True,
     limit: Limit = USUAL,
     slopes: Slopes | None = None,
+    usual: MutableMapping[int, Box] | None = None,
 ) -> dict[int, Box]:
     """Return the ranges of the inputs of all curved nodes.
 
     Ranges of one matrix over a box are exact by interval arithmetic. Elsewhere CROWN is met with interval arithmetic,
     and then, with an `ascent`, the slopes below earlier ReLUs are chosen for each end of each range. In front of a
-    ReLU only values whose sign is open are worth an effort: for the others it is exact.
+    ReLU only values whose sign is open are worth an effort: for the others it is exact. Before an ascent all ranges of
+    CROWN are computed, and hold for it, too: a range that slopes made tighter may have other usual lines, so that
+    CROWN from these might prove less in a later layer.
 
     Args:
         network: the network.
@@ -50,6 +53,7 @@ def ranges_inside(
         intervals: False for CROWN alone, which is met with nothing, `held` included.
         limit: how much work it may be.
         slopes: of earlier searches for this image, where an ascent begins; it leaves its own there.
+        usual: receives the ranges that CROWN has without the ascent, where there is one.
 
     Raises:
         NotCertified: it is more work than that.
@@ -63,8 +67,6 @@ def ranges_inside(
         >>> [round(float(end), 6) for end in ranges_inside(network, region)[0]]
         [0.25, 0.75]
     """
-    ranges: dict[int, Box] = {}
-    relaxations: dict[int, LinearRelaxation] = {}
     exact = network.boxed if region.ball.is_box else frozenset()
     before = boxes(network, region, held if intervals else None)
     if not intervals:
@@ -77,19 +79,54 @@ def ranges_inside(
     known = [(k, count, count) for k, count in counts]
     if len(region.x) > 1 and not effort.fits(known):  # the limit is each image's own, whatever its company
         alone = [
-            ranges_inside(network, region.part([i]), _of(held, i), ascent, intervals, limit, slopes)
+            (
+                lines := {},
+                ranges_inside(network, region.part([i]), _of(held, i), ascent, intervals, limit, slopes, lines),
+            )
             for i in range(len(region.x))
         ]
-        return {k: (torch.cat([r[k][0] for r in alone]), torch.cat([r[k][1] for r in alone])) for k in alone[0]}
+        if usual is not None:
+            usual.update(_together([lines for lines, _ in alone]))
+        return _together([ranges for _, ranges in alone])
     if intervals and effort.total(known) > FORESIGHT:
         worst = [int(region.radii.argmax())]
         of_worst = {k: (low[worst], high[worst]) for k, (low, high) in before.items()}
         effort.foretell(forecast(network, region.part(worst), of_worst, signs))
     else:
         effort.foretell(known)
+    work = _Work(network, region, signs, exact, intervals, effort, slopes)
+    if ascent is not None and ascent.steps and intervals:
+        lines = _layer_by_layer(work, before, held, None)
+        held = {**(held or {}), **lines}  # these were met with what held before
+        if usual is not None:
+            usual.update(lines)
+    return _layer_by_layer(work, before, held, ascent)
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What `ranges_inside` has found out: the nodes to bound (whether for their sign alone), those that are exact."""
+
+    network: Network
+    region: Region
+    signs: Mapping[int, bool]
+    exact: frozenset[int]
+    intervals: bool
+    effort: Effort
+    slopes: Slopes | None
+
+
+def _layer_by_layer(
+    work: _Work, by_intervals: Mapping[int, Box], held: Mapping[int, Box] | None, ascent: Ascent | None
+) -> dict[int, Box]:
+    """Return the ranges of the inputs of all curved nodes, each from those before it; see `ranges_inside`."""
+    network, region, signs, intervals, effort = work.network, work.region, work.signs, work.intervals, work.effort
+    ranges: dict[int, Box] = {}
+    relaxations: dict[int, LinearRelaxation] = {}
+    before = dict(by_intervals)
     for index, node in enumerate(network.nodes):
         # interval arithmetic, from the tightest ranges so far
-        if index and index not in exact and (intervals or index in network.following):
+        if index and index not in work.exact and (intervals or index in network.following):
             before[index] = box_of(node, [before[i] for i in node.inputs])
             if intervals and held is not None and index in held:
                 before[index] = meet(before[index], held[index])
@@ -100,12 +137,17 @@ def ranges_inside(
             for climb in (None, ascent) if ascent is not None and any(i < index for i in network.curved) else (None,):
                 matters = _sign_is_open(ranges[index]) if signs[index] else None
                 if effort.affords(index, _count(network, index, matters), climbing=climb is not None):
-                    tighter = _box_of(network, index, matters, region, ranges, relaxations, climb, effort, slopes)
+                    tighter = _box_of(network, index, matters, region, ranges, relaxations, climb, effort, work.slopes)
                     ranges[index] = meet(ranges[index], tighter)
             before[index] = ranges[index]
         if isinstance(node.operation, Curved):
             relaxations[index] = node.operation.relax(ranges[node.inputs[0]])
     return ranges
+
+
+def _together(images: list[dict[int, Box]]) -> dict[int, Box]:
+    """Return the ranges of single images as those of a batch."""
+    return {k: (torch.cat([r[k][0] for r in images]), torch.cat([r[k][1] for r in images])) for k in images[0]}
 
 
 def _of(held: Mapping[int, Box] | None, image: int) -> Mapping[int, Box] | None:

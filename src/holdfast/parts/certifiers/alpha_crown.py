@@ -16,7 +16,7 @@ from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.numerics.bounds.slopes import Slopes
 from holdfast.parts.certifiers.crown import Crown
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
-from holdfast.parts.certifiers.shared.certifier import Propagation, rows_of, start
+from holdfast.parts.certifiers.shared.certifier import Propagation, not_below_intervals, pulled_back, rows_of, start
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class AlphaCrown(ByLayers):
     Layer by layer, every value whose sign is still open gets the slopes that make its own range smallest; what this
     gives serves all rows of the margin, each of which then chooses its slopes. (The usual α-CROWN instead moves the
     slopes of all layers together for the sake of one row: dearer, and looser when ended early.) Slopes are looked
-    for in the encoder's precision; the bound is computed from them in float64.
+    for in the encoder's precision; the bound is computed from them in float64. Where an ascent ends below what CROWN or
+    interval arithmetic proves, their bound counts.
 
     Attributes:
         inside: steps of ascent for each layer inside the network.
@@ -117,21 +118,42 @@ def _image(
 ) -> tuple[Tensor, dict[int, Box]]:
     """Return lower bounds and ranges of one image; what is known of slopes is where ascents begin, and is renewed."""
     # intermediate bounds first, each with slopes of its own; then those of the margin
-    ranges = ranges_inside(network, region, held, effort[0], limit=limit, slopes=known[0] if known else None)
+    usual: dict[int, Box] = {}
+    ranges = ranges_inside(
+        network, region, held, effort[0], limit=limit, slopes=known[0] if known else None, usual=usual
+    )
     problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
-    bound, parameters = best_bound(problem, effort[1], known[1] if known else None)
+    bound, parameters = best_bound(problem, margin, effort[1], usual, known[1] if known else None)
     if known:
         known[1].alphas.update({k: t.float() for k, t in parameters.alphas.items()})
-    return bound + margin.bias, ranges
+    return bound, ranges
 
 
-def best_bound(problem: Problem, ascent: Ascent, begin: AlphaBeta | None = None) -> tuple[Tensor, AlphaBeta]:
-    """Return the bounds of the best parameters that float32 finds, in the problem's own precision."""
+def best_bound(
+    problem: Problem, margin: Margin, ascent: Ascent, usual: Mapping[int, Box], begin: AlphaBeta | None = None
+) -> tuple[Tensor, AlphaBeta]:
+    """Return the best bounds of a margin that are known, and the best parameters that float32 finds.
+
+    The bounds are those of the parameters, in the problem's own precision, or, row by row, what interval arithmetic
+    proves or CROWN from its own ranges: an ascent that ends early may end below either.
+
+    Args:
+        problem: the margin's rows and the ranges inside.
+        margin: of one image.
+        ascent: how to look.
+        usual: the ranges of CROWN alone; empty where they are not known.
+        begin: where to begin.
+    """
+    network, region = problem.network, problem.region
     single = problem.single()
     begin = begin if begin is not None and begin.alphas else None
-    parameters = optimise(single, ascent, begin)[1].to(problem.region.x.dtype)
+    parameters = optimise(single, ascent, begin)[1].to(region.x.dtype)
     with torch.no_grad():
-        return problem.bound(parameters), parameters
+        bound = not_below_intervals(problem.bound(parameters) + margin.bias, network, margin, region, problem.ranges)
+        if usual:
+            lines = standard_relaxations(network, usual)
+            bound = torch.fmax(bound, pulled_back(network, margin, region, usual, lines))
+    return bound, parameters
 
 
 def joined(images: list[dict[int, Box]]) -> dict[int, Box]:

@@ -96,10 +96,11 @@ class BetaCrown(ByLayers):
         began = time.monotonic()
         margin = margin.to(torch.float64)
         held = None if held is None else in_precision(held, torch.float64)
-        ranges = ranges_inside(network, region, held, Ascent(self.inside, 0.5, 0.85), limit=self.limit)
+        usual: dict[int, Box] = {}
+        ranges = ranges_inside(network, region, held, Ascent(self.inside, 0.5, 0.85), limit=self.limit, usual=usual)
         problem = Problem(network, *start(network, margin), region, ranges, standard_relaxations(network, ranges))
-        bound, parameters = best_bound(problem, Ascent(self.steps))
-        lower = (bound + margin.bias)[0]
+        bound, parameters = best_bound(problem, margin, Ascent(self.steps, 0.3, 0.97), usual)
+        lower = bound[0]
         upper = margin(network(region.x))[0]
         slack = on_all_images(network, margin, region)[1][0]
         enough = slack if self.until == "positive" else None

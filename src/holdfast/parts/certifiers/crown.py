@@ -12,7 +12,7 @@ from holdfast.numerics.bounds.backward import Region, standard_relaxations
 from holdfast.numerics.bounds.network import Network
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
-from holdfast.parts.certifiers.shared.certifier import pulled_back
+from holdfast.parts.certifiers.shared.certifier import not_below_intervals, pulled_back
 
 
 @dataclass(frozen=True)
@@ -59,5 +59,5 @@ class Crown(ByLayers):
         relaxations = standard_relaxations(network, ranges)
         bound = pulled_back(network, margin, region, ranges, relaxations)
         if self.intervals:
-            bound = torch.maximum(bound, pulled_back(network, margin, region, ranges, {}, stop=True))
+            bound = not_below_intervals(bound, network, margin, region, ranges)
         return bound, ranges

@@ -10,14 +10,15 @@ from holdfast.core import Margin
 from holdfast.numerics.bounds.activations import Box
 from holdfast.numerics.bounds.backward import Region, boxes, standard_relaxations
 from holdfast.numerics.bounds.network import Network
-from holdfast.parts.certifiers.shared.certifier import Propagation, pulled_back
+from holdfast.parts.certifiers.shared.certifier import Propagation, not_below_intervals, pulled_back
 
 
 @dataclass(frozen=True)
 class CrownIbp(Propagation):
     """One backward pass of the margin between lines that interval arithmetic gives; see `Crown`.
 
-    As fast as a few forward passes, for any depth; used for training.
+    The last step is also taken by interval arithmetic. As fast as a few forward passes, for any depth; used for
+    training.
 
     Source: Zhang et al. (2020), "Towards stable and efficient training of verifiably robust neural networks".
 
@@ -37,4 +38,6 @@ class CrownIbp(Propagation):
         """Return lower bounds and ranges."""
         ranges = boxes(network, region, held)
         relaxations = standard_relaxations(network, ranges)
-        return pulled_back(network, margin, region, ranges, relaxations), ranges
+        return not_below_intervals(
+            pulled_back(network, margin, region, ranges, relaxations), network, margin, region, ranges
+        ), ranges

@@ -154,6 +154,16 @@ def pulled_back(
     return torch.cat(bounds, 1) + margin.bias
 
 
+def not_below_intervals(
+    bound: Tensor, network: Network, margin: Margin, region: Region, ranges: Mapping[int, Box]
+) -> Tensor:
+    """Return the larger of bounds of a margin, [B, R], and those of interval arithmetic on the last ranges.
+
+    A line is only near where it touches, so over wide ranges the ends of a range prove more, such as below an ELU.
+    """
+    return torch.fmax(bound, pulled_back(network, margin, region, ranges, {}, stop=True))
+
+
 def start(network: Network, margin: Margin) -> tuple[int, Dense]:
     """Return the node at which backward propagation of a margin begins, and its rows."""
     return len(network.nodes) - 1, Dense(margin.weights)
