@@ -184,7 +184,7 @@ def backward(
         if betas is not None and index in betas:
             factor, place = betas[index]
             current = Dense(current.dense().coefs + factor)
-            total = total - (factor * place).flatten(2).sum(2)
+            total = total - (factor * place).reshape(*factor.shape[:2], -1).sum(2)  # a node may be a single number
         if trail is not None and not isinstance(operation, Affine) and isinstance(current, Dense):
             trail[index] = current.coefs
         if operation is None:

@@ -195,8 +195,8 @@ class Tree:
         for node in self.scales:
             place, worth = cut(self.network, node, problem.ranges[node])
             cost = at_most.get(node, torch.zeros_like(place))
-            scores.append(torch.where(worth & (cost > 0), cost, -1.0).flatten(1))
-            places.append(place.flatten(1))
+            scores.append(torch.where(worth & (cost > 0), cost, -1.0).reshape(len(leaves), -1))
+            places.append(place.reshape(len(leaves), -1))
         listed = torch.cat(scores, 1)
         best, order = listed.topk(min(CANDIDATES, listed.shape[1]), 1)
         place = torch.cat(places, 1).gather(1, order)
