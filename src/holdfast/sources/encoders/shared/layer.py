@@ -1,8 +1,10 @@
 """Which part of a network is the representation: a layer, then a pooling to one vector per image."""
 
 import math
+from contextvars import ContextVar
 from typing import Any
 
+import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
@@ -53,19 +55,36 @@ class _Found(BaseException):
         self.value = value
 
 
+_captured: ContextVar[list[Any] | None] = ContextVar("captured", default=None)
+"""Receives what layers return while a network is exported; None elsewhere."""
+
+_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.4 has only the latter
+
+
+def _stop_with(value: Any) -> None:
+    captured = _captured.get()
+    if captured is None:
+        raise _Found(value)
+    values = [
+        v.clone() if isinstance(v, Tensor) else v for v in (value if isinstance(value, (tuple, list)) else [value])
+    ]
+    captured.append(values if isinstance(value, (tuple, list)) else values[0])  # clones: later layers may work in place
+
+
 def _stop_with_output(module: nn.Module, args: tuple[Any, ...], output: object) -> None:
-    raise _Found(output)
+    _stop_with(output)
 
 
 def _stop_with_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-    raise _Found(args[0] if args else tensors[0] if len(tensors) == 1 else tuple(tensors))
+    _stop_with(args[0] if args else tensors[0] if len(tensors) == 1 else tuple(tensors))
 
 
 class Tap(nn.Module):
     """Runs a network up to a layer and pools what that layer returns: [B, C, H, W] -> [B, D].
 
-    The pass ends at the layer (a hook raises), later layers are never computed; gradients to the pixels remain.
+    The pass ends at the layer (a hook raises), later layers are never computed; gradients to the pixels remain. Only
+    while the network is exported, for certificates, they are.
     A layer that runs several times in one pass is captured the first time.
 
     Args:
@@ -102,13 +121,23 @@ class Tap(nn.Module):
         """Map normalised images to representations (`Encoder` refuses those that are not real)."""
         if self.layer is None:
             return self._pooled(self.network(x))
-        try:
-            self.network(x)
-        except _Found as stop:
-            value = stop.value
+        captured: list[Any] = []
+        if (
+            _exporting()
+        ):  # a tracer loses its place where an exception leaves a module, so the rest runs; nothing reads it
+            token = _captured.set(captured)
+            try:
+                self.network(x)
+            finally:
+                _captured.reset(token)
         else:
+            try:
+                self.network(x)
+            except _Found as stop:
+                captured.append(stop.value)
+        if not captured:
             raise HoldfastError(f"layer {self.layer!r} is never run when the network maps images; choose another layer")
-        return self._pooled(value)
+        return self._pooled(captured[0])
 
     def _pooled(self, value: Any) -> Tensor:
         if isinstance(value, (tuple, list)) and len(value) == 1:
