@@ -18,7 +18,7 @@ from holdfast.numerics.bounds.optimise import AlphaBeta, Ascent, Problem
 from holdfast.numerics.bounds.ranges import ranges_inside
 from holdfast.parts.certifiers.alpha_crown import best_bound, joined
 from holdfast.parts.certifiers.shared.by_layers import ByLayers
-from holdfast.parts.certifiers.shared.certifier import on_all_images, rows_of, start
+from holdfast.parts.certifiers.shared.certifier import rounding, rows_of, start
 from holdfast.runtime.checked import Positive
 
 AT_ONCE = 64
@@ -102,7 +102,7 @@ class BetaCrown(ByLayers):
         bound, parameters = best_bound(problem, margin, Ascent(self.steps, 0.3, 0.97), usual)
         lower = bound[0]
         upper = margin(network(region.x))[0]
-        slack = on_all_images(network, margin, region)[1][0]
+        slack = rounding(network, margin, region, ranges)[0]
         enough = slack if self.until == "positive" else None
         scale = upper.abs().clamp_min(1e-12)
 

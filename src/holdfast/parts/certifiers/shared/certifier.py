@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from holdfast.core import Ball, Bound, Certifier, Encoder, HoldfastError, Images, Margin, Passes, PerImage
-from holdfast.numerics.bounds.backward import Region, backward, boxes
+from holdfast.numerics.bounds.affine import Affine
+from holdfast.numerics.bounds.backward import Region, backward, box_of, boxes
 from holdfast.numerics.bounds.footprint import ROWS, footprint
 from holdfast.numerics.bounds.forms import Dense
 from holdfast.numerics.bounds.network import SMALLEST_NORM, Network
@@ -23,20 +24,18 @@ class Propagation(Certifier):
     """A certifier that propagates bounds through the traced network.
 
     The bound that is reported is computed in float64, whatever was used to look for good relaxations. From it
-    `slack` is subtracted: 2⁻³⁴ times the sum of the magnitudes of the margin's terms, some 2¹⁹ roundings of float64 in
-    one direction; larger terms that cancel inside the network are not looked for. Weights and pixels are taken as
-    the float32 numbers that they are; the encoder's own float32 arithmetic may differ from the exact function that
-    is bounded by its usual rounding.
+    `slack` is subtracted, see `rounding`. Weights and pixels are taken as the float32 numbers that they are; the
+    encoder's own float32 arithmetic may differ from the exact function that is bounded by its usual rounding.
 
     Where the encoder divides its representation u by ||u||, rows without bias are bounded on u: a bound L > 0 of u is
-    L / max ||u|| (by interval arithmetic) for the margin, and any other says nothing: -||weights||.
+    L / max ||u|| (by its ranges and interval arithmetic) for the margin, and any other says nothing: -||weights||.
     """
 
     def __call__(self, encoder: Encoder, margin: Margin, x: Images, ball: Ball, radii: PerImage | None = None) -> Bound:
         """Bound the margins of every image from below, see `Certifier`."""
         network, region, margin = prepare(encoder, margin, x, ball, radii)
-        lower, _ = self.lower(network.double, margin, region)
-        bound = finished(network.double, margin, region, lower)
+        lower, ranges = self.lower(network.double, margin, region)
+        bound = finished(network.double, margin, region, lower, ranges)
         encoder.count(Passes(bounds=len(x)))  # when it is done: who listens takes it for that
         return bound
 
@@ -103,12 +102,12 @@ def prepare(
     return network, Region.around(ball, x, radii.to(x.device)), exact
 
 
-def finished(network: Network, margin: Margin, region: Region, lower: Tensor) -> Bound:
+def finished(network: Network, margin: Margin, region: Region, lower: Tensor, ranges: Mapping[int, Box]) -> Bound:
     """Return the bound with its slack subtracted, and whether it says more than interval arithmetic on all images."""
-    trivial, slack = on_all_images(network, margin, region)
+    trivial, slack = on_all_images(network, margin, region), rounding(network, margin, region, ranges)
     lower = lower - slack
     if network.normalised is not None:
-        length = _longest(network, region)
+        length = _longest(network, region, ranges)
         trivial = -margin.weights.norm(dim=2)
         lower, slack = torch.where(lower > 0, lower / length, trivial), slack / length
     vacuous = ~torch.isfinite(lower) | (lower <= trivial)
@@ -116,24 +115,50 @@ def finished(network: Network, margin: Margin, region: Region, lower: Tensor) ->
 
 
 @torch.no_grad()
-def _longest(network: Network, region: Region) -> Tensor:
+def _longest(network: Network, region: Region, ranges: Mapping[int, Box]) -> Tensor:
     """Return an upper bound of the norm by which the encoder divides its representation, [B, 1]."""
-    low, high = boxes(network, region)[len(network.nodes) - 1]
+    low, high = boxes(network, region, ranges)[len(network.nodes) - 1]
     return torch.maximum(low.abs(), high.abs()).norm(dim=1, keepdim=True).clamp_min(SMALLEST_NORM) * (1 + SLACK)
 
 
 @torch.no_grad()
-def on_all_images(network: Network, margin: Margin, region: Region) -> tuple[Tensor, Tensor]:
-    """Return lower bounds that hold for every image in [0, 1], and what to set aside for rounding, [B, R] each.
-
-    The magnitude of the terms is Σ |weight| · largest |representation| + |bias| by interval arithmetic.
-    """
+def on_all_images(network: Network, margin: Margin, region: Region) -> Tensor:
+    """Return lower bounds that hold for every image in [0, 1], by interval arithmetic, [B, R]."""
     everywhere = Region(region.ball, region.x, region.radii, (torch.zeros_like(region.x), torch.ones_like(region.x)))
-    ranges = boxes(network, everywhere)
-    trivial = pulled_back(network, margin, everywhere, ranges, {}, stop=True)
-    low, high = ranges[len(network.nodes) - 1]
-    magnitude = (margin.weights.abs() @ torch.maximum(low.abs(), high.abs())[..., None]).squeeze(-1)
-    return trivial, SLACK * (magnitude + margin.bias.abs())
+    return pulled_back(network, margin, everywhere, boxes(network, everywhere), {}, stop=True)
+
+
+@torch.no_grad()
+def rounding(network: Network, margin: Margin, region: Region, ranges: Mapping[int, Box]) -> Tensor:
+    """Return what to set aside for rounding in float64, [B, R]: 2⁻³⁴ times the magnitudes of the margin's terms.
+
+    These are the products and constants that the margin sums up, from the last activations on: Σ |w| Π |W| |a| +
+    |bias|, where |a| is the largest magnitude of an activation in its range. That allows for some 2¹⁹ roundings of
+    float64 in one direction; larger terms that cancel before the last activations are not looked for.
+    """
+    sizes: dict[int, Tensor] = {}
+    for index in sorted(_last_stretch(network)):
+        node = network.nodes[index]
+        if isinstance(node.operation, Affine):
+            constant = node.operation.constant
+            sizes[index] = node.operation.spread(*(sizes[i] for i in node.inputs))
+            sizes[index] = sizes[index] if constant is None else sizes[index] + constant.abs()
+        else:
+            low, high = region.box if node.operation is None else box_of(node, [ranges[i] for i in node.inputs])
+            sizes[index] = torch.maximum(low.abs(), high.abs())
+    magnitude = (margin.weights.abs() @ sizes[len(network.nodes) - 1][..., None]).squeeze(-1)
+    return SLACK * (magnitude + margin.bias.abs())
+
+
+def _last_stretch(network: Network) -> set[int]:
+    """Return the last node and, back to the first that are not affine, those that it is computed from."""
+    stretch, todo = set[int](), [len(network.nodes) - 1]
+    while todo:
+        index = todo.pop()
+        if index not in stretch and isinstance(network.nodes[index].operation, Affine):
+            todo += network.nodes[index].inputs
+        stretch.add(index)
+    return stretch
 
 
 def pulled_back(

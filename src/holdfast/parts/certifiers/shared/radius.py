@@ -10,9 +10,9 @@ from torch import Tensor
 
 from holdfast.core import Ball, Encoder, Images, Margin, Passes
 from holdfast.numerics.bounds.activations import Box
-from holdfast.numerics.bounds.backward import Region
+from holdfast.numerics.bounds.backward import Region, boxes
 from holdfast.numerics.bounds.network import Network
-from holdfast.parts.certifiers.shared.certifier import Propagation, on_all_images, prepare
+from holdfast.parts.certifiers.shared.certifier import Propagation, prepare, rounding
 
 FIRST = (1 / 64, 1 / 16)
 """First probes, in units of the largest radius; where all of them are certified, larger ones follow."""
@@ -81,8 +81,7 @@ class _Search:
         self._network, self._region, self._margin, self._end = network, region, margin, end
         # what is known of radii stays on the CPU: a few numbers, which the search reads one by one
         clean = margin(network.double(region.x))[0].cpu()
-        self._slack = on_all_images(network.double, margin, region)[1][0].cpu()
-        possible = clean > self._slack
+        possible = clean > rounding(network.double, margin, region, boxes(network.double, region))[0].cpu()
         if together:  # one row, the smallest of them
             clean, possible = clean.amin(0, keepdim=True), possible.all(0, keepdim=True)
         self._radii, self._bounds = torch.zeros(1, dtype=torch.float64), clean[None]
@@ -190,8 +189,9 @@ class _Search:
         x = self._region.x.expand(len(probes), -1, -1, -1)
         held = self._ranges[min(larger, key=lambda key: key[1])] if larger else None
         region = Region.around(self._region.ball, x, probes.to(x.device)).to(dtype)
-        bounds, ranges = self._certifier.lower(network, self._margin.to(dtype), region, held)
-        bounds = bounds.double().cpu() - self._slack
+        margin = self._margin.to(dtype)
+        bounds, ranges = self._certifier.lower(network, margin, region, held)
+        bounds = (bounds.double() - rounding(network, margin, region, ranges)).cpu()
         if self._together:
             bounds = bounds.amin(1, keepdim=True)
         self._ranges[dtype, largest] = {k: (low[-1:], high[-1:]) for k, (low, high) in ranges.items()}
